@@ -1,0 +1,30 @@
+"""An asyncio client of the Kafka 0.8 wire protocol, for brokers 0.8.0 to 3.9.
+
+The public names are those of aiokafka 0.14; the rest is in `aiokafka08.admin`, `.errors`,
+`.structs`, `.helpers`, `.telemetry` (events) and `.testing` (an embedded cluster).
+"""
+
+from aiokafka08.abc import ConsumerRebalanceListener
+from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.errors import ConsumerStoppedError, IllegalOperation
+from aiokafka08.producer import AIOKafkaProducer
+from aiokafka08.structs import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AIOKafkaConsumer",
+    "AIOKafkaProducer",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "ConsumerStoppedError",
+    "IllegalOperation",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TopicPartition",
+]

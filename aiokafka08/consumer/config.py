@@ -1,0 +1,140 @@
+"""The consumer's own options, checked once. Those of the network are `net.config`'s.
+
+Law: a wrong value is an error at construction that names the option, the value and what is allowed;
+what the 0.8 protocol can't do is refused there too, saying what it would need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka08.consumer.buffer import Decoding, Deserializer
+from aiokafka08.consumer.cursor import Start
+from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
+from aiokafka08.net.config import not_negative, one_of, positive
+
+_RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST, "none": None}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """Checked options; sizes in bytes, times in seconds. `reset`: None stands for "none"."""
+
+    group_id: str | None
+    decoding: Decoding
+    fetch_max_wait_s: float
+    fetch_max_bytes: int
+    fetch_min_bytes: int
+    max_partition_fetch_bytes: int
+    max_poll_records: int | None
+    reset: Start | None
+    enable_auto_commit: bool
+    auto_commit_interval_s: float
+    assignment_strategies: tuple[Any, ...]
+    max_poll_interval_s: float
+    rebalance_timeout_s: float
+    session_timeout_s: float
+    heartbeat_interval_s: float
+    exclude_internal_topics: bool
+    offsets_storage: str | None
+    zookeeper_connect: str | None
+
+
+def consumer_config(
+    *,
+    group_id: str | None,
+    group_instance_id: object,
+    key_deserializer: Deserializer | None,
+    value_deserializer: Deserializer | None,
+    fetch_max_wait_ms: int,
+    fetch_max_bytes: int,
+    fetch_min_bytes: int,
+    max_partition_fetch_bytes: int,
+    auto_offset_reset: str,
+    enable_auto_commit: bool,
+    auto_commit_interval_ms: int,
+    check_crcs: bool,
+    partition_assignment_strategy: Sequence[Any],
+    max_poll_interval_ms: int,
+    rebalance_timeout_ms: int | None,
+    session_timeout_ms: int,
+    heartbeat_interval_ms: int,
+    max_poll_records: int | None,
+    exclude_internal_topics: bool,
+    isolation_level: str,
+    client_rack: object,
+    offsets_storage: str | None,
+    zookeeper_connect: str | None,
+) -> ConsumerConfig:
+    """Check the options.
+
+    Raises:
+        IllegalArgumentError: a value isn't allowed.
+        UnsupportedVersionError: the protocol of 0.8 can't do it.
+    """
+    one_of("isolation_level", isolation_level, ["read_uncommitted", "read_committed"])
+    for option, given, needs in (
+        (
+            "isolation_level",
+            isolation_level if isolation_level == "read_committed" else None,
+            "Fetch 4 and message format 2 (brokers from 0.11 on): the old formats don't show which "
+            "messages belong to a transaction",
+        ),
+        ("group_instance_id", group_instance_id, "JoinGroup 5 (brokers from 2.3 on)"),
+        ("client_rack", client_rack, "Fetch 11 (brokers from 2.4 on)"),
+    ):
+        if given is not None:
+            raise UnsupportedVersionError(
+                f"{option}={given!r} needs {needs}; this client speaks the protocol of 0.8"
+            )
+    if group_id is not None and not isinstance(group_id, str):
+        raise IllegalArgumentError(f"group_id={group_id!r}: allowed are a name and None")
+    one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
+    one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
+    if zookeeper_connect == "":
+        raise IllegalArgumentError(
+            f"zookeeper_connect={zookeeper_connect!r}: allowed is 'host:port,host:port/chroot'"
+        )
+    if offsets_storage in ("zookeeper", "dual") and group_id is None:
+        raise IllegalArgumentError(
+            f"offsets_storage={offsets_storage!r} is where a group's offsets live: set group_id too"
+        )
+    for option, deserializer in (
+        ("key_deserializer", key_deserializer),
+        ("value_deserializer", value_deserializer),
+    ):
+        if deserializer is not None and not callable(deserializer):
+            raise IllegalArgumentError(f"{option}={deserializer!r} can't be called")
+    if max_poll_records is not None:
+        max_poll_records = positive("max_poll_records", max_poll_records)
+    session_timeout_ms = positive("session_timeout_ms", session_timeout_ms)
+    if rebalance_timeout_ms is None:
+        rebalance_timeout_ms = session_timeout_ms
+    return ConsumerConfig(
+        group_id=group_id,
+        decoding=Decoding(bool(check_crcs), key_deserializer, value_deserializer),
+        fetch_max_wait_s=_int32(not_negative("fetch_max_wait_ms", fetch_max_wait_ms)) / 1000,
+        fetch_max_bytes=positive("fetch_max_bytes", fetch_max_bytes),
+        fetch_min_bytes=_int32(not_negative("fetch_min_bytes", fetch_min_bytes)),
+        max_partition_fetch_bytes=positive("max_partition_fetch_bytes", max_partition_fetch_bytes),
+        max_poll_records=max_poll_records,
+        reset=_RESETS[auto_offset_reset],
+        enable_auto_commit=bool(enable_auto_commit),
+        auto_commit_interval_s=not_negative("auto_commit_interval_ms", auto_commit_interval_ms)
+        / 1000,
+        assignment_strategies=tuple(partition_assignment_strategy),
+        max_poll_interval_s=positive("max_poll_interval_ms", max_poll_interval_ms) / 1000,
+        rebalance_timeout_s=positive("rebalance_timeout_ms", rebalance_timeout_ms) / 1000,
+        session_timeout_s=session_timeout_ms / 1000,
+        heartbeat_interval_s=positive("heartbeat_interval_ms", heartbeat_interval_ms) / 1000,
+        exclude_internal_topics=bool(exclude_internal_topics),
+        offsets_storage=offsets_storage,
+        zookeeper_connect=zookeeper_connect,
+    )
+
+
+def _int32(value: int) -> int:
+    """As much of it as fits on the wire."""
+    return min(value, 0x7FFFFFFF)

@@ -1,0 +1,236 @@
+"""What the user takes: one message, many, or a walk; fairly over the partitions that have some.
+
+Law: a message counts as taken when it is returned, and nothing is awaited between the taking and
+the return: a call that is cancelled has taken nothing. Decoding goes in slices, with turns for the
+event loop in between. Partitions take turns by slices; one whose messages were left over by a
+limit comes last at the next call. An error of a partition is told when its messages before it are
+taken, and only by a call that has nothing else to give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from aiokafka08.consumer.bell import Bell
+from aiokafka08.consumer.buffer import Record
+from aiokafka08.consumer.cursor import Cursor
+from aiokafka08.structs import TopicPartition
+
+SLICE_RECORDS = 1000
+"""How many messages are decoded at once."""
+
+SLICE_S = 0.005
+"""How long a call decodes before the event loop gets its turn."""
+
+Taken = dict[TopicPartition, list[Record]]
+
+
+class Feed:
+    """Hands out what the cursors have buffered.
+
+    Attributes:
+        bell: rings when something has arrived, or a waiting call should look again.
+        walk: the rest of the slice that is handed out, one message a step. Ends when the partition
+            is sought, paused or taken away.
+
+    Args:
+        cursors: all that are assigned.
+        check: raises where calls can't go on (stopped, failed).
+        on_taken: called when a cursor's buffer has shrunk, or its error was told.
+        on_starved: called before a call waits, with the cursors that it is about (None: all).
+    """
+
+    __slots__ = (
+        "_check",
+        "_cursors",
+        "_on_starved",
+        "_on_taken",
+        "_ready",
+        "_turn_ends",
+        "bell",
+        "walk",
+    )
+
+    def __init__(
+        self,
+        cursors: Mapping[TopicPartition, Cursor],
+        *,
+        check: Callable[[], object],
+        on_taken: Callable[[Cursor], object],
+        on_starved: Callable[[set[Cursor] | None], object],
+    ) -> None:
+        self.bell = Bell()
+        self.walk: Iterator[Record] = iter(())
+        self._cursors = cursors
+        self._check = check
+        self._on_taken = on_taken
+        self._on_starved = on_starved
+        self._ready: dict[Cursor, None] = {}  # whose turn it is, is first
+        self._turn_ends = 0.0
+
+    def arrived(self, cursor: Cursor) -> None:
+        """The cursor may have something to hand out."""
+        if (
+            cursor.has_something
+            and not cursor.paused
+            and not cursor.revoked
+            and self._cursors.get(cursor.topic_partition) is cursor
+        ):
+            self._ready.setdefault(cursor)
+        self.bell.ring()
+
+    def withdraw(self, cursor: Cursor) -> None:
+        """Nothing more of this cursor is handed out (until it arrives again)."""
+        self._ready.pop(cursor, None)
+        if self.walk is cursor.buffer.walk:
+            self.walk = iter(())
+
+    async def one(self, partitions: Collection[TopicPartition]) -> Record:
+        """The next message, of the given partitions or of all."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._check()
+            if loop.time() >= self._turn_ends:  # a walk that never waits lets others work too
+                await asyncio.sleep(0)
+                self._turn_ends = loop.time() + SLICE_S
+                self._check()
+            record = self._next(partitions)
+            if record is not None:
+                return record
+            self._on_starved(self._wanted(partitions))
+            await self.bell.wait()
+
+    async def many(
+        self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
+    ) -> Taken:
+        """What there is, at most `limit` messages; waits up to `timeout_s` for the first ones."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            self._check()
+            rings = self.bell.rings
+            taken = await self._collect(partitions, limit)
+            if taken:
+                return taken
+            if loop.time() >= deadline:
+                await asyncio.sleep(0)  # a caller who polls without waiting lets others work
+                return taken
+            if self.bell.rings != rings:
+                continue  # something came while others had their turn
+            self._on_starved(self._wanted(partitions))
+            await self.bell.wait(deadline)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _wanted(self, partitions: Collection[TopicPartition]) -> set[Cursor] | None:
+        if not partitions:
+            return None
+        return {self._cursors[tp] for tp in partitions if tp in self._cursors}
+
+    def _selected(self, partitions: Collection[TopicPartition]) -> Iterable[Cursor]:
+        if not partitions:
+            return list(self._ready)
+        chosen = (self._cursors.get(tp) for tp in partitions)
+        return [cursor for cursor in chosen if cursor is not None and cursor in self._ready]
+
+    def _next(self, partitions: Collection[TopicPartition]) -> Record | None:
+        if partitions:
+            for cursor in self._selected(partitions):
+                if self._begin(cursor):
+                    return next(cursor.buffer.walk)
+            return None
+        for record in self.walk:
+            return record
+        while self._ready:
+            cursor = next(iter(self._ready))
+            if self._begin(cursor):
+                self.walk = cursor.buffer.walk
+                return next(self.walk)
+        return None
+
+    def _begin(self, cursor: Cursor) -> bool:
+        """Let the cursor's walk have a record next; its turn comes again behind the others'."""
+        del self._ready[cursor]
+        buffer = cursor.buffer
+        try:
+            if _left(buffer.walk) or buffer.next_slice():
+                return True
+            began = buffer.decode(SLICE_RECORDS) and buffer.next_slice()
+            if not began and not buffer.pending:
+                cursor.tell_error()
+            return began
+        finally:
+            if cursor.has_something:
+                self._ready[cursor] = None
+            self._on_taken(cursor)
+
+    async def _collect(self, partitions: Collection[TopicPartition], limit: int | None) -> Taken:
+        """First decode enough, with turns for others; then take at once, or raise an error."""
+        cursors = self._selected(partitions)
+        error: Exception | None = None
+        missing = limit
+        loop = asyncio.get_running_loop()
+        turn_ends = loop.time() + SLICE_S
+        for cursor in cursors:
+            buffer = cursor.buffer
+            goal = buffer.end  # not what comes meanwhile: the call would have no end
+            count = buffer.count
+            while buffer.decoded_to < goal and (missing is None or count < missing):
+                room = SLICE_RECORDS if missing is None else min(SLICE_RECORDS, missing - count)
+                try:
+                    if not buffer.decode(room):
+                        break
+                except Exception as failure:
+                    error = error or failure
+                    break
+                self._on_taken(cursor)
+                count = buffer.count
+                if loop.time() >= turn_ends:
+                    await asyncio.sleep(0)
+                    self._check()
+                    turn_ends = loop.time() + SLICE_S
+            if missing is not None:
+                missing -= count
+                if missing <= 0:
+                    break
+        taken = self._take(cursors, limit)
+        if not taken:
+            if error is not None:
+                raise error
+            self._tell_errors(cursors)
+        return taken
+
+    def _take(self, cursors: Iterable[Cursor], limit: int | None) -> Taken:
+        taken: Taken = {}
+        for cursor in cursors:
+            if cursor not in self._ready:
+                continue  # paused, sought or taken away in the meantime
+            records = cursor.buffer.take(limit)
+            del self._ready[cursor]
+            if cursor.has_something:
+                self._ready[cursor] = None
+            if records:
+                taken[cursor.topic_partition] = records
+                self._on_taken(cursor)
+                if limit is not None:
+                    limit -= len(records)
+                    if limit <= 0:
+                        break
+        return taken
+
+    def _tell_errors(self, cursors: Iterable[Cursor]) -> None:
+        for cursor in cursors:
+            if cursor in self._ready and not cursor.buffer.pending:
+                try:
+                    cursor.tell_error()
+                finally:
+                    del self._ready[cursor]
+                    self._on_taken(cursor)
+
+
+def _left(walk: Any) -> int:
+    """How many records a walk still has."""
+    left: int = walk.__length_hint__()
+    return left

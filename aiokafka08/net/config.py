@@ -1,0 +1,249 @@
+"""The options that producer, consumer and admin share: parsed and checked once, here.
+
+Law: a wrong option is an error at construction that names the option, the value given and what is
+allowed. Options of one side only are checked by that side, with the same helpers.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
+from aiokafka08.net.versions import BrokerVersion
+from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
+
+DEFAULT_PORT = 9092
+
+Address = tuple[str, int]
+BootstrapServers = str | Iterable[str | Address]
+ApiVersion = str | tuple[int, ...] | None
+
+
+def address_text(address: Address) -> str:
+    """An address as people write it: host:port, [::1]:9092."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class NetConfig:
+    """Checked options of the network layer; times in seconds."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str
+    request_timeout_s: float
+    retry_backoff_s: float
+    retry_backoff_max_s: float
+    metadata_max_age_s: float
+    connections_max_idle_s: float
+    pinned_version: BrokerVersion | None
+    ssl_context: ssl.SSLContext | None
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+
+
+def net_config(
+    *,
+    bootstrap_servers: BootstrapServers,
+    client_id: str | None,
+    request_timeout_ms: int,
+    retry_backoff_ms: int,
+    metadata_max_age_ms: int,
+    connections_max_idle_ms: int | None,
+    api_version: ApiVersion,
+    security_protocol: str,
+    ssl_context: ssl.SSLContext | None,
+    sasl_mechanism: str = "PLAIN",
+    sasl_plain_username: str | None = None,
+    sasl_plain_password: str | None = None,
+    sasl_kerberos_domain_name: str | None = None,
+    sasl_oauth_token_provider: object = None,
+    retry_backoff_max_ms: int = 1000,
+) -> NetConfig:
+    """Check the shared options; `connections_max_idle_ms=None` keeps idle connections for ever.
+
+    Raises:
+        IllegalArgumentError: a value isn't allowed.
+        KafkaConfigurationError: `security_protocol` and `ssl_context` contradict each other.
+        UnsupportedVersionError: SASL, which the protocol of 0.8 and 0.9.0 clients doesn't have.
+    """
+    if security_protocol not in ("PLAINTEXT", "SSL"):
+        if security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+            raise UnsupportedVersionError(
+                f"security_protocol={security_protocol!r} needs SaslHandshake (brokers from 0.10 "
+                "on), which this client doesn't speak; use PLAINTEXT or SSL"
+            )
+        raise IllegalArgumentError(
+            f"security_protocol={security_protocol!r}: allowed are 'PLAINTEXT' and 'SSL'"
+        )
+    for option, given, default in (
+        ("sasl_mechanism", sasl_mechanism, "PLAIN"),
+        ("sasl_plain_username", sasl_plain_username, None),
+        ("sasl_plain_password", sasl_plain_password, None),
+        ("sasl_kerberos_domain_name", sasl_kerberos_domain_name, None),
+        ("sasl_oauth_token_provider", sasl_oauth_token_provider, None),
+    ):
+        if given != default:  # the value may be a secret: it isn't told
+            raise UnsupportedVersionError(
+                f"{option} is given, but SASL needs SaslHandshake (brokers from 0.10 on), which "
+                "this client doesn't speak"
+            )
+    if security_protocol == "SSL" and ssl_context is None:
+        raise KafkaConfigurationError(
+            "security_protocol='SSL' needs an ssl_context (aiokafka08.helpers.create_ssl_context)"
+        )
+    if security_protocol == "PLAINTEXT" and ssl_context is not None:
+        raise KafkaConfigurationError(
+            "an ssl_context is given but security_protocol is 'PLAINTEXT': set it to 'SSL'"
+        )
+    return NetConfig(
+        bootstrap=parse_bootstrap_servers(bootstrap_servers),
+        client_id=_client_id(client_id),
+        request_timeout_s=positive("request_timeout_ms", request_timeout_ms) / 1000,
+        retry_backoff_s=not_negative("retry_backoff_ms", retry_backoff_ms) / 1000,
+        retry_backoff_max_s=max(
+            retry_backoff_ms, not_negative("retry_backoff_max_ms", retry_backoff_max_ms)
+        )
+        / 1000,
+        metadata_max_age_s=positive("metadata_max_age_ms", metadata_max_age_ms) / 1000,
+        connections_max_idle_s=(
+            math.inf
+            if connections_max_idle_ms is None
+            else positive("connections_max_idle_ms", connections_max_idle_ms) / 1000
+        ),
+        pinned_version=BrokerVersion.pinned(api_version),
+        ssl_context=ssl_context,
+    )
+
+
+def _client_id(client_id: object) -> str:
+    if client_id is None or client_id == "":
+        return "aiokafka08"  # 0.9.0.0 crashed on an empty one (KAFKA-3088)
+    try:
+        if isinstance(client_id, str) and len(client_id.encode()) <= 0x7FFF:
+            return client_id
+    except UnicodeEncodeError:
+        pass
+    raise IllegalArgumentError(
+        f"client_id={str(client_id)[:40]!r}: allowed is text of up to 32767 bytes in UTF-8"
+    )
+
+
+def parse_bootstrap_servers(servers: BootstrapServers) -> tuple[Address, ...]:
+    """Addresses from "host:port,host", ["host:port", …] or [("host", port), …]; IPv6 in brackets.
+
+    Raises:
+        IllegalArgumentError: there is no address, or one can't be read.
+    """
+    if isinstance(servers, str):
+        parts: Sequence[object] = servers.split(",")
+    elif isinstance(servers, Iterable):
+        parts = list(servers)
+    else:
+        raise IllegalArgumentError(f"bootstrap_servers={servers!r}: wanted is text, or a list")
+    addresses = tuple(
+        dict.fromkeys(
+            _parse_address(part)
+            for part in parts
+            if not isinstance(part, str) or part.strip()  # "kafka1,,kafka2,"
+        )
+    )
+    if not addresses:
+        raise IllegalArgumentError(f"bootstrap_servers={servers!r} names no server")
+    return addresses
+
+
+def _parse_address(part: object) -> Address:
+    match part:
+        case str():
+            return _parse_text(part.strip())
+        case [str(host), port]:
+            return _host(part, host), _port(part, port)
+    raise IllegalArgumentError(
+        f"bootstrap_servers: {part!r} is neither text 'host:port' nor a pair (host, port)"
+    )
+
+
+def _parse_text(text: str) -> Address:
+    if "://" in text:
+        raise IllegalArgumentError(f"bootstrap_servers: {text!r} is not host:port, without ://")
+    if text.startswith("["):  # [::1]:9092
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise IllegalArgumentError(f"bootstrap_servers: {text!r} is not [host]:port")
+        port = rest[1:]
+    elif text.count(":") > 1:  # a bare IPv6 address
+        host, port = text, ""
+    else:
+        host, _, port = text.partition(":")
+    return _host(text, host), _port(text, port or DEFAULT_PORT)
+
+
+def _host(where: object, host: str) -> str:
+    if not host:
+        raise IllegalArgumentError(f"bootstrap_servers: {where!r} has no host")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:  # a label that is empty, or too long
+        raise IllegalArgumentError(
+            f"bootstrap_servers: {where!r} has no possible host name: {error}"
+        ) from None
+    return host
+
+
+def _port(where: object, port: object) -> int:
+    number = 0
+    if isinstance(port, int | str) and not isinstance(port, bool):
+        try:
+            number = int(port)
+        except ValueError:
+            pass
+    if not 1 <= number <= 65535:
+        raise IllegalArgumentError(
+            f"bootstrap_servers: {where!r} has the port {port!r}; allowed are 1 to 65535"
+        )
+    return number
+
+
+def positive(option: str, value: object) -> int:
+    """`value`, if it is an integer above 0.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    return at_least(option, value, 1)
+
+
+def not_negative(option: str, value: object) -> int:
+    """`value`, if it is an integer of 0 or more.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    return at_least(option, value, 0)
+
+
+def at_least(option: str, value: object, least: int) -> int:
+    """`value`, if it is an integer of `least` or more.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_integer or value < least:  # type: ignore[operator]
+        raise IllegalArgumentError(f"{option}={value!r}: allowed are integers from {least} on")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def one_of(option: str, value: object, allowed: Sequence[object]) -> None:
+    """Check that `value` is one of `allowed`.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    if value not in allowed:
+        raise IllegalArgumentError(
+            f"{option}={value!r}: allowed are {', '.join(map(repr, allowed))}"
+        )

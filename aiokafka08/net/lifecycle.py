@@ -1,0 +1,73 @@
+"""Started, stopped, in which loop and process: the rules that all clients share.
+
+A client belongs to the event loop and process that started it. Used from elsewhere it says so;
+dropped without `stop()` it warns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+
+from aiokafka08.errors import IllegalStateError
+
+
+class Lifecycle:
+    """The state of one client; `name` is what errors call it, `stop_call` how it is ended."""
+
+    def __init__(self, name: str, stop_call: str = "stop()") -> None:
+        self._name = name
+        self._stop_call = stop_call
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+        self.stopped = False
+
+    @property
+    def running(self) -> bool:
+        """Whether it is between `started()` and `stop`."""
+        return self._loop is not None and not self.stopped
+
+    def starting(self) -> None:
+        """To be called first in `start()`; binds to the running loop.
+
+        Raises:
+            IllegalStateError: it was started before.
+        """
+        if self.stopped:
+            raise IllegalStateError(f"this {self._name} was stopped; make a new one")
+        if self._loop is not None:
+            raise IllegalStateError(f"this {self._name} is started already")
+        self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+
+    def check(self) -> None:
+        """Check that a call may go on.
+
+        Raises:
+            IllegalStateError: not started, stopped, another loop, or a forked process.
+        """
+        if self._loop is None:
+            raise IllegalStateError(
+                f"this {self._name} isn't started: await start() or use 'async with'"
+            )
+        if self.stopped:
+            raise IllegalStateError(f"this {self._name} was stopped")
+        if os.getpid() != self._pid:
+            raise IllegalStateError(
+                f"this {self._name} was started before a fork: make one in each process"
+            )
+        if asyncio.get_running_loop() is not self._loop:
+            raise IllegalStateError(
+                f"this {self._name} belongs to another event loop: make one in each loop"
+            )
+
+    def warn_if_dropped(self, source: object) -> None:
+        """For `__del__`: a ResourceWarning if the client was started and never stopped."""
+        if self.running and os.getpid() == self._pid:
+            warnings.warn(
+                f"a {self._name} was dropped without {self._stop_call}",
+                ResourceWarning,
+                source=source,
+                stacklevel=2,
+            )

@@ -1,0 +1,362 @@
+"""The metadata cache: one snapshot, refreshed by one request at a time.
+
+Refreshed at once (with backoff) when somebody has met NotLeaderForPartition, LeaderNotAvailable,
+UnknownTopicOrPartition or a socket error, and every `metadata_max_age_ms`. What an answer means is
+`cluster`'s business; whom to ask is `nodes`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from aiokafka08.errors import (
+    Action,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NoBrokersAvailable,
+    UnknownTopicOrPartitionError,
+    action_for,
+    broker_error,
+)
+from aiokafka08.net.backoff import Backoff
+from aiokafka08.net.cluster import (
+    ClusterSnapshot,
+    TopicInfo,
+    check_topic_name,
+    is_spoilt,
+    refuses_all,
+)
+from aiokafka08.net.config import NetConfig
+from aiokafka08.net.node import Lane, Node
+from aiokafka08.net.nodes import Nodes
+from aiokafka08.protocol.api import MetadataRequest, MetadataResponse
+from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
+
+PATIENCE_S = 5.0
+"""How long one broker may keep a metadata request before the next one is asked."""
+
+Answers = list[tuple[MetadataResponse, bool]]
+"""Each with whether all topics were asked for."""
+
+_logger = logging.getLogger("aiokafka08.net")
+
+
+class Metadata:
+    """Keeps the snapshot fresh, for the topics that somebody has asked for (or for all)."""
+
+    def __init__(self, nodes: Nodes, config: NetConfig, telemetry: Telemetry) -> None:
+        self.snapshot = ClusterSnapshot()
+        self.all_topics = False
+        """Ask for every topic on each refresh (pattern subscriptions)."""
+        self._topics: set[str] = set()
+        self._waiting: Counter[str] = Counter()  # topics that `topic()` waits for
+        self._spoilers: set[str] = set()  # topics that spoil the answer for others
+        self._nodes = nodes
+        self._config = config
+        self._telemetry = telemetry
+        self._refreshing: asyncio.Task[None] | None = None
+        self._begun = 0  # refreshes that have sent their questions
+        self._wanted = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._watchers: list[Callable[[ClusterSnapshot], object]] = []
+        self._backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
+
+    def start(self) -> None:
+        """Start keeping the snapshot fresh.
+
+        Raises:
+            IllegalStateError: it was stopped.
+        """
+        self._check()
+        self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
+
+    def shut(self) -> None:
+        """Stop; whoever waits for a refresh gets an error."""
+        self._stopped = True
+        for task in self._tasks():
+            task.cancel()
+        self._tell_changed()
+
+    async def stop(self) -> None:
+        """`shut`, and wait until the background work has ended."""
+        self.shut()
+        await asyncio.gather(*self._tasks(), return_exceptions=True)
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for task in (self._keeper, self._refreshing) if task is not None]
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise IllegalStateError("the client was stopped")
+
+    def watch(self, watcher: Callable[[ClusterSnapshot], object]) -> None:
+        """Call `watcher` with each new snapshot."""
+        self._watchers.append(watcher)
+
+    def add_topics(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the snapshot from the next refresh on.
+
+        Raises:
+            InvalidTopicError: a name that brokers don't take.
+        """
+        self._topics.update(map(check_topic_name, topics))
+
+    def set_topics(self, topics: Iterable[str]) -> None:
+        """Keep just these topics in the snapshot. Raises as `add_topics`."""
+        self._topics = set(map(check_topic_name, topics))
+
+    def request_refresh(self) -> None:
+        """Something is stale: refresh soon, in the background."""
+        self._wanted.set()
+
+    async def refresh(self) -> ClusterSnapshot:
+        """Ask now; the snapshot after the answer.
+
+        Callers share one refresh. A refresh that is under way already is not joined but waited for,
+        and another one asked for: the broker may have answered it before what the caller has met
+        (NotLeaderForPartition, say) was so, and topics that were added since aren't in it.
+
+        Raises:
+            NoBrokersAvailable: no broker answered.
+            IllegalStateError: the client was stopped.
+        """
+        wanted = self._begun + 1
+        while True:
+            self._check()
+            if self._refreshing is None:
+                self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+                self._refreshing.add_done_callback(self._refreshed)
+            task = self._refreshing
+            await asyncio.wait((task,))
+            self._check()
+            if self._begun >= wanted:
+                task.result()
+                return self.snapshot
+
+    async def wait_change(self, timeout_s: float) -> None:
+        """Wait for the next new snapshot, or until the time is over."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def topic(self, topic: str, *, timeout_s: float) -> TopicInfo:
+        """A topic with its partitions, asked for if need be (brokers may create it then).
+
+        Waits until the topic is there and all its partitions have leaders, or the time is over;
+        partitions that are still without a leader then are given as they are.
+
+        Raises:
+            InvalidTopicError: a name that brokers don't take.
+            UnknownTopicOrPartitionError: the topic doesn't exist, and isn't created.
+            KafkaTimeoutError: no broker could tell in time; says what was seen last.
+            IllegalStateError: the client was stopped.
+        """
+        check_topic_name(topic)
+        info = self.snapshot.topics.get(topic)
+        if info is None or not info.partitions:
+            # Not among the tracked ones yet: a name that isn't there isn't asked for for ever.
+            self._waiting[topic] += 1
+            try:
+                info = await self._wait_for_topic(topic, timeout_s)
+            finally:
+                self._waiting[topic] -= 1
+                if not self._waiting[topic]:
+                    del self._waiting[topic]
+        self._topics.add(topic)
+        return info
+
+    async def _wait_for_topic(self, topic: str, timeout_s: float) -> TopicInfo:
+        info: TopicInfo | None = None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)
+        backoff = Backoff(first_s, max(self._config.retry_backoff_max_s, first_s))
+        seen: KafkaError | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                while True:
+                    try:
+                        await self.refresh()
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        seen = error
+                    info = self.snapshot.topics.get(topic)
+                    if info is not None:
+                        if info.partitions and all(
+                            one.leader is not None for one in info.partitions.values()
+                        ):
+                            return info
+                        seen = self._why_unusable(info)
+                        if action_for(info.error_code) is Action.FINAL:
+                            raise seen
+                    await asyncio.sleep(backoff.next())
+        except TimeoutError:
+            if info is not None and info.partitions:
+                return info
+            if isinstance(seen, UnknownTopicOrPartitionError | InvalidTopicError):
+                raise seen from None
+            raise KafkaTimeoutError(
+                f"no metadata of topic {topic!r} within {timeout_s * 1000:.0f} ms"
+                + (f"; last seen: {seen}" if seen else "")
+            ) from None
+
+    def _why_unusable(self, info: TopicInfo) -> KafkaError:
+        where = f"topic {info.topic!r}"
+        if info.error_code:
+            return broker_error(info.error_code, where)
+        leaderless = [one.partition for one in info.partitions.values() if one.leader is None]
+        return LeaderNotAvailableError(f"{where}: partitions {leaderless} have no leader")
+
+    def _refreshed(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled():
+            task.exception()  # told to those who wait; nobody else needs it
+
+    async def _refresh(self) -> None:
+        self._begun += 1
+        topics = sorted(self._topics | self._waiting.keys())
+        try:
+            if self.all_topics:
+                answers = await self._ask_everything()
+            else:
+                answers = await self._ask_topics(topics, self._end())
+        except KafkaError as error:
+            self._telemetry.emit(MetadataFailed(error.text))
+            raise
+        self._merge(answers)
+
+    async def _ask_everything(self) -> Answers:
+        end = self._end()
+        answers = [(await self._ask_any([], True, end), True)]
+        # The listing creates none, and may leave out one that was just created.
+        listed = {state.topic for state in answers[0][0].topics}
+        if missing := sorted(self._waiting.keys() - listed):
+            answers += await self._ask_topics(missing, end)
+        return answers
+
+    async def _ask_topics(self, topics: list[str], end: float) -> Answers:
+        """The answers for these topics: one, or one for each where a topic spoils the others'."""
+        alone = [topic for topic in topics if topic in self._spoilers]
+        together = [topic for topic in topics if topic not in self._spoilers]
+        answers = []
+        if together or not alone:
+            answer = await self._ask_any(together, False, end)
+            if is_spoilt(answer, together):
+                alone = topics
+            else:
+                answers.append((answer, False))
+        for topic in alone:
+            answer = await self._ask_any([topic], False, end)
+            answers.append((answer, False))
+            if refuses_all(answer):
+                self._spoilers.add(topic)
+            else:
+                self._spoilers.discard(topic)
+        self._spoilers.intersection_update(topics)
+        return answers
+
+    async def fetch_all(self) -> MetadataResponse:
+        """Ask for all topics once, whatever is tracked; the answer is merged into the snapshot.
+
+        Raises:
+            NoBrokersAvailable: no broker answered.
+            IllegalStateError: the client was stopped.
+        """
+        self._check()
+        answer = await self._ask_any([], True, self._end())
+        self._merge([(answer, True)])
+        return answer
+
+    def _merge(self, answers: Answers) -> None:
+        # Into the snapshot of this moment: another answer may have come since this was asked for.
+        snapshot = self.snapshot
+        for answer, everything in answers:
+            snapshot = snapshot.merged(answer, everything=everything)
+        if self._stopped or snapshot == self.snapshot:
+            return
+        self.snapshot = snapshot
+        self._telemetry.emit(MetadataChanged(tuple(snapshot.brokers), len(snapshot.topics)))
+        self._nodes.follow(snapshot)
+        for watcher in self._watchers:
+            try:
+                watcher(snapshot)
+            except Exception:
+                _logger.exception("a watcher of the metadata failed: %r", watcher)
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _end(self) -> float:
+        """When questions that begin now must have been answered."""
+        return asyncio.get_running_loop().time() + self._config.request_timeout_s
+
+    async def _ask_any(self, topics: list[str], everything: bool, end: float) -> MetadataResponse:
+        """The answer of the first broker that gives one."""
+        loop = asyncio.get_running_loop()
+        errors: dict[str, None] = {}
+        candidates = self._nodes.candidates()
+        while candidates:
+            node = candidates.pop(0)
+            left_s = end - loop.time()
+            if left_s <= 0:
+                errors["no time is left to ask others"] = None
+                break
+            # One that hangs must not take all the time from those that would answer.
+            patience_s = min(PATIENCE_S, left_s / 2 if candidates else left_s)
+            try:
+                return await self._ask(node, topics, everything, patience_s)
+            except KafkaError as error:
+                errors[error.text] = None
+        raise NoBrokersAvailable("no broker answers: " + "; ".join(sorted(errors)))
+
+    async def _ask(
+        self, node: Node, topics: list[str], everything: bool, timeout_s: float
+    ) -> MetadataResponse:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        connection = await node.connection(Lane.CONTROL, timeout_s=timeout_s)
+        version = connection.version.pick(MetadataRequest)
+        request = MetadataRequest(topics)
+        if everything:
+            request = MetadataRequest([] if version == 0 else None)
+        elif not topics and version == 0:
+            # [] would mean all topics; an 0.8 broker can't name brokers only.
+            return MetadataResponse([], -1, [])
+        return await connection.request(request, version=version, timeout_s=end - loop.time())
+
+    async def _keep_fresh(self) -> None:
+        loop = asyncio.get_running_loop()
+        last = loop.time()
+        while True:
+            try:
+                async with asyncio.timeout(self._config.metadata_max_age_s):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            # The first complaint is heard at once; during an outage they come in crowds.
+            if loop.time() - last > self._config.retry_backoff_max_s:
+                self._backoff.reset()
+            else:
+                await asyncio.sleep(self._backoff.next())
+            self._wanted.clear()
+            try:
+                await self.refresh()
+            except KafkaError:
+                self._wanted.set()  # told by the refresh already; try until it works
+            except Exception:
+                self._wanted.set()
+                _logger.exception("the refresh of the metadata failed")
+            last = loop.time()

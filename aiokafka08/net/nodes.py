@@ -1,0 +1,131 @@
+"""All the nodes that are known: by id from Metadata, and the bootstrap addresses as a way back.
+
+Follows the snapshots: a broker that left or moved to another address loses its connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Iterator
+from functools import partial
+from typing import Any
+
+from aiokafka08.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NoBrokersAvailable,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.cluster import ClusterSnapshot
+from aiokafka08.net.config import Address, NetConfig, address_text
+from aiokafka08.net.node import Lane, Node
+from aiokafka08.net.race import AllFailedError, first_that_works, head_start_s
+from aiokafka08.telemetry import Telemetry
+
+
+class Nodes:
+    """The registry of nodes of one client."""
+
+    def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
+        self._config = config
+        self._telemetry = telemetry
+        self._bootstrap = {
+            address: Node(None, address, config, telemetry) for address in config.bootstrap
+        }
+        self._by_id: dict[int, Node] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter([*self._by_id.values(), *self._bootstrap.values()])
+
+    def get(self, node_id: int) -> Node | None:
+        """The node with this id, if Metadata has named it."""
+        return self._by_id.get(node_id)
+
+    def candidates(self) -> list[Node]:
+        """Each address once, those first that are likely to answer soon: not hanging, connected,
+        not failing."""
+        by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
+        return sorted(
+            by_address.values(),
+            key=lambda node: (node.hanging, not node.connected, node.backing_off, random.random()),
+        )
+
+    async def bootstrap(self) -> Node:
+        """The first bootstrap address that turns out to be a broker.
+
+        Addresses are tried in order, each with a head start, so a dead or silent one among them
+        costs a second at most; all of it ends within `request_timeout_ms`.
+
+        Raises:
+            UnsupportedVersionError: the only brokers found are 4.x.
+            NoBrokersAvailable: no address is a broker; the text says why for each.
+        """
+        limit_s = self._config.request_timeout_s
+        end = asyncio.get_running_loop().time() + limit_s
+        nodes = list(self._bootstrap.values())
+        try:
+            return await first_that_works(
+                {node: partial(_connected, node, end) for node in nodes},
+                head_start_s=head_start_s(limit_s, len(nodes)),
+                expected=(KafkaError,),
+            )
+        except AllFailedError as failed:
+            errors = [error for error in failed.errors.values() if isinstance(error, KafkaError)]
+        for error in errors:
+            if isinstance(error, UnsupportedVersionError):
+                raise error
+        raise NoBrokersAvailable(
+            "no broker among bootstrap_servers: " + "; ".join(error.text for error in errors)
+        )
+
+    def follow(self, snapshot: ClusterSnapshot) -> None:
+        """Take over the brokers of a new snapshot."""
+        if self._closed:
+            return
+        for node_id, node in list(self._by_id.items()):
+            if snapshot.address(node_id) != node.address:
+                del self._by_id[node_id]
+                reason = "the broker left, or moved to another address"
+                node.shut(reason)
+                self._spawn(node.close(reason))
+        for node_id in snapshot.brokers:
+            address = snapshot.address(node_id)
+            if node_id not in self._by_id and address is not None:
+                self._by_id[node_id] = self._new(node_id, address)
+
+    def shut(self) -> None:
+        """Close every connection, for good; `close` waits until the sockets are gone."""
+        self._closed = True
+        for node in self:
+            node.shut()
+
+    async def close(self) -> None:
+        """`shut`, and wait until the sockets are gone."""
+        self.shut()
+        await asyncio.gather(*(node.close() for node in self))
+        await asyncio.gather(*self._tasks)
+
+    def _new(self, node_id: int, address: Address) -> Node:
+        """The node for a broker; that of a bootstrap address becomes it, connections and all."""
+        known = self._bootstrap.get(address)
+        if known is None or not known.connected:
+            return Node(node_id, address, self._config, self._telemetry)
+        self._bootstrap[address] = Node(None, address, self._config, self._telemetry)
+        known.node_id = node_id
+        return known
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _connected(node: Node, end: float) -> Node:
+    left_s = max(end - asyncio.get_running_loop().time(), 0.0)
+    connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
+    if connection.closed is not None:
+        raise KafkaConnectionError(f"{address_text(node.address)}: {connection.closed}")
+    return node

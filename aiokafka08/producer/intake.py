@@ -1,0 +1,138 @@
+"""The way of single messages in, and of the caller's own batches: into an open batch, in order.
+
+`append` goes ahead at once where the topic is known, memory is there and nobody waits; else the
+message takes its turn (`admission`), and the time that this costs counts for its batch too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
+from aiokafka08.producer.admission import Admission, Data
+from aiokafka08.producer.batch_builder import BatchBuilder, no_timestamps
+from aiokafka08.producer.delivery import DeliveryFuture
+from aiokafka08.producer.memory import BufferMemory
+from aiokafka08.producer.sender import Sender
+
+_now = time.time
+
+
+class Intake:
+    """Puts messages into batches and wakes the sender.
+
+    Attributes:
+        by_topic: the topics that were asked for, known or not yet.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        accumulator: Accumulator,
+        memory: BufferMemory,
+        sender: Sender,
+    ) -> None:
+        self.by_topic = admission.by_topic
+        self._admission = admission
+        self._accumulator = accumulator
+        self._memory = memory
+        self._sender = sender
+        self._batch_bytes = accumulator.batch_bytes
+        self._clock = asyncio.get_running_loop().time
+
+    def append(
+        self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
+    ) -> DeliveryFuture | None:
+        """Append a message now, or not at all: None where there is no memory.
+
+        Raises:
+            MessageSizeTooLargeError: it is larger than `max_request_size` or `buffer_memory`.
+            UnsupportedVersionError: a timestamp for message format 0.
+        """
+        batch = queue.open
+        if batch is not None and timestamp_ms is None:  # the way of nearly all: few steps
+            builder = batch.builder
+            if builder.magic:
+                timestamp_ms = int(_now() * 1000)
+                size = 34
+            else:
+                timestamp_ms = -1
+                size = 26
+            if value is not None:
+                size += len(value)
+            if key is not None:
+                size += len(key)
+            total = builder.size_bytes + size
+            if total <= batch.limit_bytes and self._memory.try_take(size):
+                builder.append(key, value, timestamp_ms)
+                index = batch.count
+                batch.count = index + 1
+                if total + size > self._batch_bytes:
+                    self._accumulator.filled(batch, size, self._clock())
+                    if self._accumulator.news:
+                        self._sender.wake()
+                return DeliveryFuture(batch.delivery, index, timestamp_ms)
+            timestamp_ms = None
+        size, timestamp_ms = self._admission.measure(queue, key, value, timestamp_ms)
+        if not self._memory.try_take(size):
+            return None
+        return self._accept(queue, key, value, timestamp_ms, size, None)
+
+    async def append_in_turn(
+        self, topic: str, key: Data, value: Data, partition: int | None, timestamp_ms: int | None
+    ) -> DeliveryFuture:
+        """Append a message when it is its turn.
+
+        Raises:
+            KafkaTimeoutError: that took longer than `delivery_timeout_ms`.
+            MessageSizeTooLargeError, UnsupportedVersionError: as `append`.
+            ProducerClosed, InvalidTopicError, UnknownTopicOrPartitionError: as `Routes.turn`.
+        """
+        since = self._clock()
+        async with self._admission.turn(topic) as route:
+            queue = await self._admission.queue(route, partition, key)
+            size, timestamp_ms = await self._admission.admit(queue, key, value, timestamp_ms)
+            return self._accept(queue, key, value, timestamp_ms, size, since)
+
+    async def append_batch(
+        self, batch_builder: BatchBuilder, topic: str, partition: int
+    ) -> DeliveryFuture:
+        """Queue a batch that the caller has built.
+
+        Raises:
+            As `append_in_turn`.
+        """
+        async with self._admission.turn(topic) as route:
+            queue = await self._admission.queue(route, partition, None)
+            self._admission.prepare(queue)
+            if batch_builder.has_explicit_timestamps and queue.magic == 0:
+                raise no_timestamps()
+            size = batch_builder.size()
+            if size > self._memory.limit_bytes:
+                raise self._admission.too_large(size, "the batch")
+            await self._admission.take(size)
+            try:
+                builder = batch_builder.take()
+            except BaseException:
+                self._memory.give(size)
+                raise
+            batch = self._accumulator.add_batch(queue, builder, self._clock())
+            self._sender.wake()
+            return DeliveryFuture(batch.delivery, 0, builder.max_timestamp_ms)
+
+    def _accept(
+        self,
+        queue: PartitionQueue,
+        key: Data,
+        value: Data,
+        timestamp_ms: int,
+        size: int,
+        since: float | None,
+    ) -> DeliveryFuture:
+        """Append a message whose memory is taken."""
+        accumulator = self._accumulator
+        batch = accumulator.append(queue, key, value, timestamp_ms, size, self._clock(), since)
+        if accumulator.news:
+            self._sender.wake()
+        return DeliveryFuture(batch.delivery, batch.count - 1, timestamp_ms)

@@ -1,0 +1,524 @@
+"""`AIOKafkaProducer`: the public face of the producer, with aiokafka's names and signatures.
+
+Owns its life (start, stop, which loop and process), serialisation and the refusals of what the 0.8
+protocol can't do. The work is done by the parts in this package; none of them knows this class, so
+a producer that is dropped without `stop()` is collected, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import ssl
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosed,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config, not_negative
+from aiokafka08.net.lifecycle import Lifecycle
+from aiokafka08.net.router import Router
+from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
+from aiokafka08.producer.deliveries import Deliveries
+from aiokafka08.producer.delivery import DeliveryFuture
+from aiokafka08.producer.engine import NO_METRICS, Engine
+from aiokafka08.producer.options import check_duration, producer_options
+from aiokafka08.producer.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
+from aiokafka08.producer.serialize import (
+    nothing_to_send,
+    serialize_all,
+    serialize_pair,
+    to_bytes,
+)
+from aiokafka08.structs import RecordMetadata, TopicPartition
+from aiokafka08.telemetry import Event, Telemetry
+
+_DEFAULT_PARTITIONER = DefaultPartitioner()
+_numbers = itertools.count(1)
+_running_loop = asyncio._get_running_loop
+_COUNTERS = (
+    "batches_failed",
+    "acks0_unknown",
+    "connections_opened",
+    "connections_closed",
+    "connect_failures",
+    "metadata_changes",
+    "metadata_failures",
+)
+
+Headers = Sequence[tuple[str, bytes]] | None
+
+
+class AIOKafkaProducer:
+    """Sends messages to a Kafka cluster of brokers 0.8.0 to 3.9, in batches.
+
+    The keyword arguments are aiokafka's; see there for those not named here. `async with` starts
+    and stops it.
+
+    Args:
+        bootstrap_servers: "host:port,…" or a list of them; some of the cluster's brokers.
+        api_version: "auto" (or None) finds out what each broker speaks; (0, 8, 2) or "0.8.2" pins
+            it.
+        acks: 0: don't wait for the broker; offsets are -1, and what was on its way when the broker
+            closed the connection (its way to report an error) is counted as `acks0_unknown`.
+            1: the leader has stored it. "all" or -1: all replicas in sync have. Other numbers of
+            replicas: brokers of the 0.8 lines only.
+        compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on).
+        max_batch_size: bytes at which a partition's batch doesn't wait for more messages. While
+            one batch is under way, the next one grows up to `max_request_size`.
+        max_request_size: the largest request, and the largest message, in bytes before compression.
+        linger_ms: how long a batch waits for more messages.
+        partitioner: a name of `aiokafka08.producer.partitioner.PARTITIONERS`, or a callable
+            `(key_bytes, all_partitions, available) -> partition`.
+        buffer_memory: bytes of messages that may be buffered or under way (their wire format
+            before compression). When it is full, `send()` waits.
+        delivery_timeout_ms: the longest time from the call of `send()` to the message's end,
+            retries, leader elections and waiting for memory included.
+        request_timeout_ms: how long to wait for a broker's answer, and for a topic's metadata.
+        max_in_flight_requests_per_connection: produce requests under way per broker. They never
+            carry batches of the same partition: order is kept through retries.
+        on_event: called with each `aiokafka08.telemetry` event.
+
+    Raises:
+        IllegalArgumentError: a value that isn't allowed (a `ValueError` too).
+        UnsupportedVersionError: what the 0.8 protocol can't do: idempotence, transactions, SASL,
+            zstd.
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: BootstrapServers = "localhost",
+        client_id: str | None = None,
+        metadata_max_age_ms: int = 300000,
+        request_timeout_ms: int = 40000,
+        api_version: ApiVersion = None,
+        acks: int | str = 1,
+        key_serializer: Callable[[Any], bytes | None] | None = None,
+        value_serializer: Callable[[Any], bytes | None] | None = None,
+        compression_type: str | None = None,
+        max_batch_size: int = 16384,
+        partitioner: str | Partitioner = _DEFAULT_PARTITIONER,
+        max_request_size: int = 1048576,
+        linger_ms: float = 0,
+        retry_backoff_ms: int = 100,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: ssl.SSLContext | None = None,
+        connections_max_idle_ms: int | None = 540000,
+        enable_idempotence: bool = False,
+        transactional_id: object = None,
+        transaction_timeout_ms: int = 60000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: object = None,
+        buffer_memory: int = 33554432,
+        delivery_timeout_ms: int = 120000,
+        max_in_flight_requests_per_connection: int = 5,
+        on_event: Callable[[Event], object] | None = None,
+    ) -> None:
+        self._lifecycle = Lifecycle("AIOKafkaProducer")
+        if loop is not None:
+            warnings.warn(
+                "the loop argument is deprecated: the producer uses the loop that starts it",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        self._given_loop = loop
+        self._config = net_config(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id or f"aiokafka08-producer-{next(_numbers)}",
+            request_timeout_ms=request_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            # None means never: a century
+            connections_max_idle_ms=connections_max_idle_ms or 100 * 365 * 24 * 3600 * 1000,
+            api_version=api_version,
+            security_protocol=security_protocol,
+            ssl_context=ssl_context,
+            sasl_mechanism=sasl_mechanism,
+        )
+        self._options = producer_options(
+            acks=acks,
+            compression_type=compression_type,
+            max_batch_size=max_batch_size,
+            max_request_size=max_request_size,
+            buffer_memory=buffer_memory,
+            linger_ms=linger_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
+            enable_idempotence=enable_idempotence,
+            transactional_id=transactional_id,
+        )
+        for option, given in (
+            ("sasl_plain_username", sasl_plain_username),
+            ("sasl_plain_password", sasl_plain_password),
+            ("sasl_kerberos_domain_name", sasl_kerberos_domain_name),
+            ("sasl_oauth_token_provider", sasl_oauth_token_provider),
+        ):
+            if given is not None:
+                raise UnsupportedVersionError(
+                    f"{option} is given, but SASL needs SaslHandshake (brokers from 0.10 on), "
+                    "which this client doesn't speak"
+                )
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        try:
+            self._new_partitioner = partitioner_factory(partitioner)
+        except (TypeError, ValueError) as error:
+            raise IllegalArgumentError(f"partitioner={partitioner!r}: {error}") from None
+        self._telemetry = Telemetry(on_event)
+        self._router = Router(self._config, self._telemetry)
+        self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # set while sends are welcome
+        self._stopping: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        servers = ",".join(f"{host}:{port}" for host, port in self._config.bootstrap)
+        state = "running" if self._lifecycle.running else "stopped"
+        if self._loop is None and not self._lifecycle.stopped:
+            state = "not started"
+        used_bytes = 0 if self._engine is None else self._engine.used_bytes
+        return f"<AIOKafkaProducer {servers} {state} used={used_bytes}>"
+
+    def __del__(self) -> None:
+        lifecycle: Lifecycle | None = getattr(self, "_lifecycle", None)
+        if lifecycle is not None:
+            lifecycle.warn_if_dropped(self)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find the cluster. After a failure nothing is left, and a new producer is needed.
+
+        Raises:
+            NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
+            UnsupportedVersionError: only 4.x brokers were found, or they can't do what `acks` asks.
+            UnsupportedCodecError: the brokers don't know the codec.
+            ProducerClosed: it was stopped meanwhile.
+            IllegalStateError: it was started before.
+        """
+        loop = asyncio.get_running_loop()
+        if self._given_loop is not None and self._given_loop is not loop:
+            raise IllegalStateError("this AIOKafkaProducer was given another loop than this one")
+        self._lifecycle.starting()
+        try:
+            await self._router.start()
+            version = self._router.version()
+            if version is not None:
+                self._options.check_broker(version, "the broker met first")
+            if self._lifecycle.stopped:
+                raise ProducerClosed("the producer was stopped while it started")
+        except BaseException as error:
+            stopped, self._lifecycle.stopped = self._lifecycle.stopped, True
+            await self._router.stop()
+            if stopped and isinstance(error, KafkaError):
+                raise ProducerClosed("the producer was stopped while it started") from None
+            raise
+        self._engine = Engine(self._router, self._options, self._new_partitioner)
+        self._loop = loop
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Send what is buffered, then close all connections; may be called more than once.
+
+        Args:
+            timeout: seconds that the sending may take; what isn't acknowledged then fails with
+                `KafkaTimeoutError`. None: until each message has ended, at the latest after
+                `delivery_timeout_ms`.
+
+        Senders that wait for memory or metadata get `ProducerClosed` at once.
+        """
+        if timeout is not None:
+            check_duration("timeout", timeout)
+        if self._stopping is not None:
+            await asyncio.wait((self._stopping,))
+            return
+        if not self._lifecycle.running:
+            self._lifecycle.stopped = True
+            return
+        if self._loop is not None:
+            self._lifecycle.check()
+        self._loop = None
+        self._lifecycle.stopped = True
+        stopping = self._stopping = asyncio.get_running_loop().create_future()
+        error: KafkaError = ProducerClosed("the producer was stopped before it was acknowledged")
+        try:
+            if self._engine is not None:
+                self._engine.close()
+                async with asyncio.timeout(timeout):
+                    await self._engine.sender.flush()
+        except TimeoutError:
+            assert timeout is not None
+            error = KafkaTimeoutError(f"not acknowledged when stop(timeout={timeout}) was over")
+        finally:
+            try:
+                if self._engine is not None:
+                    await self._engine.stop(error)
+                await self._router.stop()
+            finally:
+                stopping.set_result(None)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = None,
+    ) -> DeliveryFuture:
+        """Buffer a message; the future that is returned tells what became of it.
+
+        Returns at once where the topic is known and memory is there. Within a partition the log
+        has the order of these calls. Cancelling this call before it returns withdraws the message;
+        cancelling the future doesn't.
+
+        Args:
+            topic: where to.
+            value: bytes, or what `value_serializer` takes. None is a tombstone, and needs a key.
+            key: bytes, or what `key_serializer` takes.
+            partition: None lets the partitioner choose.
+            timestamp_ms: milliseconds since the epoch, None for now; brokers below 0.10 have none.
+            headers: must be empty.
+
+        Returns:
+            An awaitable as `asyncio.Future`. Its result is a `RecordMetadata`; its errors are
+            `KafkaTimeoutError` (`delivery_timeout_ms` is over; if the broker was silent the message
+            may be stored), `MessageSizeTooLargeError`, and what brokers answer. After a lost
+            connection, or answers 7 and 20, a batch is sent again and may be stored twice.
+
+        Raises:
+            MessageSizeTooLargeError: larger than `max_request_size`.
+            KafkaTimeoutError: no memory within `delivery_timeout_ms`, or no metadata within
+                `request_timeout_ms`.
+            UnknownTopicOrPartitionError: the topic isn't there and isn't created, or has no such
+                partition.
+            InvalidTopicError: a name that brokers don't take.
+            UnsupportedVersionError: headers; or a timestamp for a broker below 0.10.
+            ProducerClosed: stopped before, or while, this call ran.
+            TypeError: key or value isn't bytes.
+        """
+        if _running_loop() is not self._loop or self._loop is None:
+            self._check()
+        if headers:
+            raise no_headers()
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        if value.__class__ is not bytes:
+            value = to_bytes("value", value)
+        if key is not None:
+            if key.__class__ is not bytes:
+                key = to_bytes("key", key)
+        elif value is None:
+            raise nothing_to_send()
+        if timestamp_ms is not None:
+            not_negative("timestamp_ms", timestamp_ms)
+        engine = self._engine
+        assert engine is not None
+        intake = engine.intake
+        route = intake.by_topic.get(topic)
+        if route is not None and route.is_open:
+            if partition is None:
+                chosen = route.partitioner(key, route.partitions, route.available)
+                queue = route.queues.get(chosen)
+                if queue is None:
+                    raise route.no_such_choice(chosen)
+                partition = chosen
+            else:
+                queue = route.queues.get(partition)
+            if queue is not None:
+                future = intake.append(queue, key, value, timestamp_ms)
+                if future is not None:
+                    return future
+        return await intake.append_in_turn(topic, key, value, partition, timestamp_ms)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = None,
+    ) -> RecordMetadata:
+        """Send a message and wait until it is acknowledged. Raises as `send` and its future."""
+        delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
+        return await (delivery if delivery.done() else delivery.as_future())
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        timestamps_ms: Iterable[int] | None = None,
+    ) -> Deliveries:
+        """Buffer many messages at once, far cheaper than `send` for each.
+
+        Returns when all are buffered; they are accepted chunk by chunk as memory allows, and other
+        senders to the topic wait until then. Messages without keys go to partitions in runs, where
+        the partitioner promises nothing else for them. If an error is raised, or the call is
+        cancelled, those accepted before are sent all the same.
+
+        Args:
+            topic: where to.
+            values: bytes, or what `value_serializer` takes.
+            keys: as many, or None for messages without keys.
+            partition: one for all; None lets the partitioner choose.
+            timestamps_ms: as many, or None for now.
+
+        Returns:
+            Await it for a sequence of `RecordMetadata` in the order of `values`.
+
+        Raises:
+            As `send`. Wrong types and sizes are found before anything is buffered.
+        """
+        self._check()
+        all_values, all_keys, timestamps = serialize_all(
+            values, keys, timestamps_ms, self._key_serializer, self._value_serializer
+        )
+        assert self._engine is not None
+        groups = await self._engine.bulk.append(topic, all_keys, all_values, partition, timestamps)
+        return Deliveries(len(all_values), groups, timestamps)
+
+    def create_batch(self) -> BatchBuilder:
+        """An empty batch to be filled by the caller, for `send_batch`."""
+        version = self._router.version()
+        return BatchBuilder(
+            1 if version is None else version.magic,
+            self._options.codec,
+            min(self._options.max_batch_size, self._options.max_request_size),
+            self._serialize,
+        )
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int
+    ) -> asyncio.Future[RecordMetadata | None] | DeliveryFuture:
+        """Send a batch that the caller has filled. It takes no more messages.
+
+        Returns:
+            A future with the `RecordMetadata` of the batch's first message; None for an empty one.
+
+        Raises:
+            As `send`.
+        """
+        self._check()
+        assert self._engine is not None
+        if batch.record_count() == 0:
+            batch.close()
+            nothing: asyncio.Future[RecordMetadata | None] = (
+                asyncio.get_running_loop().create_future()
+            )
+            nothing.set_result(None)
+            return nothing
+        return await self._engine.intake.append_batch(batch, topic, partition)
+
+    async def flush(self) -> None:
+        """Wait until every message that is buffered now has ended, well or not."""
+        self._check()
+        assert self._engine is not None
+        await self._engine.sender.flush()
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The partitions of a topic; brokers may create it when they are asked.
+
+        Raises:
+            KafkaTimeoutError, UnknownTopicOrPartitionError, InvalidTopicError: as `send`.
+        """
+        self._check()
+        assert self._engine is not None
+        return await self._engine.routes.partitions(topic, self._config.request_timeout_s)
+
+    # --- what it tells ----------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """For health checks: started, not stopped, and connected to some broker."""
+        return self._loop is not None and any(node.connected for node in self._router.nodes)
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the start, and gauges of now; flat, by name.
+
+        Gauges: `requests_in_flight`, `buffer_used_bytes`, `buffer_limit_bytes`, `senders_waiting`,
+        `batches_unfinished`, `oldest_batch_ms`. Counters: `messages_sent` (acknowledged; with
+        acks=0 written), `messages_failed`, `bytes_sent` (compressed message sets, repetitions
+        included), `requests_sent`, `retries` (batches), `batches_failed`, `acks0_unknown`
+        (messages), `connections_opened`, `connections_closed`, `connect_failures`,
+        `metadata_changes`, `metadata_failures`.
+        """
+        counters = self._telemetry.counters
+        return {
+            **(NO_METRICS if self._engine is None else self._engine.metrics()),
+            "buffer_limit_bytes": self._options.buffer_memory,
+            "retries": counters["batches_retried"],
+            **{name: counters[name] for name in _COUNTERS},
+        }
+
+    # --- what the protocol can't do ---------------------------------------------------------------
+
+    async def begin_transaction(self) -> NoReturn:
+        """Refused: see `UnsupportedVersionError`."""
+        raise _no_transactions()
+
+    async def commit_transaction(self) -> NoReturn:
+        """Refused: see `UnsupportedVersionError`."""
+        raise _no_transactions()
+
+    async def abort_transaction(self) -> NoReturn:
+        """Refused: see `UnsupportedVersionError`."""
+        raise _no_transactions()
+
+    def transaction(self) -> NoReturn:
+        """Refused: see `UnsupportedVersionError`."""
+        raise _no_transactions()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, Any], group_id: str
+    ) -> NoReturn:
+        """Refused: see `UnsupportedVersionError`."""
+        raise _no_transactions()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._lifecycle.stopped:
+            raise ProducerClosed("the producer was stopped")
+        self._lifecycle.check()
+        if self._loop is None:
+            raise IllegalStateError("this AIOKafkaProducer is still starting")
+
+    def _serialize(self, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
+        return serialize_pair(key, value, self._key_serializer, self._value_serializer)
+
+
+def _no_transactions() -> UnsupportedVersionError:
+    return UnsupportedVersionError(
+        "transactions need InitProducerId and message format 2 (brokers from 0.11 on), which this "
+        "client doesn't speak"
+    )

@@ -1,0 +1,90 @@
+"""Keys and values to bytes: the user's serialisers, and the check of what they give. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.net.config import not_negative
+
+Serializer = Callable[[Any], bytes | None]
+
+
+def to_bytes(what: str, data: Any) -> bytes | None:
+    """`data` as bytes, or None; what may change later is copied.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(
+        f"the {what} is {type(data).__name__}, not bytes: encode it, or give a {what}_serializer"
+    )
+
+
+def serialize_pair(
+    key: Any, value: Any, key_serializer: Serializer | None, value_serializer: Serializer | None
+) -> tuple[bytes | None, bytes | None]:
+    """Key and value of one message.
+
+    Raises:
+        TypeError: one isn't bytes.
+        IllegalArgumentError: there is neither.
+    """
+    key_bytes = to_bytes("key", key if key_serializer is None else key_serializer(key))
+    value_bytes = to_bytes("value", value if value_serializer is None else value_serializer(value))
+    if key_bytes is None and value_bytes is None:
+        raise nothing_to_send()
+    return key_bytes, value_bytes
+
+
+def serialize_all(
+    values: Iterable[Any],
+    keys: Iterable[Any] | None,
+    timestamps_ms: Iterable[int] | None,
+    key_serializer: Serializer | None,
+    value_serializer: Serializer | None,
+) -> tuple[Sequence[bytes | None], Sequence[bytes | None] | None, Sequence[int] | None]:
+    """Values, keys and timestamps of many messages, as sequences of the same length.
+
+    Raises:
+        TypeError: a key or value isn't bytes, or a string is given where many are wanted.
+        IllegalArgumentError: the lengths differ, a message has neither key nor value, or a
+            timestamp is negative.
+    """
+    all_values = _each("value", values, value_serializer)
+    count = len(all_values)
+    all_keys = None if keys is None else _each("key", keys, key_serializer)
+    if all_keys is not None and len(all_keys) != count:
+        raise IllegalArgumentError(f"{count} values, but {len(all_keys)} keys are given")
+    if None in all_values and (
+        all_keys is None or (None, None) in zip(all_keys, all_values, strict=True)
+    ):
+        raise nothing_to_send()
+    timestamps = None if timestamps_ms is None else list(timestamps_ms)
+    if timestamps is not None:
+        if len(timestamps) != count:
+            raise IllegalArgumentError(
+                f"{count} values, but {len(timestamps)} timestamps_ms are given"
+            )
+        for timestamp_ms in timestamps:
+            not_negative("timestamps_ms", timestamp_ms)
+    return all_values, all_keys, timestamps
+
+
+def nothing_to_send() -> IllegalArgumentError:
+    """The error for a message without key and value."""
+    return IllegalArgumentError("a message needs a key or a value")
+
+
+def _each(what: str, data: Iterable[Any], serializer: Serializer | None) -> Sequence[bytes | None]:
+    if isinstance(data, str | bytes | bytearray | memoryview):
+        raise TypeError(f"a list of {what}s is wanted, not {type(data).__name__}")
+    everything = list(data) if serializer is None else list(map(serializer, data))
+    if set(map(type, everything)) <= {bytes, type(None)}:
+        return everything
+    return [to_bytes(what, one) for one in everything]

@@ -1,0 +1,625 @@
+"""Every request and response of the protocol, declared once, for both directions.
+
+The table at the end, `APIS`, maps api key → request class; a request class knows its versions and
+its response class. Layouts follow the 0.8 and 0.9 protocol guides where real brokers agree with
+them (docs/brokers.md tells where not). What a struct costs on the wire is compiled by `types`;
+message sets are opaque here and live in `message_set`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
+
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.types import (
+    Boolean,
+    Buffer,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    NullableString,
+    NullSince,
+    Since,
+    String,
+    compiled,
+)
+
+__all__ = ["APIS", "ApiKey", "Request", "Response", "Topic"]
+
+
+class ApiKey(enum.IntEnum):
+    """Api keys that brokers 0.8 – 0.10 know. 4 – 7 are spoken between brokers and refused here."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    GROUP_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+
+
+P = TypeVar("P")
+R = TypeVar("R", bound="Response")
+
+
+@dataclass(slots=True)
+class Topic(Generic[P]):
+    """The shape that most requests and responses share: per topic, something per partition."""
+
+    topic: String
+    partitions: list[P]
+
+
+class Response:
+    """Base of all responses."""
+
+    __slots__ = ()
+
+
+class Request(Generic[R]):
+    """Base of all requests; `R` is the response's class."""
+
+    __slots__ = ()
+    api: ClassVar[ApiKey]
+    versions: ClassVar[range]
+    response: ClassVar[type[Response]]
+
+    @property
+    def expects_response(self) -> bool:
+        """False only for Produce with required_acks=0, which brokers don't answer."""
+        return True
+
+
+# --- Produce (0) --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ProducePartition:
+    partition: Int32
+    message_set: Bytes
+
+
+@dataclass(slots=True)
+class ProducedPartition:
+    """`offset` is that of the first message; -1 with error 0 means: nothing was stored.
+
+    `timestamp` is the broker's time under LogAppendTime, else -1.
+    """
+
+    partition: Int32
+    error_code: Int16
+    offset: Int64
+    timestamp: Annotated[Int64, Since(2, absent=-1)] = -1
+
+
+@dataclass(slots=True)
+class ProduceResponse(Response):
+    topics: list[Topic[ProducedPartition]]
+    throttle_time_ms: Annotated[Int32, Since(1, absent=0)] = 0
+
+
+@dataclass(slots=True)
+class ProduceRequest(Request[ProduceResponse]):
+    """`required_acks`: 0 no answer at all, 1 the leader, -1 the whole ISR, n > 1 replicas (0.8)."""
+
+    api = ApiKey.PRODUCE
+    versions = range(3)
+    response = ProduceResponse
+
+    required_acks: Int16
+    timeout_ms: Int32
+    topics: list[Topic[ProducePartition]]
+
+    @property
+    def expects_response(self) -> bool:
+        return self.required_acks != 0
+
+
+# --- Fetch (1) ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class FetchPartition:
+    partition: Int32
+    fetch_offset: Int64
+    max_bytes: Int32
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    partition: Int32
+    error_code: Int16
+    high_watermark: Int64
+    message_set: Bytes
+
+
+@dataclass(slots=True)
+class FetchResponse(Response):
+    throttle_time_ms: Annotated[Int32, Since(1, absent=0)]
+    topics: list[Topic[FetchedPartition]]
+
+
+@dataclass(slots=True)
+class FetchRequest(Request[FetchResponse]):
+    """A long poll: answered when `min_bytes` are there, or after `max_wait_ms`.
+
+    `replica_id` is -1 for clients; ids ≥ 0 count as followers and can move the high watermark.
+    """
+
+    api = ApiKey.FETCH
+    versions = range(3)
+    response = FetchResponse
+
+    replica_id: Int32
+    max_wait_ms: Int32
+    min_bytes: Int32
+    topics: list[Topic[FetchPartition]]
+
+
+# --- ListOffsets (2) ----------------------------------------------------------------------------
+
+LATEST = -1
+"""`ListOffsetsPartition.timestamp`: the offset of the next message to come."""
+EARLIEST = -2
+"""`ListOffsetsPartition.timestamp`: the offset of the first message kept."""
+
+
+@dataclass(slots=True)
+class ListOffsetsPartition:
+    partition: Int32
+    timestamp: Int64
+    max_num_offsets: Int32
+
+
+@dataclass(slots=True)
+class ListedOffsets:
+    """Segment starts, descending; `LATEST` puts the log's end first."""
+
+    partition: Int32
+    error_code: Int16
+    offsets: list[Int64]
+
+
+@dataclass(slots=True)
+class ListOffsetsResponse(Response):
+    topics: list[Topic[ListedOffsets]]
+
+
+@dataclass(slots=True)
+class ListOffsetsRequest(Request[ListOffsetsResponse]):
+    api = ApiKey.LIST_OFFSETS
+    versions = range(1)
+    response = ListOffsetsResponse
+
+    replica_id: Int32
+    topics: list[Topic[ListOffsetsPartition]]
+
+
+# --- Metadata (3) -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Broker:
+    node_id: Int32
+    host: String
+    port: Int32
+    rack: Annotated[NullableString, Since(1, absent=None)] = None
+
+
+@dataclass(slots=True)
+class PartitionState:
+    error_code: Int16
+    partition: Int32
+    leader: Int32
+    replicas: list[Int32]
+    isr: list[Int32]
+
+
+@dataclass(slots=True)
+class TopicState:
+    error_code: Int16
+    topic: String
+    is_internal: Annotated[Boolean, Since(1, absent=False)]
+    partitions: list[PartitionState]
+
+
+@dataclass(slots=True)
+class MetadataResponse(Response):
+    brokers: list[Broker]
+    controller_id: Annotated[Int32, Since(1, absent=-1)]
+    topics: list[TopicState]
+
+
+@dataclass(slots=True)
+class MetadataRequest(Request[MetadataResponse]):
+    """All topics: `[]` in version 0, None in version 1 (where `[]` means none)."""
+
+    api = ApiKey.METADATA
+    versions = range(2)
+    response = MetadataResponse
+
+    topics: Annotated[list[String] | None, NullSince(1)]
+
+
+# --- OffsetCommit (8), OffsetFetch (9), GroupCoordinator (10) ------------------------------------
+
+
+@dataclass(slots=True)
+class CommitPartition:
+    partition: Int32
+    offset: Int64
+    timestamp: Annotated[Int64, Since(1, last=1, absent=-1)]
+    metadata: NullableString
+
+
+@dataclass(slots=True)
+class PartitionError:
+    partition: Int32
+    error_code: Int16
+
+
+@dataclass(slots=True)
+class OffsetCommitResponse(Response):
+    topics: list[Topic[PartitionError]]
+
+
+@dataclass(slots=True)
+class OffsetCommitRequest(Request[OffsetCommitResponse]):
+    """Version 0 commits to ZooKeeper, 1 and 2 to `__consumer_offsets`; they don't see each other.
+
+    A plain commit outside a group has generation -1 and member "".
+    """
+
+    api = ApiKey.OFFSET_COMMIT
+    versions = range(3)
+    response = OffsetCommitResponse
+
+    group: NullableString
+    generation: Annotated[Int32, Since(1, absent=-1)]
+    member: Annotated[String, Since(1, absent="")]
+    retention_time_ms: Annotated[Int64, Since(2, absent=-1)]
+    topics: list[Topic[CommitPartition]]
+
+
+@dataclass(slots=True)
+class CommittedPartition:
+    partition: Int32
+    offset: Int64
+    metadata: NullableString
+    error_code: Int16
+
+
+@dataclass(slots=True)
+class OffsetFetchResponse(Response):
+    topics: list[Topic[CommittedPartition]]
+
+
+@dataclass(slots=True)
+class OffsetFetchRequest(Request[OffsetFetchResponse]):
+    """Version 0 reads ZooKeeper, 1 reads `__consumer_offsets`."""
+
+    api = ApiKey.OFFSET_FETCH
+    versions = range(2)
+    response = OffsetFetchResponse
+
+    group: NullableString
+    topics: list[Topic[Int32]]
+
+
+@dataclass(slots=True)
+class GroupCoordinatorResponse(Response):
+    error_code: Int16
+    node_id: Int32
+    host: String
+    port: Int32
+
+
+@dataclass(slots=True)
+class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
+    """Called ConsumerMetadata in 0.8.2, GroupCoordinator in 0.9, FindCoordinator later."""
+
+    api = ApiKey.GROUP_COORDINATOR
+    versions = range(1)
+    response = GroupCoordinatorResponse
+
+    group: NullableString
+
+
+# --- Groups (11 – 16) ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class GroupProtocol:
+    name: String
+    metadata: Bytes
+
+
+@dataclass(slots=True)
+class JoinedMember:
+    member: String
+    metadata: Bytes
+
+
+@dataclass(slots=True)
+class JoinGroupResponse(Response):
+    error_code: Int16
+    generation: Int32
+    protocol: String
+    leader: String
+    member: String
+    members: list[JoinedMember]
+
+
+@dataclass(slots=True)
+class JoinGroupRequest(Request[JoinGroupResponse]):
+    """In version 0 the session timeout is also the time that a rebalance may take."""
+
+    api = ApiKey.JOIN_GROUP
+    versions = range(1)
+    response = JoinGroupResponse
+
+    group: String
+    session_timeout_ms: Int32
+    member: String
+    protocol_type: String
+    protocols: list[GroupProtocol]
+
+
+@dataclass(slots=True)
+class GroupError(Response):
+    """The answer that is only an error code (Heartbeat, LeaveGroup)."""
+
+    error_code: Int16
+
+
+@dataclass(slots=True)
+class HeartbeatRequest(Request[GroupError]):
+    api = ApiKey.HEARTBEAT
+    versions = range(1)
+    response = GroupError
+
+    group: String
+    generation: Int32
+    member: String
+
+
+@dataclass(slots=True)
+class LeaveGroupRequest(Request[GroupError]):
+    api = ApiKey.LEAVE_GROUP
+    versions = range(1)
+    response = GroupError
+
+    group: String
+    member: String
+
+
+@dataclass(slots=True)
+class MemberAssignment:
+    member: String
+    assignment: Bytes
+
+
+@dataclass(slots=True)
+class SyncGroupResponse(Response):
+    error_code: Int16
+    assignment: Bytes
+
+
+@dataclass(slots=True)
+class SyncGroupRequest(Request[SyncGroupResponse]):
+    api = ApiKey.SYNC_GROUP
+    versions = range(1)
+    response = SyncGroupResponse
+
+    group: String
+    generation: Int32
+    member: String
+    assignments: list[MemberAssignment]
+
+
+@dataclass(slots=True)
+class DescribedMember:
+    member: String
+    client_id: String
+    client_host: String
+    metadata: Bytes
+    assignment: Bytes
+
+
+@dataclass(slots=True)
+class DescribedGroup:
+    error_code: Int16
+    group: String
+    state: String
+    protocol_type: String
+    protocol: String
+    members: list[DescribedMember]
+
+
+@dataclass(slots=True)
+class DescribeGroupsResponse(Response):
+    groups: list[DescribedGroup]
+
+
+@dataclass(slots=True)
+class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
+    api = ApiKey.DESCRIBE_GROUPS
+    versions = range(1)
+    response = DescribeGroupsResponse
+
+    groups: list[String]
+
+
+@dataclass(slots=True)
+class ListedGroup:
+    group: String
+    protocol_type: String
+
+
+@dataclass(slots=True)
+class ListGroupsResponse(Response):
+    error_code: Int16
+    groups: list[ListedGroup]
+
+
+@dataclass(slots=True)
+class ListGroupsRequest(Request[ListGroupsResponse]):
+    api = ApiKey.LIST_GROUPS
+    versions = range(1)
+    response = ListGroupsResponse
+
+
+# --- ApiVersions (18) ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class VersionRange:
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
+
+
+@dataclass(slots=True)
+class ApiVersionsResponse(Response):
+    error_code: Int16
+    api_versions: list[VersionRange]
+
+
+@dataclass(slots=True)
+class ApiVersionsRequest(Request[ApiVersionsResponse]):
+    """Brokers ≥ 0.10 only: 0.8 closes the connection, 0.9 falls silent (docs/brokers.md 2.2)."""
+
+    api = ApiKey.API_VERSIONS
+    versions = range(1)
+    response = ApiVersionsResponse
+
+
+APIS: dict[int, type[Request[Any]]] = {
+    request.api: request
+    for request in (
+        ProduceRequest,
+        FetchRequest,
+        ListOffsetsRequest,
+        MetadataRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        GroupCoordinatorRequest,
+        JoinGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+        DescribeGroupsRequest,
+        ListGroupsRequest,
+        ApiVersionsRequest,
+    )
+}
+"""Api key → request class, for all that this package speaks."""
+
+
+# --- envelopes: header and body, both directions --------------------------------------------------
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    api_key: Int16
+    api_version: Int16
+    correlation_id: Int32
+    client_id: NullableString
+
+
+@dataclass(slots=True)
+class Envelope:
+    """A request as a server reads it. `body` is None where the key or version is unknown."""
+
+    header: RequestHeader
+    body: Request[Any] | None = field(default=None)
+
+
+def encode_request(
+    request: Request[Any], version: int, correlation_id: int, client_id: str
+) -> list[Buffer]:
+    """The whole frame of a request, size prefix included, as buffers to be written in order.
+
+    Message sets are passed on as they are, not copied.
+
+    Raises:
+        ValueError: a value doesn't fit the version's layout (too long, null, not in this version).
+    """
+    if version not in request.versions:
+        raise ValueError(f"{type(request).__name__} has no version {version}")
+    out: list[Buffer] = []
+    header = RequestHeader(request.api, version, correlation_id, client_id)
+    compiled(RequestHeader, 0).write(header, out)
+    compiled(type(request), version).write(request, out)
+    return _framed(out)
+
+
+def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
+    """The whole frame of a response, size prefix included, as buffers to be written in order."""
+    out: list[Buffer] = [correlation_id.to_bytes(4, "big", signed=True)]
+    compiled(type(response), version).write(response, out)
+    return _framed(out)
+
+
+def _framed(out: list[Buffer]) -> list[Buffer]:
+    size = sum(map(len, out))
+    if size > 0x7FFFFFFF:
+        raise ValueError(f"a frame of {size} bytes is too large for its int32 size")
+    out.insert(0, size.to_bytes(4, "big"))
+    return out
+
+
+def decode_request(frame: Buffer) -> Envelope:
+    """A request from its frame (without the size prefix); bytes behind the body are ignored.
+
+    Raises:
+        KafkaProtocolError: the frame is cut short or malformed.
+    """
+    header, pos = compiled(RequestHeader, 0).read(frame, 0, len(frame))
+    request = APIS.get(header.api_key)
+    if request is None or header.api_version not in request.versions:
+        return Envelope(header)
+    body, _ = compiled(request, header.api_version).read(frame, pos, len(frame))
+    return Envelope(header, body)
+
+
+def decode_correlation_id(frame: Buffer) -> int:
+    """The correlation id at the start of a response's frame.
+
+    Raises:
+        KafkaProtocolError: the frame is shorter than that.
+    """
+    if len(frame) < 4:
+        raise KafkaProtocolError(f"a response of {len(frame)} bytes has no correlation id")
+    return int.from_bytes(frame[:4], "big", signed=True)
+
+
+def decode_response(request: type[Request[R]], version: int, frame: Buffer) -> R:
+    """A response from its frame (without the size prefix, correlation id included).
+
+    Byte fields are views into the frame where it is a memoryview.
+
+    Raises:
+        KafkaProtocolError: the frame is cut short, malformed, or longer than the response.
+    """
+    response, pos = compiled(request.response, version).read(frame, 4, len(frame))
+    if pos != len(frame):
+        raise KafkaProtocolError(
+            f"{request.response.__name__} version {version}: {len(frame) - pos} bytes too many"
+        )
+    return response  # type: ignore[no-any-return]

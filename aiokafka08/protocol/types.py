@@ -1,0 +1,317 @@
+"""Wire types, and the compiler from declared structs to readers and writers.
+
+A struct is a `@dataclass(slots=True)` whose fields are annotated with the wire types below; it is
+declared once (in `api`) and compiled once per (struct, version). Neighbouring fixed-width fields
+fuse into one `struct.Struct`.
+
+Law: a reader turns bytes into a value or raises `KafkaProtocolError`, nothing else. Every length
+is checked against what is left before anything is allocated, array counts against their least
+size. What the structs mean lives in `api`, framing in `frame`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import struct
+import types as builtin_types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from aiokafka08.errors import KafkaProtocolError
+
+Buffer = bytes | bytearray | memoryview
+Reader = Callable[[Buffer, int, int], tuple[Any, int]]
+"""`(data, position, end) -> (value, new position)`."""
+Writer = Callable[[Any, list[Buffer]], None]
+"""`(value, out)`: appends the encoded value to `out`, large buffers as they are (no copy)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    """A fixed-width big-endian integer; `code` is its `struct` letter."""
+
+    code: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sized:
+    """Bytes behind a length: `code` is the length's `struct` letter, -1 means null."""
+
+    code: str
+    text: bool
+    nullable: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Since:
+    """The field is on the wire from version `first` to `last`; elsewhere it reads as `absent`."""
+
+    first: int
+    absent: Any
+    last: int = 0x7FFF
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NullSince:
+    """The nullable array may be null from version `first` on; before, null has no meaning."""
+
+    first: int
+
+
+Int8 = Annotated[int, Fixed("b")]
+Int16 = Annotated[int, Fixed("h")]
+Int32 = Annotated[int, Fixed("i")]
+Int64 = Annotated[int, Fixed("q")]
+Boolean = Annotated[bool, Fixed("?")]
+String = Annotated[str, Sized("h", text=True, nullable=False)]
+NullableString = Annotated[str | None, Sized("h", text=True, nullable=True)]
+Bytes = Annotated[Buffer, Sized("i", text=False, nullable=False)]
+"""Opaque bytes behind an int32 length (message sets, group metadata); read as a view, no copy."""
+
+
+class CompiledType(typing.NamedTuple):
+    """How one type is read and written in one version; `min_size` is its least size in bytes."""
+
+    read: Reader
+    write: Writer
+    min_size: int
+
+
+def short(what: str, wanted: int, left: int) -> KafkaProtocolError:
+    """The error for a value that would reach past the end of its frame."""
+    return KafkaProtocolError(f"{what} needs {wanted} bytes, {left} are left in the frame")
+
+
+def _compile(type_: Any, version: int, type_args: dict[TypeVar, Any]) -> CompiledType:
+    if isinstance(type_, TypeVar):
+        return _compile(type_args[type_], version, type_args)
+    origin = typing.get_origin(type_)
+    if origin is Annotated:
+        for wire in type_.__metadata__:
+            if isinstance(wire, Fixed):
+                return _compile_fixed(wire)
+            if isinstance(wire, Sized):
+                return _compile_sized(wire)
+            if isinstance(wire, NullSince) and version < wire.first:
+                array = _array_in(type_.__origin__)
+                return _compile_array(array, version, type_args, nullable=False)
+        return _compile(type_.__origin__, version, type_args)
+    if origin is list:
+        return _compile_array(typing.get_args(type_)[0], version, type_args, nullable=False)
+    if origin in (typing.Union, builtin_types.UnionType):
+        return _compile_array(_array_in(type_), version, type_args, nullable=True)
+    if origin is not None:  # a generic struct, Topic[ProducePartition]
+        parameters = origin.__parameters__
+        return _compile_struct(
+            origin, version, dict(zip(parameters, typing.get_args(type_), strict=True))
+        )
+    if dataclasses.is_dataclass(type_):
+        return _compile_struct(type_, version, {})
+    raise TypeError(f"{type_!r} is not a wire type")
+
+
+def _compile_alone(type_: Any, version: int) -> CompiledType:
+    return _compile(type_, version, {})
+
+
+compiled: Callable[[Any, int], CompiledType] = functools.cache(_compile_alone)
+"""`(type, version) ->` reader and writer of a struct class (or any annotated wire type)."""
+
+
+def _array_in(nullable: Any) -> Any:
+    """The item type of `list[item] | None`."""
+    (array,) = (arg for arg in typing.get_args(nullable) if arg is not type(None))
+    return typing.get_args(array)[0]
+
+
+def _compile_fixed(wire: Fixed) -> CompiledType:
+    packer = struct.Struct(">" + wire.code)
+    size, unpack_from, pack = packer.size, packer.unpack_from, packer.pack
+
+    def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
+        if end - pos < size:
+            raise short("an integer", size, end - pos)
+        return unpack_from(data, pos)[0], pos + size
+
+    def write(value: Any, out: list[Buffer]) -> None:
+        out.append(pack(value))
+
+    return CompiledType(read, write, size)
+
+
+def _compile_sized(wire: Sized) -> CompiledType:
+    packer = struct.Struct(">" + wire.code)
+    size, unpack_from, pack = packer.size, packer.unpack_from, packer.pack
+    text, nullable = wire.text, wire.nullable
+    what = "a string" if text else "a byte field"
+    longest = (1 << (8 * size - 1)) - 1
+
+    def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
+        if end - pos < size:
+            raise short(f"the length of {what}", size, end - pos)
+        length = unpack_from(data, pos)[0]
+        pos += size
+        if length < 0:
+            if length == -1 and nullable:
+                return None, pos
+            raise KafkaProtocolError(f"{what} has the length {length}")
+        if length > end - pos:
+            raise short(what, length, end - pos)
+        value: Any = data[pos : pos + length]
+        if text:
+            try:
+                value = str(value, "utf-8")
+            except UnicodeDecodeError as error:
+                raise KafkaProtocolError(f"{what} is not UTF-8: {error.reason}") from None
+        return value, pos + length
+
+    def write(value: Any, out: list[Buffer]) -> None:
+        if value is None:
+            if not nullable:
+                raise ValueError(f"{what} can't be null here")
+            out.append(pack(-1))
+            return
+        if text:
+            value = value.encode()
+        if len(value) > longest:
+            raise ValueError(f"{what} has {len(value)} bytes, {longest} are allowed")
+        out.append(pack(len(value)))
+        out.append(value)
+
+    return CompiledType(read, write, size)
+
+
+def _compile_array(
+    item: Any, version: int, type_args: dict[TypeVar, Any], *, nullable: bool
+) -> CompiledType:
+    read_item, write_item, item_size = _compile(item, version, type_args)
+    unpack_from, pack = struct.Struct(">i").unpack_from, struct.Struct(">i").pack
+
+    def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
+        if end - pos < 4:
+            raise short("an array count", 4, end - pos)
+        count = unpack_from(data, pos)[0]
+        pos += 4
+        if count < 0:
+            if count == -1 and nullable:
+                return None, pos
+            raise KafkaProtocolError(f"an array has the count {count}")
+        if count * item_size > end - pos:
+            raise short(f"an array of {count}", count * item_size, end - pos)
+        items: list[Any] = []
+        append = items.append
+        for _ in range(count):
+            value, pos = read_item(data, pos, end)
+            append(value)
+        return items, pos
+
+    def write(value: Any, out: list[Buffer]) -> None:
+        if value is None:
+            if not nullable:
+                raise ValueError("an array can't be null here")
+            out.append(pack(-1))
+            return
+        out.append(pack(len(value)))
+        for one in value:
+            write_item(one, out)
+
+    return CompiledType(read, write, 4)
+
+
+def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> CompiledType:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    readers: list[Reader] = []
+    writers: list[Writer] = []
+    absent: list[tuple[str, Any]] = []
+    min_size = 0
+    run: list[tuple[str, str]] = []  # neighbouring fixed fields: (name, struct code)
+
+    def end_run() -> None:
+        if run:
+            names = tuple(name for name, _ in run)
+            packer = struct.Struct(">" + "".join(code for _, code in run))
+            readers.append(_run_reader(names, packer))
+            writers.append(_run_writer(names, packer))
+            run.clear()
+
+    for field in dataclasses.fields(cls):
+        type_ = hints[field.name]
+        metadata = getattr(type_, "__metadata__", ())
+        since = next((mark for mark in metadata if isinstance(mark, Since)), None)
+        if since is not None and not since.first <= version <= since.last:
+            absent.append((field.name, since.absent))
+            continue
+        fixed = next((mark for mark in metadata if isinstance(mark, Fixed)), None)
+        if fixed is not None:
+            run.append((field.name, fixed.code))
+            min_size += struct.calcsize(">" + fixed.code)
+            continue
+        end_run()
+        inner = _compile(type_, version, type_args)
+        readers.append(_field_reader(field.name, inner.read))
+        writers.append(_field_writer(field.name, inner.write))
+        min_size += inner.min_size
+    end_run()
+
+    new = cls.__new__
+    name = cls.__name__
+
+    def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
+        value = new(cls)
+        for field_name, default in absent:
+            setattr(value, field_name, default)
+        for read_part in readers:
+            pos = read_part(data, pos, end, value)  # type: ignore[call-arg, assignment]
+        return value, pos
+
+    def write(value: Any, out: list[Buffer]) -> None:
+        for field_name, default in absent:
+            if getattr(value, field_name) != default:
+                raise ValueError(f"{name} version {version} can't carry {field_name}")
+        try:
+            for write_part in writers:
+                write_part(value, out)
+        except struct.error as error:
+            raise ValueError(f"{name} version {version}: {error}") from None
+
+    return CompiledType(read, write, min_size)
+
+
+def _run_reader(names: tuple[str, ...], packer: struct.Struct) -> Any:
+    size, unpack_from = packer.size, packer.unpack_from
+
+    def read(data: Buffer, pos: int, end: int, target: Any) -> int:
+        if end - pos < size:
+            raise short(", ".join(names), size, end - pos)
+        for name, value in zip(names, unpack_from(data, pos), strict=True):
+            setattr(target, name, value)
+        return pos + size
+
+    return read
+
+
+def _run_writer(names: tuple[str, ...], packer: struct.Struct) -> Writer:
+    pack = packer.pack
+
+    def write(source: Any, out: list[Buffer]) -> None:
+        out.append(pack(*[getattr(source, name) for name in names]))
+
+    return write
+
+
+def _field_reader(name: str, read_value: Reader) -> Any:
+    def read(data: Buffer, pos: int, end: int, target: Any) -> int:
+        value, pos = read_value(data, pos, end)
+        setattr(target, name, value)
+        return pos
+
+    return read
+
+
+def _field_writer(name: str, write_value: Writer) -> Writer:
+    def write(source: Any, out: list[Buffer]) -> None:
+        write_value(getattr(source, name), out)
+
+    return write

@@ -1,0 +1,69 @@
+"""A Kafka 0.8 – 0.10 cluster inside your process, for tests and first steps.
+
+    with EmbeddedCluster(brokers=3, version="0.8.2") as cluster:
+        client_of_any_language(cluster.bootstrap_servers)
+
+Law: nothing here imports the client; it shares only `protocol`, `errors` and `structs`, so that a
+bug of the client can't hide. docs/brokers.md is what it must behave like. The names below are
+imported when they are first used: pytest loads `pytest_plugin` in every session.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiokafka08.testing.cluster import EmbeddedCluster, NodeInfo
+    from aiokafka08.testing.controls import LoggedMessage, Offsets
+    from aiokafka08.testing.faults import (
+        Answer,
+        Close,
+        Corrupt,
+        Delay,
+        Fault,
+        Hang,
+        Omit,
+        Silence,
+        Truncate,
+        WrongCorrelationId,
+    )
+    from aiokafka08.testing.hub import Recorded
+    from aiokafka08.testing.lines import LINES
+
+__all__ = [
+    "LINES",
+    "Answer",
+    "Close",
+    "Corrupt",
+    "Delay",
+    "EmbeddedCluster",
+    "Fault",
+    "Hang",
+    "LoggedMessage",
+    "NodeInfo",
+    "Offsets",
+    "Omit",
+    "Recorded",
+    "Silence",
+    "Truncate",
+    "WrongCorrelationId",
+]
+
+_HOME = {
+    "EmbeddedCluster": "cluster",
+    "NodeInfo": "cluster",
+    "LoggedMessage": "controls",
+    "Offsets": "controls",
+    "Recorded": "hub",
+    "LINES": "lines",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(f"{__name__}.{_HOME.get(name, 'faults')}")
+    value: object = getattr(home, name)
+    globals()[name] = value
+    return value

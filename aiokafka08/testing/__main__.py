@@ -1,0 +1,130 @@
+"""`python -m aiokafka08.testing`: the embedded cluster as a process of its own.
+
+Prints where it listens, then a line per connection, until Ctrl-C or SIGTERM. Listens on loopback
+unless told twice: it asks nobody who they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from aiokafka08.testing.cluster import EmbeddedCluster
+from aiokafka08.testing.lines import LINES
+
+logger = logging.getLogger("aiokafka08.testing")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m aiokafka08.testing",
+        description="A Kafka cluster of 0.8 - 0.10 in memory, for trying things out.",
+    )
+    add = parser.add_argument
+    add("--brokers", type=int, default=1, help="how many (default: %(default)s)")
+    add("--version", choices=list(LINES), default="0.8.2", help="default: %(default)s")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=9092, help="of the first broker; 0: any (default: %(default)s)")
+    add("--advertised-host", help="what clients are told to connect to (default: --host)")
+    add("--allow-remote", action="store_true", help="let --host be another than loopback")
+    add(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS]",
+        help="create a topic at the start; may be given again",
+    )
+    add("--no-auto-create", action="store_true", help="don't create the topics that clients name")
+    add("--default-partitions", type=int, default=1, metavar="N", help="of auto-created topics")
+    add("--segment-bytes", type=int, default=128 << 20, metavar="N", help="default: %(default)s")
+    add(
+        "--retention-bytes",
+        type=int,
+        default=1 << 30,
+        metavar="N",
+        help="kept per partition; -1: all (default: %(default)s)",
+    )
+    add("--quiet", action="store_true", help="no line per connection")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until a signal comes; gives the exit code."""
+    options = parser().parse_args(arguments)
+    if not (options.allow_remote or _is_loopback(options.host)):
+        parser().error(
+            f"--host {options.host} is not loopback, and this cluster lets everybody in; "
+            "--allow-remote if that is what you want"
+        )
+    if options.host in ("0.0.0.0", "::") and not options.advertised_host:
+        parser().error(f"nobody can connect to {options.host}: --advertised-host is needed")
+    topics = {}
+    for topic in options.topic:
+        name, _, partitions = topic.partition(":")
+        if partitions and not partitions.isdecimal():
+            parser().error(f"--topic {topic}: {partitions!r} is no number of partitions")
+        topics[name] = int(partitions or options.default_partitions)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    if options.quiet:
+        logging.getLogger("aiokafka08.testing.server").setLevel(logging.WARNING)
+    try:
+        cluster = EmbeddedCluster(
+            options.brokers,
+            options.version,
+            topics,
+            auto_create=not options.no_auto_create,
+            default_partitions=options.default_partitions,
+            segment_bytes=options.segment_bytes,
+            retention_bytes=None if options.retention_bytes < 0 else options.retention_bytes,
+            host=options.host,
+            port=options.port,
+            advertised_host=options.advertised_host,
+        )
+        _runner()(_serve(cluster))
+    except KeyboardInterrupt:
+        return 130
+    except (OSError, ValueError) as error:
+        logger.error("%s", error)
+        return 1
+    return 0
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    return uvloop.run  # sends twice as fast
+
+
+async def _serve(cluster: EmbeddedCluster) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises instead
+            loop.add_signal_handler(number, ended.set)
+    async with cluster:
+        logger.info("Kafka %s in memory on %s", cluster.version, cluster.bootstrap_servers)
+        await ended.wait()
+        logger.info("ending")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        found = socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(address[4][0]).is_loopback for address in found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

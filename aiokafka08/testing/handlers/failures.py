@@ -1,0 +1,114 @@
+"""Answers that say nothing but an error code, for all or for some partitions: for faults."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
+
+from aiokafka08.protocol import api
+from aiokafka08.testing.handlers.metadata import brokers_of
+from aiokafka08.testing.handlers.outcome import Context
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+def failure(context: Context, request: api.Request[Any], code: int) -> api.Response:
+    """`code` for all that the request asks for. Metadata keeps the brokers; the lists of
+    ListGroups and ApiVersions are empty."""
+    match request:
+        case api.ProduceRequest(topics=topics):
+            return api.ProduceResponse(
+                _each(topics, lambda p: api.ProducedPartition(p.partition, code, -1))
+            )
+        case api.FetchRequest(topics=topics):
+            return api.FetchResponse(
+                0, _each(topics, lambda p: api.FetchedPartition(p.partition, code, -1, b""))
+            )
+        case api.ListOffsetsRequest(topics=topics):
+            return api.ListOffsetsResponse(
+                _each(topics, lambda p: api.ListedOffsets(p.partition, code, []))
+            )
+        case api.MetadataRequest():
+            names = request.topics or list(context.state.topics)
+            states = [api.TopicState(code, name, False, []) for name in names]
+            return api.MetadataResponse(brokers_of(context), -1, states)
+        case api.OffsetCommitRequest(topics=topics):
+            return api.OffsetCommitResponse(
+                _each(topics, lambda p: api.PartitionError(p.partition, code))
+            )
+        case api.OffsetFetchRequest(topics=topics):
+            return api.OffsetFetchResponse(
+                _each(topics, lambda p: api.CommittedPartition(p, -1, "", code))
+            )
+        case api.GroupCoordinatorRequest():
+            return api.GroupCoordinatorResponse(code, -1, "", -1)
+        case api.JoinGroupRequest():
+            return api.JoinGroupResponse(code, -1, "", "", request.member, [])
+        case api.SyncGroupRequest():
+            return api.SyncGroupResponse(code, b"")
+        case api.HeartbeatRequest() | api.LeaveGroupRequest():
+            return api.GroupError(code)
+        case api.DescribeGroupsRequest():
+            return api.DescribeGroupsResponse(
+                [api.DescribedGroup(code, group, "", "", "", []) for group in request.groups]
+            )
+        case api.ListGroupsRequest():
+            return api.ListGroupsResponse(code, [])
+        case api.ApiVersionsRequest():
+            return api.ApiVersionsResponse(code, [])
+    raise TypeError(f"{type(request).__name__} has no answer with an error code")
+
+
+def without(request: api.Request[Any], only: Collection[tuple[str, int]]) -> api.Request[Any]:
+    """The request less these partitions."""
+    topics = [
+        api.Topic(
+            topic.topic,
+            [one for one in topic.partitions if (topic.topic, _number(one)) not in only],
+        )
+        for topic in _topics(request)
+    ]
+    kept = [topic for topic in topics if topic.partitions]
+    return dataclasses.replace(request, topics=kept)  # type: ignore[type-var]
+
+
+def failure_of(
+    context: Context,
+    request: api.Request[Any],
+    response: api.Response,
+    code: int,
+    only: Collection[tuple[str, int]],
+) -> api.Response:
+    """The response with `code` for these partitions, whether it speaks of them or not."""
+    failed = failure(context, request, code)
+    kept = {
+        (topic.topic, one.partition): one for topic in _topics(response) for one in topic.partitions
+    }
+    for topic in _topics(failed):
+        for one in topic.partitions:
+            if (topic.topic, one.partition) in only:
+                kept[topic.topic, one.partition] = one
+    by_topic: dict[str, list[Any]] = {}
+    for (name, _), one in kept.items():
+        by_topic.setdefault(name, []).append(one)
+    topics = [api.Topic(name, partitions) for name, partitions in by_topic.items()]
+    return dataclasses.replace(response, topics=topics)  # type: ignore[type-var]
+
+
+def _topics(message: Any) -> list[api.Topic[Any]]:
+    topics: list[api.Topic[Any]] = message.topics
+    return topics
+
+
+def _number(asked: Any) -> int:
+    """The partition's number: OffsetFetch asks by the bare number."""
+    return asked if isinstance(asked, int) else int(asked.partition)
+
+
+def _each(topics: Iterable[api.Topic[P]], answer: Callable[[P], R]) -> list[api.Topic[R]]:
+    return [
+        api.Topic(topic.topic, [answer(partition) for partition in topic.partitions])
+        for topic in topics
+    ]

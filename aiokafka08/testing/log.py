@@ -1,0 +1,280 @@
+"""The log of one partition, in memory: bytes as they go over the wire, in segments.
+
+Pure: no clock, no sockets. Owns appends of prepared sets (`sets` makes them), slices for fetches,
+offsets by time at segment grain, retention, deletion. Laws: entries are never taken apart on the
+way out, so a slice is cut wherever `max_bytes` says; one fetch reads one segment, as the real one
+does; offsets never go back except by `truncate`.
+
+A segment holds its bytes in blocks of about 1 MiB, each made of whole sets; the index of a block
+names the last offset of every set, so that finding an offset walks one set at most.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
+
+from aiokafka08.protocol.types import Buffer
+from aiokafka08.testing.sets import HEADER_BYTES, Prepared, Refused, encode, inside, walk
+
+_BLOCK_BYTES = 1 << 20
+_OFFSET_SIZE = struct.Struct(">qi")
+_unpack_offset_size, _pack_offset_size = _OFFSET_SIZE.unpack_from, _OFFSET_SIZE.pack
+
+
+class _Block:
+    """Whole sets, one after the other."""
+
+    __slots__ = ("data", "lasts", "starts")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.lasts: list[int] = []  # the last offset of each set
+        self.starts: list[int] = []  # where it begins in `data`
+
+    @property
+    def last_offset(self) -> int:
+        return self.lasts[-1]
+
+    def append(self, data: Buffer, last_offset: int) -> None:
+        self.starts.append(len(self.data))
+        self.lasts.append(last_offset)
+        if not self.data and isinstance(data, bytearray):
+            self.data = data  # the caller gives it away
+        else:
+            self.data += data
+
+    def position_of(self, offset: int) -> int:
+        """Where the first entry with an offset of `offset` or above begins."""
+        at = bisect_left(self.lasts, offset)
+        if at == len(self.lasts):
+            return len(self.data)
+        data, pos = self.data, self.starts[at]
+        while True:
+            found, size = _unpack_offset_size(data, pos)
+            if found >= offset:
+                return pos
+            pos += HEADER_BYTES + size
+
+
+class _Segment:
+    __slots__ = ("base_offset", "blocks", "size_bytes", "written_ms")
+
+    def __init__(self, base_offset: int, now_ms: int) -> None:
+        self.base_offset = base_offset
+        self.blocks: list[_Block] = []
+        self.size_bytes = 0
+        self.written_ms = now_ms
+
+    def append(self, data: Buffer, last_offset: int, now_ms: int) -> None:
+        if not self.blocks or len(self.blocks[-1].data) + len(data) > _BLOCK_BYTES:
+            self.blocks.append(_Block())
+        self.blocks[-1].append(data, last_offset)
+        self.size_bytes += len(data)
+        self.written_ms = now_ms
+
+    def rewrite(self, edit: Callable[[int, memoryview], tuple[int, Buffer] | None]) -> None:
+        """Replace each entry by what `edit` makes of its offset and message: an entry and its
+        last offset, or None for nothing."""
+        blocks, self.blocks, self.size_bytes = self.blocks, [], 0
+        for block in blocks:
+            for offset, message in walk(block.data):
+                if (edited := edit(offset, message)) is not None:
+                    self.append(edited[1], edited[0], self.written_ms)
+
+
+class PartitionLog:
+    """The messages of a partition.
+
+    Args:
+        segment_bytes: a set that would make its segment larger begins a new one.
+        retention_bytes: the oldest segments go while what is left holds at least this much, so
+            at most this plus a segment is kept. None keeps all.
+        segments_overflow: a set begins a new segment only if the last one is too large already.
+    """
+
+    __slots__ = (
+        "_segments",
+        "_segments_overflow",
+        "end_offset",
+        "retention_bytes",
+        "segment_bytes",
+        "start_offset",
+    )
+
+    def __init__(
+        self,
+        segment_bytes: int,
+        retention_bytes: int | None,
+        now_ms: int,
+        *,
+        segments_overflow: bool = False,
+    ) -> None:
+        self._segments_overflow = segments_overflow
+        self.segment_bytes = segment_bytes
+        self.retention_bytes = retention_bytes
+        self.start_offset = 0
+        """The first offset kept, or where it would be."""
+        self.end_offset = 0
+        """The offset of the next message to come."""
+        self._segments = [_Segment(0, now_ms)]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes kept."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def append(self, prepared: Prepared, now_ms: int) -> None:
+        """Append a set that was prepared for `end_offset`."""
+        if prepared.messages:
+            self.append_raw(prepared.data, prepared.next_offset, now_ms)
+
+    def append_raw(self, data: Buffer, next_offset: int, now_ms: int) -> None:
+        """Append bytes as they are: whole entries, offsets from `end_offset` on."""
+        segment = self._segments[-1]
+        added = 0 if self._segments_overflow else len(data)
+        if segment.size_bytes and segment.size_bytes + added > self.segment_bytes:
+            segment = _Segment(self.end_offset, now_ms)
+            self._segments.append(segment)
+        segment.append(data, next_offset - 1, now_ms)
+        self.end_offset = next_offset
+        self._retain()
+
+    def read(self, offset: int, max_bytes: int, below: int) -> bytes:
+        """Up to `max_bytes` bytes from the entry that holds `offset` on, the last entry cut off
+        where they end; only entries below offset `below` and from one segment."""
+        return b"".join(self._slices(offset, max_bytes, below))
+
+    def readable_bytes(self, offset: int, max_bytes: int, below: int) -> int:
+        """How many bytes `read` would give."""
+        return sum(map(len, self._slices(offset, max_bytes, below)))
+
+    def _slices(self, offset: int, max_bytes: int, below: int) -> list[memoryview]:
+        # The views must not be kept: no block can grow while one of it is there.
+        found: list[memoryview] = []
+        if offset >= below or max_bytes <= 0:
+            return found
+        for segment in self._segments_from(offset):
+            for block in segment.blocks:
+                if block.last_offset < offset:
+                    continue
+                data = memoryview(block.data)
+                start = 0 if found else block.position_of(offset)
+                stop = len(data)
+                if block.last_offset >= below:
+                    stop = block.position_of(below)
+                if stop - start > max_bytes:
+                    stop = start + max_bytes
+                if stop > start:
+                    found.append(data[start:stop])
+                    max_bytes -= stop - start
+                if not max_bytes or stop < len(data):
+                    return found
+            if found:
+                return found
+        return found
+
+    def entries(self) -> Iterator[tuple[int, memoryview]]:
+        """Offset and message of all entries kept, as they are stored."""
+        for segment in self._segments:
+            for block in segment.blocks:
+                try:
+                    yield from walk(bytes(block.data))
+                except Refused:  # raw bytes that are no messages: there is no way past them
+                    continue
+
+    def list_offsets(
+        self, timestamp: int, max_num_offsets: int, below: int, now_ms: int
+    ) -> list[int]:
+        """Segment starts last written at or before `timestamp`, descending; -1 (or a time to
+        come) begins with the end of the log, -2 is the start (brokers.md 8.1, 8.2).
+
+        Raises:
+            ValueError: `max_num_offsets` is negative.
+        """
+        if max_num_offsets < 0:
+            raise ValueError("a negative number of offsets")
+        segments = self._segments
+        table = [(segment.base_offset, segment.written_ms) for segment in segments]
+        if segments[-1].size_bytes:
+            table.append((self.end_offset, now_ms))
+        if timestamp == -1:
+            count = len(table)
+        elif timestamp == -2:
+            count = 1
+        else:
+            count = len(table)
+            while count and table[count - 1][1] > timestamp:
+                count -= 1
+        offsets = [offset for offset, _ in reversed(table[:count])][:max_num_offsets]
+        if offsets and offsets[0] > below:
+            offsets = [below, *(offset for offset in offsets if offset < below)]
+        return offsets
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the last one is empty."""
+        if self._segments[-1].size_bytes:
+            self._segments.append(_Segment(self.end_offset, now_ms))
+
+    def delete_before(self, offset: int) -> None:
+        """Forget all below `offset`, as if it had been the start of a segment."""
+        offset = min(offset, self.end_offset)
+        if offset <= self.start_offset:
+            return
+        self.start_offset = offset
+        while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
+            del self._segments[0]
+        self._segments[0].base_offset = offset
+        # A wrapper stays while its last message does; readers drop what is below.
+        self._segments[0].rewrite(
+            lambda at, message: (at, _entry(at, message)) if at >= offset else None
+        )
+
+    def truncate(self, offset: int) -> None:
+        """Forget all from `offset` on, as a replica does that follows a new leader."""
+        if offset >= self.end_offset:
+            return
+        self.end_offset = offset
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+            del self._segments[-1]
+        last = self._segments[-1]
+        last.rewrite(lambda at, message: (at, _entry(at, message)) if at < offset else None)
+        if self.start_offset > offset:
+            self.start_offset = last.base_offset = offset
+
+    def remove(self, offsets: Collection[int]) -> None:
+        """Take messages out and leave holes, as compaction does; wrappers are made anew."""
+
+        def edit(offset: int, message: memoryview) -> tuple[int, Buffer] | None:
+            found = inside(offset, message)
+            left = [(at, one) for at, one in found if at not in offsets]
+            if len(left) == len(found):
+                return offset, _entry(offset, message)
+            return (left[-1][0], encode(left, message[5] & 0x07, message[4])) if left else None
+
+        for segment in self._segments:
+            segment.rewrite(edit)
+
+    def _segments_from(self, offset: int) -> Iterator[_Segment]:
+        """The segment that `offset` belongs to, and those after it."""
+        at = bisect_left(self._segments, offset + 1, key=_base_offset)
+        for index in range(max(at - 1, 0), len(self._segments)):
+            yield self._segments[index]
+
+    def _retain(self) -> None:
+        if self.retention_bytes is None or len(self._segments) == 1:
+            return
+        over = self.size_bytes - self.retention_bytes
+        while len(self._segments) > 1 and over >= self._segments[0].size_bytes:
+            over -= self._segments[0].size_bytes
+            del self._segments[0]
+            self.start_offset = self._segments[0].base_offset
+
+
+def _base_offset(segment: _Segment) -> int:
+    return segment.base_offset
+
+
+def _entry(offset: int, message: memoryview) -> bytes:
+    return _pack_offset_size(offset, len(message)) + bytes(message)

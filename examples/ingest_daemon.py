@@ -1,0 +1,133 @@
+"""Lines from stdin, or from any number of TCP connections, into a topic, as fast as they come.
+
+    tail -F access.log | python examples/ingest_daemon.py --topic access
+    python examples/ingest_daemon.py --topic access --listen 127.0.0.1:5140
+
+SIGTERM and Ctrl-C stop reading, send what is buffered, and exit with 0 when all of it was
+acknowledged, else with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+
+import uvloop
+
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08.errors import KafkaError
+
+CHUNK_BYTES = 256 * 1024
+LONGEST_LINE_BYTES = 900_000  # brokers take messages of 1,000,000 bytes unless told otherwise
+
+
+class Ingest:
+    """Reads lines and sends them in whole batches; a slow cluster slows the readers down."""
+
+    def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._outstanding: set[asyncio.Task[None]] = set()
+        self.acknowledged = 0
+        self.failed = 0
+
+    async def lines(self, reader: asyncio.StreamReader) -> None:
+        """Send each line of a stream, until it ends."""
+        rest = b""
+        while chunk := await reader.read(CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            await self._send(lines)
+            if len(rest) > LONGEST_LINE_BYTES:
+                raise ValueError(f"a line is longer than {LONGEST_LINE_BYTES} bytes")
+        await self._send([rest] if rest else [])
+
+    async def _send(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        deliveries = await self._producer.send_many(self._topic, lines)  # waits for room
+        task = asyncio.create_task(self._settle(deliveries, len(lines)))
+        self._outstanding.add(task)
+        task.add_done_callback(self._outstanding.discard)
+
+    async def _settle(self, deliveries: object, count: int) -> None:
+        try:
+            await deliveries  # type: ignore[misc]
+            self.acknowledged += count
+        except KafkaError as error:
+            failed = len(deliveries.errors())  # type: ignore[attr-defined]
+            self.failed += failed
+            self.acknowledged += count - failed
+            print(f"{failed} lines not delivered: {error}", file=sys.stderr)
+
+    async def drain(self) -> None:
+        """Wait until every line sent so far is settled."""
+        await self._producer.flush()
+        await asyncio.gather(*self._outstanding)
+
+
+async def main(options: argparse.Namespace) -> int:
+    """Run until the input ends or a signal comes."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AIOKafkaProducer(
+        bootstrap_servers=options.bootstrap,
+        linger_ms=20,
+        max_batch_size=256 * 1024,
+        compression_type=options.compression,
+    ) as producer:
+        ingest = Ingest(producer, options.topic)
+        reading = asyncio.create_task(_read(ingest, options.listen))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (reading, stopped):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await ingest.drain()
+    print(f"{ingest.acknowledged} lines acknowledged, {ingest.failed} failed", file=sys.stderr)
+    return 1 if ingest.failed else 0
+
+
+async def _read(ingest: Ingest, listen: str | None) -> None:
+    if listen is None:
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+        )
+        try:
+            await ingest.lines(reader)
+        finally:
+            transport.close()
+        return
+    host, _, port = listen.rpartition(":")
+    server = await asyncio.start_server(
+        lambda reader, writer: _connection(ingest, reader, writer), host, int(port)
+    )
+    async with server:
+        address = server.sockets[0].getsockname()
+        print(f"listening on {address[0]}:{address[1]}", file=sys.stderr, flush=True)
+        await server.serve_forever()
+
+
+async def _connection(
+    ingest: Ingest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    try:
+        await ingest.lines(reader)
+    finally:
+        writer.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Send lines to a topic.")
+    parser.add_argument("--bootstrap", default="localhost:9092")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--listen", metavar="HOST:PORT", help="TCP instead of stdin")
+    parser.add_argument("--compression", choices=["gzip", "snappy", "lz4"])
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sys.exit(runner.run(main(parser.parse_args())))

@@ -1,0 +1,56 @@
+"""A web back end that writes each event it is posted to Kafka: one producer per app.
+
+KAFKA=localhost:9092 uvicorn examples.web_backend:app
+
+curl -d '{"user": 7}' localhost:8000/events/clicks     -> {"partition": 0, "offset": 42}
+curl localhost:8000/health
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08.errors import InvalidTopicError, KafkaError, MessageSizeTooLargeError
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    """The producer lives as long as the app; leaving it sends what is buffered."""
+    bootstrap = os.environ.get("KAFKA", "localhost:9092")
+    async with AIOKafkaProducer(
+        bootstrap_servers=bootstrap, acks="all", linger_ms=2, delivery_timeout_ms=10_000
+    ) as producer:
+        app.state.producer = producer
+        yield
+
+
+async def post_event(request: Request) -> JSONResponse:
+    """Answer when the brokers have the event; concurrent requests share batches."""
+    producer: AIOKafkaProducer = request.app.state.producer
+    try:
+        sent = await producer.send_and_wait(request.path_params["topic"], await request.body())
+    except (InvalidTopicError, MessageSizeTooLargeError) as error:
+        return JSONResponse({"error": str(error)}, status_code=400)
+    except KafkaError as error:
+        return JSONResponse({"error": str(error)}, status_code=503)
+    return JSONResponse({"partition": sent.partition, "offset": sent.offset})
+
+
+async def health(request: Request) -> JSONResponse:
+    """503 while no broker answers."""
+    ready = request.app.state.producer.ready()
+    return JSONResponse({"kafka": ready}, status_code=200 if ready else 503)
+
+
+app = Starlette(
+    routes=[Route("/events/{topic}", post_event, methods=["POST"]), Route("/health", health)],
+    lifespan=lifespan,
+)

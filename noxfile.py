@@ -1,0 +1,148 @@
+"""What can be run on this project. `nox -s tests` is all of CI; `nox` alone runs lint and types.
+
+    nox -s tests                                everything, on the Python that runs nox
+    nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
+    nox -s full                                 every Python found, both loops, slow tests, build
+    nox -s bench -- --quick                     beside the peers, on a real broker
+
+Add `-R` to run without installing again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "types"]
+nox.options.reuse_venv = "yes"
+nox.options.error_on_external_run = True
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = nox.project.python_versions(PROJECT)
+CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
+
+
+def install(session: nox.Session, *groups: str, project: bool = True) -> None:
+    # Not pip's --group: the pip of Python 3.11 doesn't have it.
+    requirements = nox.project.dependency_groups(PROJECT, *groups)
+    session.install(*(["-e", "."] if project else []), *requirements)
+
+
+def run_lint(session: nox.Session) -> None:
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports")
+
+
+def run_types(session: nox.Session) -> None:
+    session.run("mypy", *CODE)
+
+
+def run_pytest(session: nox.Session, *arguments: str) -> None:
+    session.run("python", "-m", "pytest", *arguments)
+
+
+def fetch_brokers(session: nox.Session) -> None:
+    """Once on a machine: no test's timeout has to allow for a download."""
+    if os.environ.get("AIOKAFKA08_NO_REAL_BROKERS") != "1":
+        session.run("python", "-m", "tests.brokers", "--fetch")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff (rules and format) and the import contracts."""
+    install(session, "lint", project=False)
+    run_lint(session)
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict on the package."""
+    install(session, "test", "types")
+    run_types(session)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All of CI: lint, types, then pytest with real brokers. With arguments: pytest only."""
+    if session.posargs:
+        install(session, "test")
+        run_pytest(session, *session.posargs)
+        return
+    install(session, "lint", "types", "test")
+    run_lint(session)
+    run_types(session)
+    fetch_brokers(session)
+    run_pytest(session)
+
+
+@nox.session(venv_backend="none")
+def full(session: nox.Session) -> None:
+    """The whole matrix: `matrix` on each Python found, then `build`."""
+    found = [version for version in PYTHONS if works(f"python{version}")]
+    if not found:
+        session.error(f"none of Python {', '.join(PYTHONS)} was found on PATH")
+    for version in PYTHONS:
+        if version in found:
+            session.notify(f"matrix-{version}", session.posargs)
+        else:
+            session.warn(f"Skipped: Python {version} wasn't found on PATH")
+    session.notify("build")
+
+
+@nox.session(python=PYTHONS)
+def matrix(session: nox.Session) -> None:
+    """Everything `tests` does and the slow tests, each asynchronous test on both loops."""
+    install(session, "lint", "types", "test")
+    run_lint(session)
+    run_types(session)
+    fetch_brokers(session)
+    run_pytest(session, "--full", "--loop=both", *session.posargs)
+
+
+def works(python: str) -> bool:
+    """Whether the command is there and runs: a version manager's shim may do neither."""
+    if shutil.which(python) is None:
+        return False
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """This client and its peers on a real 0.8.2.2 broker, side by side. `-- --help` for options."""
+    install(session, "bench")
+    fetch_brokers(session)
+    session.run("python", "-m", "tests.bench", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """sdist and wheel, checked; the wheel installed and imported away from here, without extras."""
+    install(session, "build", project=False)
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", "dist")
+    artifacts = sorted(str(path.resolve()) for path in Path("dist").iterdir())
+    session.run("twine", "check", "--strict", *artifacts)
+    [wheel] = [path for path in artifacts if path.endswith(".whl")]
+    with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
+        session.run("python", "-m", "venv", "venv")
+        scripts = Path(folder, "venv", "Scripts" if os.name == "nt" else "bin")
+        python = str(scripts / "python")
+        session.run(python, "-m", "pip", "install", "--quiet", wheel, external=True)
+        session.run(python, "-W", "error", "-c", CHECK_INSTALLED, folder, external=True)
+
+
+CHECK_INSTALLED = """
+import importlib.metadata, importlib.resources, pathlib, sys
+import aiokafka08
+assert pathlib.Path(aiokafka08.__file__).is_relative_to(pathlib.Path(sys.argv[1]).resolve())
+assert importlib.resources.files(aiokafka08).joinpath("py.typed").is_file()
+assert importlib.metadata.version("aiokafka08") == aiokafka08.__version__
+print("aiokafka08", aiokafka08.__version__, "from", aiokafka08.__file__)
+"""

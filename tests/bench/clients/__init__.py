@@ -1,0 +1,1 @@
+"""One module per client; each has `produce` and `consume` functions by the names in `cases`."""

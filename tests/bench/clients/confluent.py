@@ -1,0 +1,82 @@
+"""confluent-kafka (librdkafka), told that the broker is an 0.8.2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, PARTITIONS
+from tests.bench.measure import Measurement, Meter
+
+_BROKER = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
+
+
+def produce(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """Each message with a delivery callback; the queue is served when it is full."""
+    producer = Producer(
+        {
+            **_BROKER,
+            "bootstrap.servers": bootstrap,
+            "acks": 1,
+            "linger.ms": LINGER_MS,
+            "batch.size": BATCH_BYTES,
+            "batch.num.messages": 100_000,
+            "compression.type": compression or "none",
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    delivered = 0
+
+    def on_delivery(error: Any, _message: Any) -> None:
+        nonlocal delivered
+        if error is not None:
+            raise RuntimeError(str(error))
+        delivered += 1
+
+    for value in values[:1000]:  # warm-up: connections, metadata
+        producer.produce(topic, value, on_delivery=on_delivery)
+    producer.flush()
+    delivered = 0
+    meter = Meter()
+    for index, value in enumerate(values):
+        where = index % PARTITIONS
+        while True:
+            try:
+                producer.produce(topic, value, partition=where, on_delivery=on_delivery)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if not index % 1000:
+            producer.poll(0)
+    producer.flush()
+    measurement = meter.stop(len(values))
+    assert delivered == len(values), (delivered, len(values))
+    return measurement
+
+
+def consume(bootstrap: str, topic: str, count: int) -> Measurement:
+    """`consume(1000)` with `check.crcs`, values touched."""
+    consumer = Consumer(
+        {
+            **_BROKER,
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "fetch.message.max.bytes": 1024 * 1024,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    seen = size = 0
+    meter = Meter()
+    while seen < count:
+        for message in consumer.consume(1000, timeout=5.0):
+            if message.error() is None:
+                size += len(message.value() or b"")
+                seen += 1
+    measurement = meter.stop(seen)
+    consumer.close()
+    return measurement

@@ -1,0 +1,83 @@
+"""kafka-python, told that the broker is an 0.8.2."""
+
+from __future__ import annotations
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, PARTITIONS
+from tests.bench.measure import Measurement, Meter
+
+_VERSION = (0, 8, 2)
+
+
+def produce(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """Each message's future is kept and checked at the end."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap,
+        api_version=_VERSION,
+        acks=1,
+        linger_ms=LINGER_MS,
+        batch_size=BATCH_BYTES,
+        compression_type=compression,
+        enable_idempotence=False,
+    )
+    for value in values[:1000]:
+        producer.send(topic, value)
+    producer.flush()
+    meter = Meter()
+    futures = [
+        producer.send(topic, value, partition=index % PARTITIONS)
+        for index, value in enumerate(values)
+    ]
+    producer.flush()
+    measurement = meter.stop(len(values))
+    assert all(future.succeeded() for future in futures)
+    producer.close()
+    return measurement
+
+
+def poll(bootstrap: str, topic: str, count: int) -> Measurement:
+    """`poll(max_records=1000)`, values touched."""
+    consumer = _consumer(bootstrap, topic)
+    seen = size = 0
+    meter = Meter()
+    while seen < count:
+        for records in consumer.poll(timeout_ms=5000, max_records=1000).values():
+            for record in records:
+                size += len(record.value)
+            seen += len(records)
+    measurement = meter.stop(seen)
+    consumer.close()
+    return measurement
+
+
+def iterate(bootstrap: str, topic: str, count: int) -> Measurement:
+    """`for record in consumer`, values touched."""
+    consumer = _consumer(bootstrap, topic)
+    seen = size = 0
+    meter = Meter()
+    for record in consumer:
+        size += len(record.value)
+        seen += 1
+        if seen == count:
+            break
+    measurement = meter.stop(seen)
+    consumer.close()
+    return measurement
+
+
+def _consumer(bootstrap: str, topic: str) -> KafkaConsumer:
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        api_version=_VERSION,
+        group_id=None,
+        enable_auto_commit=False,
+        check_crcs=True,
+        max_partition_fetch_bytes=1024 * 1024,
+    )
+    partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    return consumer

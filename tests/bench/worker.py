@@ -1,0 +1,28 @@
+"""Measures one case of one client in this process, and prints the result as one line of JSON.
+
+Called by `tests.bench.__main__`: `python -m tests.bench.worker '{"client": …}'`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+from tests.bench.cases import values
+
+
+def main(arguments: str) -> None:
+    """Do what the JSON arguments say."""
+    job = json.loads(arguments)
+    function = getattr(importlib.import_module(f"tests.bench.clients.{job['client']}"), job["call"])
+    if job["work"] == "produce":
+        made = values(job["messages"], job["value_bytes"])
+        measurement = function(job["bootstrap"], job["topic"], made, job["compression"])
+    else:
+        measurement = function(job["bootstrap"], job["topic"], job["messages"])
+    print(json.dumps(measurement.as_dict()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

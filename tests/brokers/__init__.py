@@ -1,0 +1,29 @@
+"""Real Kafka brokers for the tests: every line from 0.8.0 to 4.1, started on loopback.
+
+``from tests.brokers import RealCluster``; alone: ``python -m tests.brokers 0.8.2.2``.
+This package imports nothing of ``aiokafka08``: what judges the client must not share its bugs.
+"""
+
+from tests.brokers.cluster import RealCluster
+from tests.brokers.errors import (
+    HarnessError,
+    HarnessTimeoutError,
+    MissingToolError,
+    UnsupportedByBrokerError,
+)
+from tests.brokers.java_process import JavaProcess
+from tests.brokers.ports import free_port
+from tests.brokers.tools import JavaResult
+from tests.brokers.versions import VERSIONS
+
+__all__ = [
+    "VERSIONS",
+    "HarnessError",
+    "HarnessTimeoutError",
+    "JavaProcess",
+    "JavaResult",
+    "MissingToolError",
+    "RealCluster",
+    "UnsupportedByBrokerError",
+    "free_port",
+]

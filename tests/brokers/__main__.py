@@ -1,0 +1,107 @@
+"""``python -m tests.brokers 0.8.2.2``: a real cluster to play with, until Ctrl-C or SIGTERM.
+
+Addresses go to stdout, one "name value" a line, for scripts; everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from tests.brokers.cluster import RealCluster
+from tests.brokers.errors import HarnessError
+from tests.brokers.jars import jar_folder
+from tests.brokers.versions import VERSIONS, find_version
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.version is None and not options.fetch:
+        parser.error(f"name a version: {', '.join(VERSIONS)}")
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if options.fetch:
+            _fetch([options.version] if options.version else list(VERSIONS))
+        else:
+            _run(options)
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.brokers",
+        description="Start real Kafka brokers on 127.0.0.1 and keep them until Ctrl-C.",
+        epilog=f"Known versions: {', '.join(VERSIONS)}.",
+    )
+    parser.add_argument("version", nargs="?", type=_version, help="for example 0.8.2.2")
+    parser.add_argument("--brokers", type=int, default=1, metavar="N", help="how many (default: 1)")
+    parser.add_argument("--ssl", action="store_true", help="with SSL listeners (0.9 or newer)")
+    parser.add_argument(
+        "--property",
+        action="append",
+        default=[],
+        type=_property,
+        metavar="KEY=VALUE",
+        help="a server property for every broker; may be repeated",
+    )
+    parser.add_argument(
+        "--fetch",
+        action="store_true",
+        help="only fetch the jars, of all versions unless one is named",
+    )
+    return parser
+
+
+def _version(name: str) -> str:
+    try:
+        return find_version(name).name
+    except HarnessError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _property(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(f"not KEY=VALUE: {text!r}")
+    return key, value
+
+
+def _fetch(versions: Sequence[str]) -> None:
+    for version in versions:
+        print(f"{version} {jar_folder(version)}", flush=True)
+
+
+def _run(options: argparse.Namespace) -> None:
+    print(f"starting Kafka {options.version} ...", file=sys.stderr)
+    cluster = RealCluster(options.version, options.brokers, dict(options.property), ssl=options.ssl)
+    with cluster:
+        print(f"bootstrap_servers {cluster.bootstrap_servers}")
+        if find_version(options.version).needs_zookeeper:
+            print(f"zookeeper_connect {cluster.zookeeper_connect}")
+        if options.ssl:
+            print(f"ssl_bootstrap_servers {cluster.ssl_bootstrap_servers}")
+            print(f"ca_path {cluster.ca_path}")
+        sys.stdout.flush()
+        print(f"logs in {cluster.folder}; Ctrl-C ends it all", file=sys.stderr)
+        endings = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, endings)
+        signal.sigwait(endings)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

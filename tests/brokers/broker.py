@@ -1,0 +1,149 @@
+"""One broker of a real cluster: its settings file, its process and its readiness.
+
+It keeps its node id, data and (unless told otherwise) its ports from one start to the next. Topics
+and everything else that concerns the cluster as a whole live in ``cluster.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tests.brokers.errors import HarnessError
+from tests.brokers.java_process import JavaProcess, java_argv
+from tests.brokers.ports import free_port
+from tests.brokers.properties import HOST, Listeners, render, server_properties
+from tests.brokers.versions import BrokerVersion
+from tests.brokers.wire import metadata
+
+MAIN_CLASS = "kafka.Kafka"
+
+
+class Broker:
+    """One node; started and stopped any number of times."""
+
+    def __init__(
+        self,
+        version: BrokerVersion,
+        node_id: int,
+        brokers: int,
+        folder: Path,
+        *,
+        zookeeper_connect: str | None,
+        properties: Mapping[str, object],
+        tls: Mapping[str, object],
+        port: int | None,
+        advertised_port: int | None,
+        java_options: Sequence[str],
+    ) -> None:
+        self.node_id = node_id
+        self._version = version
+        self._brokers = brokers
+        self._folder = folder
+        self._zookeeper_connect = zookeeper_connect
+        self._properties = dict(properties)
+        self._tls = dict(tls)
+        self._advertised_port = advertised_port
+        self._java_options = java_options
+        self._process: JavaProcess | None = None
+        self.listeners = self._choose_ports(port)
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.node_id} {self.address} {self._process!r}>"
+
+    @property
+    def address(self) -> str:
+        """Where it listens, whatever it advertises."""
+        return f"{HOST}:{self.listeners.port}"
+
+    @property
+    def advertised_address(self) -> str:
+        """Where clients are told to find it."""
+        return f"{HOST}:{self.listeners.advertised_port}"
+
+    @property
+    def process(self) -> JavaProcess:
+        """Its last process."""
+        if self._process is None:
+            raise HarnessError(f"broker {self.node_id} was never started")
+        return self._process
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives (paused ones do)."""
+        return self._process is not None and self._process.running
+
+    @property
+    def responsive(self) -> bool:
+        """Whether it can answer: it lives and is not paused."""
+        return self.running and not self.process.paused
+
+    @property
+    def settings_file(self) -> Path:
+        """Its properties file."""
+        return self._folder / f"server-{self.node_id}.properties"
+
+    @property
+    def port_clash(self) -> bool:
+        """Whether it ended because somebody took its port before it did."""
+        return not self.running and "already in use" in self.process.log_tail(200)
+
+    def move(self, port: int | None = None) -> None:
+        """Take other ports at the next start; ``port`` for its plain listener."""
+        self.listeners = self._choose_ports(port)
+
+    def use_properties(self, properties: Mapping[str, object]) -> None:
+        """Add settings for the following starts."""
+        self._properties |= properties
+
+    def write_settings(self) -> None:
+        """Write the properties file for the next start."""
+        settings = server_properties(
+            self._version,
+            self.node_id,
+            self._brokers,
+            self.listeners,
+            self._folder / f"data-{self.node_id}",
+            self._zookeeper_connect,
+            self._tls,
+        )
+        self.settings_file.write_text(render(settings | self._properties))
+
+    def launch(self) -> None:
+        """Start its process; the caller waits until it is ready."""
+        if self.running:
+            raise HarnessError(f"broker {self.node_id} is running already")
+        self.write_settings()
+        self._process = JavaProcess(
+            f"broker {self.node_id} of Kafka {self._version.name}",
+            java_argv(
+                self._version,
+                self._folder,
+                MAIN_CLASS,
+                str(self.settings_file),
+                logging="server",
+                java_options=self._java_options,
+            ),
+            self._folder / f"broker-{self.node_id}.log",
+        )
+
+    def answers(self) -> bool:
+        """Whether it answers Metadata."""
+        try:
+            metadata(self.listeners.port)
+        except OSError:
+            return False
+        return True
+
+    def _choose_ports(self, port: int | None = None) -> Listeners:
+        port = port or free_port()
+        listeners = Listeners(port, self._advertised_port or port)
+        if self._tls:
+            listeners = replace(listeners, ssl_port=free_port())
+        if self._advertised_port and self._version.number >= (0, 10, 2):
+            # Replication keeps away from the proxy; older brokers have one address for everybody.
+            listeners = replace(listeners, internal_port=free_port())
+        if not self._version.needs_zookeeper:
+            listeners = replace(listeners, controller_port=free_port())
+        return listeners

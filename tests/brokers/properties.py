@@ -1,0 +1,157 @@
+"""The server properties of each broker version, ZooKeeper's included. Pure: no files, no sockets.
+
+Law: brokers run with their defaults except where loopback, a small machine or short tests ask for
+something else; each such value says why. What the caller gives wins over everything here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.brokers.versions import BrokerVersion
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The ports of one broker; ``advertised_port`` differs when clients come through a proxy."""
+
+    port: int
+    advertised_port: int
+    ssl_port: int | None = None
+    internal_port: int | None = None
+    controller_port: int | None = None
+
+
+def render(properties: Mapping[str, object]) -> str:
+    """A Java properties file."""
+    lines = []
+    for key, value in properties.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        escaped = text.replace("\\", "\\\\")  # the only character a value of ours could need
+        lines.append(f"{key}={escaped}\n")
+    return "".join(lines)
+
+
+def zookeeper_properties(data_dir: Path, port: int) -> dict[str, object]:
+    """The settings of the ZooKeeper server."""
+    return {
+        "dataDir": data_dir,
+        "clientPort": port,
+        "clientPortAddress": HOST,
+        "maxClientCnxns": 0,
+        # Sessions expire on this grid, and the shortest one is twice this long by default: with
+        # 500 ms a test can ask its brokers for quick failovers (zookeeper.session.timeout.ms).
+        "tickTime": 500,
+        "maxSessionTimeout": 120000,
+        "admin.enableServer": False,
+    }
+
+
+def server_properties(
+    version: BrokerVersion,
+    node_id: int,
+    brokers: int,
+    listeners: Listeners,
+    data_dir: Path,
+    zookeeper_connect: str | None,
+    tls: Mapping[str, object],
+) -> dict[str, object]:
+    """The settings of one broker, without those the caller adds."""
+    number = version.number
+    properties: dict[str, object] = {
+        "log.dirs": data_dir,
+        "num.partitions": 3,
+        # Above the number of live brokers auto-creation fails.
+        "default.replication.factor": min(brokers, 3),
+        "auto.create.topics.enable": True,
+        "controlled.shutdown.enable": True,
+        # The 0.8 default, the same for all.
+        "message.max.bytes": 1000012,
+        # 0.8.0 flushes every 500 messages by default: slow, and nobody crashes the machine here.
+        "log.flush.interval.messages": 1000000,
+    }
+    if zookeeper_connect is not None:
+        properties |= {
+            "broker.id": node_id,
+            "zookeeper.connect": zookeeper_connect,
+            "zookeeper.connection.timeout.ms": 30000,
+            # The default up to 2.4, the same for all (18 s later on).
+            "zookeeper.session.timeout.ms": 6000,
+        }
+    else:
+        properties |= {
+            "process.roles": "broker,controller",
+            "node.id": node_id,
+            "controller.quorum.voters": f"{node_id}@{HOST}:{listeners.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            # 9 s by default: so long a killed broker would be refused when it comes back.
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
+        }
+    properties |= _listener_properties(number, listeners)
+    if number >= (0, 8, 1):
+        properties |= {
+            # A compacted topic is compacted within a second or so of a closed segment.
+            "log.cleaner.enable": True,
+            "log.cleaner.backoff.ms": 250,
+            "log.cleaner.min.cleanable.ratio": 0.01,
+            # 128 MB by default. The cleaner of 0.9 dies on a segment with more messages than fit:
+            # this is room for about 150,000.
+            "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
+            "log.cleaner.io.buffer.size": 128 * 1024,
+        }
+    if number >= (0, 8, 2):
+        properties |= {
+            "delete.topic.enable": True,
+            "offsets.topic.replication.factor": min(brokers, 3),
+            # 50 by default: the first coordinator would take seconds to find.
+            "offsets.topic.num.partitions": 4,
+        }
+    if number >= (0, 9):
+        properties |= {"group.min.session.timeout.ms": 1000, **tls}
+    if number >= (0, 11):
+        properties |= {
+            "group.initial.rebalance.delay.ms": 0,
+            "transaction.state.log.replication.factor": min(brokers, 3),
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 4,
+        }
+    return properties
+
+
+def _listener_properties(number: tuple[int, ...], listeners: Listeners) -> dict[str, object]:
+    if number < (0, 9):
+        return {
+            "port": listeners.port,
+            "host.name": HOST,
+            "advertised.host.name": HOST,
+            "advertised.port": listeners.advertised_port,
+        }
+    ours = {"PLAINTEXT": listeners.port}
+    advertised = {"PLAINTEXT": listeners.advertised_port}
+    protocols = {"PLAINTEXT": "PLAINTEXT"}
+    properties: dict[str, object] = {}
+    if listeners.ssl_port is not None:
+        ours["SSL"] = advertised["SSL"] = listeners.ssl_port
+        protocols["SSL"] = "SSL"
+    if listeners.internal_port is not None:
+        ours["INTERNAL"] = advertised["INTERNAL"] = listeners.internal_port
+        protocols["INTERNAL"] = "PLAINTEXT"
+        properties["inter.broker.listener.name"] = "INTERNAL"
+    if listeners.controller_port is not None:
+        ours["CONTROLLER"] = listeners.controller_port
+        protocols["CONTROLLER"] = "PLAINTEXT"
+    if len(protocols) > 1 and number >= (0, 10, 2):
+        pairs = (f"{name}:{protocol}" for name, protocol in protocols.items())
+        properties["listener.security.protocol.map"] = ",".join(pairs)
+    properties["listeners"] = _listener_list(ours)
+    properties["advertised.listeners"] = _listener_list(advertised)
+    return properties
+
+
+def _listener_list(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())

@@ -1,0 +1,255 @@
+"""The harness itself, on real processes: what it promises is true when its methods return.
+
+The proxy has its own file (``test_proxy.py``), jars and settings theirs (``test_jars.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import VERSIONS, HarnessError, RealCluster, UnsupportedByBrokerError
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
+from tests.brokers.ports import accepts
+from tests.brokers.waiting import wait_for
+from tests.brokers.wire import BrokerError, Message, fetch, metadata, produce
+
+pytestmark = pytest.mark.real
+
+WITH_ZOOKEEPER = [name for name, version in VERSIONS.items() if version.needs_zookeeper]
+OLD = "0.8.2.2"
+
+
+@pytest.mark.parametrize("version", WITH_ZOOKEEPER)
+def test_every_version_gets_topics_and_keeps_messages_over_a_crash(
+    version: str, broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    cluster = broker_clusters.get(version)
+    topic = unique_topic()
+    cluster.create_topic(topic, partitions=2)
+    view = metadata(cluster.port(0), [topic])
+    assert view.brokers == {0: ("127.0.0.1", cluster.port(0))}
+    assert view.leaders[topic] == {0: 0, 1: 0}
+    assert [cluster.leader(topic, 1), cluster.isr(topic, 1)] == [0, [0]]
+    # Without any retry: the topic is ready when create_topic returns.
+    assert produce(cluster.port(0), topic, 1, [(b"k", b"v"), (None, b"w")]) == 0
+    cluster.kill(0)
+    assert not accepts(cluster.port(0))
+    cluster.restart(0)
+
+    def read_again() -> list[Message] | None:
+        try:
+            return fetch(cluster.port(0), topic, 1)
+        except BrokerError:  # not the leader yet
+            return None
+
+    assert wait_for(read_again, 20, "the messages") == [
+        Message(0, b"k", b"v"),
+        Message(1, None, b"w"),
+    ]
+
+
+@pytest.mark.parametrize("version", WITH_ZOOKEEPER)
+def test_topic_configs_and_compaction(
+    version: str, broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    cluster = broker_clusters.get(version)
+    topic = unique_topic()
+    config = {"cleanup.policy": "compact", "segment.bytes": 4096}
+    if version == "0.8.0":
+        with pytest.raises(UnsupportedByBrokerError, match="no topic configs"):
+            cluster.create_topic(topic, config=config)
+        assert topic not in metadata(cluster.port(0)).leaders
+        return
+    cluster.create_topic(topic, config=config)
+    for n in range(30):
+        produce(cluster.port(0), topic, 0, [(b"key", b"%d" % n + b"." * 400)])
+    # What is left: the newest one of the closed segments, and the open segment.
+    wait_for(lambda: len(fetch(cluster.port(0), topic, 0)) < 15, 20, "the log is compacted")
+
+
+@pytest.mark.parametrize("version", WITH_ZOOKEEPER)
+def test_deleting_topics(
+    version: str, broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    cluster = broker_clusters.get(version)
+    topic = unique_topic()
+    cluster.create_topic(topic)
+    with pytest.raises(HarnessError, match="exists already"):
+        cluster.create_topic(topic)
+    if VERSIONS[version].number < (0, 8, 2):
+        with pytest.raises(UnsupportedByBrokerError, match=r"0\.8\.2 or newer"):
+            cluster.delete_topic(topic)
+        return
+    cluster.delete_topic(topic)
+    with pytest.raises(HarnessError, match="no topic"):
+        cluster.delete_topic(topic)
+    cluster.create_topic(topic, partitions=3)
+    assert len(metadata(cluster.port(0), [topic]).leaders[topic]) == 3
+
+
+def test_kraft_has_brokers_but_no_zookeeper(broker_clusters: BrokerClusters) -> None:
+    cluster = broker_clusters.get("4.1.0")
+    assert metadata(cluster.port(0)).brokers == {0: ("127.0.0.1", cluster.port(0))}
+    with pytest.raises(UnsupportedByBrokerError, match=r"4\.1\.0 has no ZooKeeper"):
+        cluster.create_topic("t")
+    with pytest.raises(UnsupportedByBrokerError, match="has no ZooKeeper"):
+        _ = cluster.zookeeper_connect
+    with pytest.raises(UnsupportedByBrokerError, match="one broker"):
+        RealCluster("4.1.0", brokers=2)
+
+
+def test_failover_of_three_brokers(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    cluster = broker_clusters.get(OLD, brokers=3)
+    assert sorted(cluster.nodes) == [0, 1, 2]
+    topic = unique_topic()
+    cluster.create_topic(topic, assignment={0: [1, 2, 0]})
+    cluster.wait_isr(topic, 0, {0, 1, 2})
+    assert cluster.leader(topic) == 1
+    for port in map(cluster.port, cluster.nodes):  # every broker knows it, not only the leader
+        assert metadata(port, [topic]).leaders[topic] == {0: 1}
+
+    cluster.kill(1)
+    cluster.expire(1)
+    assert cluster.wait_leader(topic, 0, {0, 2}, timeout=5) in {0, 2}
+    cluster.wait_isr(topic, 0, {0, 2})
+    cluster.restart(1)
+    cluster.wait_isr(topic, 0, {0, 1, 2})
+
+    leader = cluster.leader(topic)
+    cluster.stop(leader)  # controlled: the leadership has moved when the process is gone
+    assert cluster.leader(topic) not in {-1, leader}
+    # What is down is brought back for the next test.
+    assert broker_clusters.get(OLD, brokers=3) is cluster
+    cluster.wait_isr(topic, 0, {0, 1, 2})
+
+
+def test_a_paused_broker_is_silent_and_goes_on(broker_clusters: BrokerClusters) -> None:
+    cluster = broker_clusters.get(OLD)
+    cluster.pause(0)
+    assert accepts(cluster.port(0))  # the kernel does
+    with pytest.raises(TimeoutError):
+        metadata(cluster.port(0), timeout=0.3)
+    cluster.resume(0)
+    metadata(cluster.port(0))
+    cluster.pause(0)
+    broker_clusters.get(OLD)  # the next test finds it awake
+    metadata(cluster.port(0))
+
+
+def test_zookeeper_pauses_stops_and_comes_back(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    cluster = broker_clusters.get(OLD)
+    topic = unique_topic()
+    cluster.pause_zookeeper()
+    with pytest.raises(HarnessError, match="ZooKeeper is paused"):
+        cluster.create_topic(topic)
+    cluster.resume_zookeeper()
+    cluster.stop_zookeeper()
+    with pytest.raises(HarnessError, match="ZooKeeper is stopped"):
+        cluster.create_topic(topic)
+    metadata(cluster.port(0))  # brokers answer without it
+    cluster.start_zookeeper()
+    cluster.create_topic(topic)
+    assert cluster.leader(topic) == 0
+
+
+def test_restart_at_another_port_from_a_thread_that_ends(broker_clusters: BrokerClusters) -> None:
+    cluster = broker_clusters.get(OLD)
+    before = cluster.bootstrap_servers
+    thread = threading.Thread(target=cluster.restart, args=(0,), kwargs={"port": 0})
+    thread.start()
+    thread.join()
+    assert cluster.bootstrap_servers != before
+    # Had the broker been tied to the thread (PR_SET_PDEATHSIG) it would be dead by now.
+    view = metadata(cluster.port(0))
+    assert set(view.brokers.values()) <= {("127.0.0.1", cluster.port(0))}
+
+
+def test_console_programs_of_the_jars(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    cluster = broker_clusters.get(OLD)
+    topic = unique_topic()
+    cluster.create_topic(topic)
+    # Started first and left running: it must see what comes later, and nobody reads a pipe.
+    consumer = cluster.popen_java(
+        "kafka.tools.ConsoleConsumer",
+        *("--zookeeper", cluster.zookeeper_connect, "--topic", topic, "--from-beginning"),
+    )
+    done = cluster.run_java(
+        "kafka.tools.ConsoleProducer",
+        *("--broker-list", cluster.bootstrap_servers, "--topic", topic),
+        *("--request-required-acks", "1"),  # its default is 0: ended, but perhaps not yet stored
+        input="grüße\n2\n",
+    )
+    assert done.returncode == 0, done
+    values = [message.value for message in fetch(cluster.port(0), topic, 0)]
+    assert values == ["grüße".encode(), b"2"]
+    wait_for(lambda: consumer.stdout() == "grüße\n2\n", 20, consumer.stderr)
+    assert consumer.terminate(20) is not None
+
+
+@pytest.fixture(scope="module")
+def ssl_cluster() -> Iterator[RealCluster]:
+    require_real_brokers()
+    with RealCluster("0.9.0.1", ssl=True) as cluster:
+        yield cluster
+
+
+def test_ssl_listener_has_a_certificate_that_python_verifies(ssl_cluster: RealCluster) -> None:
+    context = ssl.create_default_context(cafile=str(ssl_cluster.ca_path))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13
+    host, port = ssl_cluster.ssl_bootstrap_servers.split(":")
+    for name in ("127.0.0.1", "localhost"):
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname=name) as secure,
+            secure.makefile("rb") as stream,
+        ):
+            # ListOffsets v0 without topics
+            secure.sendall(bytes.fromhex("00000012 0002 0000 00000007 0000 ffffffff 00000000"))
+            assert stream.read(12).hex() == "000000080000000700000000"
+    metadata(ssl_cluster.port(0))  # the plain listener is there too
+
+
+@pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_its_parent(death: signal.Signals, tmp_path: Path) -> None:
+    require_real_brokers()
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.brokers", OLD],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+    ) as parent:
+        try:
+            assert parent.stdout is not None
+            lines = dict(parent.stdout.readline().split() for _ in range(2))
+            ports = [int(address.rpartition(":")[2]) for address in lines.values()]
+            assert list(lines) == ["bootstrap_servers", "zookeeper_connect"]
+            assert all(map(accepts, ports))
+            assert list(tmp_path.iterdir())
+        finally:
+            parent.send_signal(death)
+    wait_for(lambda: not any(map(accepts, ports)), 5, "all processes are gone")
+    wait_for(lambda: not list(tmp_path.iterdir()), 5, "the folder is gone")
+
+
+def test_a_broker_that_cannot_start_shows_its_log() -> None:
+    require_real_brokers()
+    with pytest.raises(HarnessError, match=r'(?s)ended at its start:.*"many"'):
+        RealCluster(OLD, properties={"num.io.threads": "many"}).start()

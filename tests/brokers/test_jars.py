@@ -1,0 +1,165 @@
+"""Jars, versions, settings and the command line: all that needs no broker (Maven is a script)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import HarnessError, MissingToolError, RealCluster, UnsupportedByBrokerError
+from tests.brokers.__main__ import main
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.jars import jar_folder
+from tests.brokers.properties import Listeners, render, server_properties
+from tests.brokers.versions import VERSIONS, find_version
+
+MakeTool = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeTool:
+    """An empty cache and a PATH with nothing but the scripts that the test writes."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("AIOKAFKA08_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("AIOKAFKA08_NO_REAL_BROKERS", raising=False)
+
+    def make(name: str, script: str) -> Path:
+        path = folder / name
+        path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+# The last argument is -DoutputDirectory=DIR.
+FETCHES = """\
+echo run >> {log}
+for last; do :; done
+dir="${{last#*=}}"
+mkdir "$dir"
+sleep 0.2
+: > "$dir/kafka_2.10-x.jar"
+"""
+
+
+def test_an_unknown_version_is_answered_with_the_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(HarnessError, match=r"'0\.8\.3'; known versions: 0\.8\.0, .*4\.1\.0"):
+        RealCluster("0.8.3")
+    with pytest.raises(SystemExit):
+        main(["0.8.3"])
+    assert "known versions: 0.8.0, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["0.8.2.2", "--ssl"], "Kafka 0.8.2.2 has no SSL listeners"),
+        (["0.8.2.2", "--brokers", "0"], "at least one broker"),
+        (["4.1.0", "--brokers", "3"], "one broker of Kafka 4.1.0"),
+    ],
+)
+def test_what_a_version_cannot_do_is_refused_before_anything_starts(
+    arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    assert error in capsys.readouterr().err
+
+
+def test_missing_programs_are_named(tools: MakeTool) -> None:
+    with pytest.raises(MissingToolError, match="`mvn` was not found"):
+        jar_folder("0.8.0")
+    tools("mvn", "exit 0")
+    with pytest.raises(MissingToolError, match="`java` was not found"):
+        jar_folder("0.8.0")
+    # Tests fail then, and say the way out; they skip only when told to.
+    with pytest.raises(pytest.fail.Exception, match="AIOKAFKA08_NO_REAL_BROKERS=1"):
+        BrokerClusters().get("0.8.0")
+
+
+def test_real_brokers_may_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOKAFKA08_NO_REAL_BROKERS", "1")
+    with pytest.raises(pytest.skip.Exception, match="not wanted"):
+        BrokerClusters().get("0.8.0")
+
+
+def test_a_failing_maven_shows_its_last_words_and_leaves_nothing(
+    tools: MakeTool, tmp_path: Path
+) -> None:
+    tools("java", "")
+    tools("mvn", 'for last; do :; done; mkdir "${last#*=}"; echo no such artifact; exit 3')
+    with pytest.raises(HarnessError, match=r"(?s)0\.8\.0.*exit code 3.*no such artifact"):
+        jar_folder("0.8.0")
+    assert [path.name for path in (tmp_path / "cache/jars").iterdir()] == ["0.8.0.lock"]
+
+
+@pytest.mark.parametrize("executor", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_jars_come_once_however_many_ask(
+    tools: MakeTool, tmp_path: Path, executor: type[ThreadPoolExecutor | ProcessPoolExecutor]
+) -> None:
+    tools("java", "")
+    tools("mvn", FETCHES.format(log=tmp_path / "log"))
+    stale = tmp_path / "cache/jars/.0.8.0-killed"
+    stale.mkdir(parents=True)
+    with executor(4) as pool:
+        folders = set(pool.map(jar_folder, ["0.8.0"] * 4))
+    assert (tmp_path / "log").read_text() == "run\n"
+    (folder,) = folders
+    assert [path.name for path in folder.iterdir()] == ["kafka_2.10-x.jar"]
+    assert not stale.exists()
+
+
+def test_server_settings_follow_the_version(tmp_path: Path) -> None:
+    def settings(version: str, listeners: Listeners) -> dict[str, object]:
+        return server_properties(
+            VERSIONS[version], 1, 3, listeners, tmp_path, "127.0.0.1:2181", tls={}
+        )
+
+    plain = Listeners(9092, 9999)
+    old = settings("0.8.0", plain)
+    assert (old["port"], old["advertised.port"], old["broker.id"]) == (9092, 9999, 1)
+    assert not [key for key in old if key.startswith(("log.cleaner", "delete.", "listeners"))]
+    new = settings("0.9.0.1", Listeners(9092, 9999, ssl_port=9093))
+    assert new["listeners"] == "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093"
+    assert new["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9999,SSL://127.0.0.1:9093"
+    assert "listener.security.protocol.map" not in new
+    internal = settings("3.9.1", Listeners(9092, 9999, internal_port=9094))
+    assert internal["inter.broker.listener.name"] == "INTERNAL"
+    assert internal["listener.security.protocol.map"] == "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
+
+
+def test_versions_compare_as_numbers() -> None:
+    assert find_version("0.10.2.2").number > find_version("0.9.0.1").number
+
+
+def test_properties_files() -> None:
+    assert render({"a": True, "b": 1, "c": r"x\y"}) == "a=true\nb=1\nc=x\\\\y\n"
+
+
+def test_unstarted_clusters_say_so() -> None:
+    cluster = RealCluster("0.8.2.2")
+    for use in (lambda: cluster.bootstrap_servers, lambda: cluster.kill(0), lambda: cluster.folder):
+        with pytest.raises(HarnessError, match="not started"):
+            use()
+    cluster.close()
+    with pytest.raises(HarnessError, match="unknown nodes"):
+        RealCluster("0.8.2.2", advertised={7: 1234})
+    with pytest.raises(UnsupportedByBrokerError):
+        RealCluster("0.8.1.1", ssl=True)
+
+
+def test_nothing_of_the_client_is_imported() -> None:
+    # What judges the client must not share its bugs.
+    code = "import sys, tests.brokers.fixtures, tests.brokers.proxy, tests.brokers.__main__;"
+    code += "sys.exit(any(name.startswith('aiokafka08') for name in sys.modules))"
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

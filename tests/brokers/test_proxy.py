@@ -1,0 +1,223 @@
+"""The TCP proxy: each control does what it says, on a peer that echoes; then on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.proxy import TcpProxy
+from tests.brokers.wire import fetch, metadata, produce
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[str]:
+    """A server that sends back what it gets, and ends when its peer ends."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+
+
+@pytest.fixture
+async def proxy(echo: str) -> AsyncIterator[TcpProxy]:
+    async with TcpProxy(echo, seed=1) as proxy:
+        yield proxy
+
+
+class Client:
+    """A connection to the proxy, closed at the end."""
+
+    def __init__(self, proxy: TcpProxy) -> None:
+        self._proxy = proxy
+
+    async def __aenter__(self) -> Streams:
+        self._streams = await asyncio.open_connection("127.0.0.1", self._proxy.port)
+        return self._streams
+
+    async def __aexit__(self, *_: object) -> None:
+        writer = self._streams[1]
+        writer.close()
+        try:
+            await writer.wait_closed()
+        except ConnectionError:
+            pass
+
+
+async def said(reader: asyncio.StreamReader, size: int) -> bytes:
+    return await asyncio.wait_for(reader.readexactly(size), 10)
+
+
+async def silent(reader: asyncio.StreamReader) -> bool:
+    try:
+        await asyncio.wait_for(reader.read(1), 0.1)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def closed(proxy: TcpProxy) -> None:
+    """Until the proxy has seen its clients' ends."""
+    async with asyncio.timeout(10):
+        while proxy.connections:  # noqa: ASYNC110 - a test double needs no event for tests of it
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.both_loops
+async def test_bytes_pass_in_order_and_both_ends_are_told(proxy: TcpProxy) -> None:
+    sent = bytes(range(256)) * 20_000
+    async with Client(proxy) as (reader, writer):
+        writer.write(sent)
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(-1), 20) == sent
+    await closed(proxy)
+    assert (proxy.accepted, proxy.bytes_up, proxy.bytes_down) == (1, len(sent), len(sent))
+
+
+@pytest.mark.both_loops
+async def test_closing_after_n_bytes_is_exact_and_closes_all(proxy: TcpProxy) -> None:
+    async with Client(proxy) as (reader, writer), Client(proxy) as (other, other_writer):
+        other_writer.write(b"-")
+        await said(other, 1)
+        proxy.close_after(1000 + 234)
+        writer.write(b"x" * 1000)
+        await said(reader, 234)
+        # Nothing is left to give but the end.
+        assert await asyncio.wait_for(reader.read(-1), 10) == b""
+        assert await asyncio.wait_for(other.read(-1), 10) == b""
+    async with Client(proxy) as (reader, writer):  # once only
+        writer.write(b"y" * 5000)
+        await said(reader, 5000)
+
+
+async def test_closing_repeats_with_numbers_of_the_seed(echo: str) -> None:
+    async def cuts(seed: int) -> list[int]:
+        found = []
+        async with TcpProxy(echo, seed=seed) as proxy:
+            proxy.close_after(1, 500, repeat=True)
+            for _ in range(4):
+                before = proxy.bytes_up + proxy.bytes_down
+                async with Client(proxy) as (reader, writer):
+                    writer.write(b"z" * 2000)
+                    try:
+                        await asyncio.wait_for(reader.read(-1), 10)
+                    except ConnectionError:
+                        pass
+                await closed(proxy)
+                found.append(proxy.bytes_up + proxy.bytes_down - before)
+            await proxy.heal()
+            async with Client(proxy) as (reader, writer):
+                writer.write(b"z" * 2000)
+                await said(reader, 2000)
+        return found
+
+    first = await cuts(7)
+    assert len(set(first)) > 1
+    assert all(1 <= n <= 500 for n in first)
+    assert await cuts(7) == first
+    assert await cuts(8) != first
+
+
+@pytest.mark.both_loops
+async def test_refusing_and_resetting(proxy: TcpProxy) -> None:
+    async with Client(proxy) as (reader, writer):
+        writer.write(b"a")
+        await said(reader, 1)
+        proxy.refuse()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"b")  # those there are live on
+        assert await said(reader, 1) == b"b"
+        assert proxy.close_all(reset=True) == 1
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(1), 10)
+    await proxy.heal()
+    async with Client(proxy) as (reader, writer):
+        writer.write(b"c")
+        assert await said(reader, 1) == b"c"
+
+
+@pytest.mark.both_loops
+async def test_the_black_hole_accepts_and_says_nothing_until_it_heals(proxy: TcpProxy) -> None:
+    async with Client(proxy) as (old, old_writer):
+        old_writer.write(b"1")
+        await said(old, 1)
+        proxy.black_hole()
+        async with Client(proxy) as (new, new_writer):
+            old_writer.write(b"2")
+            new_writer.write(b"3")
+            assert await silent(old)
+            assert await silent(new)
+            await proxy.heal()
+            assert (await said(old, 1), await said(new, 1)) == (b"2", b"3")
+            proxy.black_hole()
+            assert proxy.close_all() == 2
+            assert await asyncio.wait_for(old.read(), 10) == b""
+            assert await asyncio.wait_for(new.read(), 10) == b""
+
+
+async def test_the_delay_is_a_latency_of_one_direction_not_a_rate(proxy: TcpProxy) -> None:
+    now = asyncio.get_running_loop().time
+    proxy.delay(down=0.2)
+    async with Client(proxy) as (reader, writer):
+        began = now()
+        for _ in range(20):
+            writer.write(b"x")
+            await asyncio.sleep(0.005)
+        await said(reader, 1)
+        assert now() - began >= 0.2
+        await said(reader, 19)
+        assert now() - began < 20 * 0.2  # what a delay after each byte would cost
+
+
+async def test_nobody_upstream_ends_the_connection(proxy: TcpProxy) -> None:
+    proxy.upstream = None
+    async with Client(proxy) as (reader, _):
+        assert await asyncio.wait_for(reader.read(1), 10) == b""
+    async with TcpProxy() as nobody:
+        proxy.upstream = nobody.address
+        nobody.refuse()
+        async with Client(proxy) as (reader, _):
+            assert await asyncio.wait_for(reader.read(1), 10) == b""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "version",
+    # One address for everybody, the same with listeners, and a second listener for the brokers.
+    ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.full), "0.10.2.2"],
+)
+async def test_brokers_send_their_clients_through_proxies(version: str) -> None:
+    require_real_brokers()
+    async with TcpProxy() as first, TcpProxy() as second:
+        cluster = RealCluster(version, 2, advertised={0: first.port, 1: second.port})
+        first.upstream, second.upstream = cluster.planned_address(0), cluster.planned_address(1)
+        try:
+            await asyncio.to_thread(cluster.start)
+            assert cluster.bootstrap_servers == f"{first.address},{second.address}"
+            assert cluster.nodes == {0: first.upstream, 1: second.upstream}
+            await asyncio.to_thread(cluster.create_topic, "t", replication_factor=2)
+            await asyncio.to_thread(cluster.wait_isr, "t", 0, {0, 1})
+            view = await asyncio.to_thread(metadata, first.port, ["t"])
+            ports = {0: first.port, 1: second.port}
+            assert view.brokers == {node: ("127.0.0.1", port) for node, port in ports.items()}
+            await asyncio.to_thread(produce, first.port, "t", 0, [(None, b"v")])
+            (message,) = await asyncio.to_thread(fetch, first.port, "t", 0)
+            assert message.value == b"v"
+        finally:
+            await asyncio.to_thread(cluster.close)

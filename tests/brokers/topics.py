@@ -1,0 +1,168 @@
+"""Topics of a real cluster: made, deleted and watched through ZooKeeper.
+
+Law: a topic is created when ZooKeeper has a leader for every partition *and* every broker that can
+answer names those leaders in Metadata: the brokers learn it some milliseconds after ZooKeeper, and
+a test that starts in between would see error 3 or 5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from tests.brokers.broker import Broker
+from tests.brokers.errors import HarnessError, UnsupportedByBrokerError
+from tests.brokers.registry import Registry
+from tests.brokers.versions import BrokerVersion
+from tests.brokers.waiting import wait_for
+from tests.brokers.wire import metadata
+
+_LEGAL_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+
+
+class Topics:
+    """The topics of one cluster."""
+
+    def __init__(
+        self, version: BrokerVersion, registry: Registry, brokers: Mapping[int, Broker]
+    ) -> None:
+        self._version = version
+        self._registry = registry
+        self._brokers = brokers
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        config: Mapping[str, object] | None,
+        assignment: Mapping[int, Sequence[int]] | None,
+        timeout: float,
+    ) -> None:
+        """Write the topic's nodes and wait for leaders; see ``RealCluster.create_topic``."""
+        if not _LEGAL_NAME.fullmatch(name):
+            raise HarnessError(f"not a legal topic name: {name!r}")
+        if assignment is None:
+            assignment = self._spread(partitions, replication_factor)
+        self._check(assignment)
+        settings = {key: _java_text(value) for key, value in (config or {}).items()}
+        has_configs = self._version.number >= (0, 8, 1)
+        if settings and not has_configs:
+            raise UnsupportedByBrokerError("Kafka 0.8.0 has no topic configs (0.8.1 or newer)")
+        self._registry.write_topic(name, assignment, settings if has_configs else None)
+        self._wait_leaders(name, assignment, timeout)
+
+    def delete(self, name: str, timeout: float) -> None:
+        """Ask the controller to delete a topic and wait until its nodes are gone."""
+        if self._version.number < (0, 8, 2):
+            raise UnsupportedByBrokerError(
+                f"Kafka {self._version.name} can't delete topics (0.8.2 or newer)"
+            )
+        if not self._registry.has_topic(name):
+            raise HarnessError(f"no topic {name!r}")
+        self._registry.ask_to_delete_topic(name)
+        wait_for(
+            lambda: not self._registry.has_topic(name), timeout, f"the deletion of topic {name!r}"
+        )
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The leader; -1 while there is none."""
+        return int(self._registry.partition_state(topic, partition)["leader"])
+
+    def isr(self, topic: str, partition: int) -> list[int]:
+        """The in-sync replicas."""
+        return [int(node_id) for node_id in self._registry.partition_state(topic, partition)["isr"]]
+
+    def wait_isr(
+        self, topic: str, partition: int, node_ids: Collection[int], timeout: float
+    ) -> None:
+        """Until exactly these nodes are in sync."""
+        wanted = set(node_ids)
+        self._wait_state(
+            topic, partition, lambda state: set(state["isr"]) == wanted, timeout, f"isr {wanted}"
+        )
+
+    def wait_leader(
+        self, topic: str, partition: int, node_ids: Collection[int], timeout: float
+    ) -> int:
+        """Until one of these nodes leads."""
+        wanted = set(node_ids)
+        state = self._wait_state(
+            topic, partition, lambda state: state["leader"] in wanted, timeout, f"leader {wanted}"
+        )
+        return int(state["leader"])
+
+    def _wait_state(
+        self,
+        topic: str,
+        partition: int,
+        test: Callable[[dict[str, Any]], bool],
+        timeout: float,
+        what: str,
+    ) -> dict[str, Any]:
+        last: dict[str, Any] = {}
+
+        def probe() -> dict[str, Any] | None:
+            nonlocal last
+            last = self._registry.partition_state(topic, partition)
+            return last if test(last) else None
+
+        return wait_for(probe, timeout, lambda: f"{what} of {topic}-{partition}; it is {last}")
+
+    def _spread(self, partitions: int, replication_factor: int) -> dict[int, list[int]]:
+        """Round robin over the nodes, the leaders too."""
+        nodes = sorted(self._brokers)
+        if not 1 <= replication_factor <= len(nodes):
+            raise HarnessError(
+                f"replication factor {replication_factor} on {len(nodes)} brokers is not possible"
+            )
+        return {
+            partition: [nodes[(partition + i) % len(nodes)] for i in range(replication_factor)]
+            for partition in range(partitions)
+        }
+
+    def _check(self, assignment: Mapping[int, Sequence[int]]) -> None:
+        if not assignment or sorted(assignment) != list(range(len(assignment))):
+            raise HarnessError(f"a topic needs partitions 0, 1, ..., not {sorted(assignment)}")
+        for partition, node_ids in assignment.items():
+            unique = set(node_ids)
+            if not unique or len(unique) < len(node_ids) or not unique <= set(self._brokers):
+                raise HarnessError(f"partition {partition} can't be on the nodes {list(node_ids)}")
+
+    def _wait_leaders(
+        self, name: str, assignment: Mapping[int, Sequence[int]], timeout: float
+    ) -> None:
+        states: dict[int, dict[str, Any]] = {}
+
+        def elected() -> bool:
+            states.update(self._registry.partition_states(name))
+            return all(states.get(number, {"leader": -1})["leader"] >= 0 for number in assignment)
+
+        wait_for(elected, timeout, lambda: f"leaders of topic {name!r}; ZooKeeper has {states}")
+        leaders = {number: state["leader"] for number, state in states.items()}
+        for broker in self._brokers.values():
+            if broker.responsive:
+                self._wait_known(broker, name, leaders, timeout)
+
+    def _wait_known(
+        self, broker: Broker, name: str, leaders: Mapping[int, int], timeout: float
+    ) -> None:
+        seen: dict[int, int] = {}
+
+        def known() -> bool:
+            nonlocal seen
+            seen = metadata(broker.listeners.port, [name]).leaders.get(name, {})
+            return seen == leaders
+
+        wait_for(
+            known,
+            timeout,
+            lambda: (
+                f"broker {broker.node_id} names the leaders {leaders} of {name!r}; it says {seen}"
+            ),
+        )
+
+
+def _java_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,182 @@
+"""A producer and a consumer work while a script of faults runs: nothing is lost, nothing leaks.
+
+The seed in the test's id makes the script (`script.script_of`), which is printed on failure:
+`pytest "tests/chaos/test_chaos.py::test_nothing_is_lost[seed-17]"` plays the same faults again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import get_args
+
+import pytest
+
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol.api import FetchRequest, ProduceRequest
+from aiokafka08.testing import (
+    Close,
+    Corrupt,
+    Delay,
+    EmbeddedCluster,
+    Hang,
+    Omit,
+    Silence,
+    Truncate,
+    WrongCorrelationId,
+)
+from aiokafka08.testing.cluster import AfterDeath
+from aiokafka08.testing.faults import Effect
+from tests.chaos.script import (
+    BROKERS,
+    CODES,
+    PARTITIONS,
+    Action,
+    DropConnections,
+    Kill,
+    MoveLeader,
+    Restart,
+    Script,
+    ShrinkIsr,
+    StopBroker,
+    Strike,
+    script_of,
+)
+from tests.workload import Workload
+
+SEEDS = [
+    pytest.param(seed, id=f"seed-{seed}", marks=() if seed < 40 else pytest.mark.full)
+    for seed in range(1000)
+]
+
+TOPIC = "chaos"
+SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+QUICK = {"request_timeout_ms": 500, "retry_backoff_ms": 10}
+
+
+async def play(script: Script, cluster: EmbeddedCluster, work: Workload) -> None:
+    """The steps of a script, and in the end a whole cluster again."""
+    for step in script.steps:
+        await work.acknowledged_anywhere(step.after)
+        match step.act:
+            case Strike(request, then, node, nth, times):
+                cluster.fault(request, then=then, node=node, nth=nth, times=times)
+            case MoveLeader(partition):
+                cluster.restore_isr(TOPIC, partition)
+                cluster.move_leader(TOPIC, partition)
+            case DropConnections(node):
+                cluster.drop_connections(node)
+            case ShrinkIsr(partition):
+                restore(cluster)
+                cluster.shrink_isr(TOPIC, partition, follower(cluster, partition))
+            case Kill(node, then, pause_s):
+                restore(cluster)
+                cluster.kill(node, then)
+                if then != "elect":
+                    await asyncio.sleep(pause_s)  # nothing may be acknowledged meanwhile
+                    if then == "unnoticed":
+                        cluster.notice(node)
+                    cluster.elect()
+            case StopBroker(node):
+                restore(cluster)
+                cluster.stop(node)
+            case Restart(node, elsewhere):
+                cluster.restart(node, 0 if elsewhere else None)
+    cluster.clear_faults()
+    restore(cluster)
+    await work.acknowledged(10)
+
+
+def restore(cluster: EmbeddedCluster) -> None:
+    """All live replicas are in sync."""
+    for partition in range(PARTITIONS):
+        cluster.restore_isr(TOPIC, partition)
+
+
+def follower(cluster: EmbeddedCluster, partition: int) -> int:
+    return (cluster.leader(TOPIC, partition) + 1) % BROKERS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_nothing_is_lost(seed: int) -> None:
+    script = script_of(seed)
+    print(script)
+    async with EmbeddedCluster(BROKERS, script.version) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS, BROKERS, SAFE if script.is_safe else {})
+        work = Workload(
+            cluster.bootstrap_servers,
+            TOPIC,
+            PARTITIONS,
+            producer={**QUICK, **script.producer},
+            consumer={**QUICK, **script.consumer},
+            outstanding=20,
+            pause_s=0.003,
+            consumer_may_fail=True,
+        )
+        async with work.running(drain_timeout=20):
+            await play(script, cluster, work)
+        await work.check()
+        check_against_the_cluster(script, cluster, work)
+        if not has_effect(script, Hang):  # such a connection doesn't read, not even its end
+            await nobody_is_connected(cluster)
+
+
+def check_against_the_cluster(script: Script, cluster: EmbeddedCluster, work: Workload) -> None:
+    """What the clients believe, and what stands in the logs, which no client has read."""
+    ledger = work.ledger
+    for partition in range(PARTITIONS):
+        log = {
+            message.offset: int((message.value or b"").partition(b":")[2])
+            for message in cluster.log(TOPIC, partition)
+        }
+        for (where, number), offset in ledger.acknowledged.items():
+            if where == partition:
+                assert log.get(offset) == number
+        assert dict(ledger.seen[partition]) == log
+    assert not ledger.failed  # the scripts have nothing that doesn't pass in time
+    if has_effect(script, Corrupt):
+        assert all(isinstance(error, CorruptRecordException) for error in ledger.told)
+    else:
+        assert not ledger.told
+    assert work.clients is not None
+    producer, _ = work.clients
+    metrics = producer.metrics()
+    assert metrics["buffer_used_bytes"] == metrics["requests_in_flight"] == 0
+    assert metrics["batches_unfinished"] == 0
+    assert metrics["messages_sent"] == len(ledger.acknowledged)
+
+
+def has_effect(script: Script, effect: type[Effect]) -> bool:
+    """Whether requests are struck so."""
+    return any(
+        isinstance(step.act, Strike) and isinstance(step.act.then, effect) for step in script.steps
+    )
+
+
+async def nobody_is_connected(cluster: EmbeddedCluster) -> None:
+    """The brokers see the ends of all connections by and by."""
+    async with asyncio.timeout(5):
+        while True:
+            if cluster.connections() == 0:
+                return
+            await asyncio.sleep(0.01)
+
+
+def test_a_seed_always_gives_the_same_script() -> None:
+    scripts = [str(script_of(seed)) for seed in range(200)]
+    assert scripts == [str(script_of(seed)) for seed in range(200)]
+    assert len(set(scripts)) == 200
+
+
+def test_forty_seeds_have_every_kind_of_trouble() -> None:
+    acts = [step.act for seed in range(40) for step in script_of(seed).steps]
+    assert {type(act) for act in acts} == set(get_args(Action))
+    assert {act.then for act in acts if isinstance(act, Kill)} == set(get_args(AfterDeath))
+    strikes = [act for act in acts if isinstance(act, Strike)]
+    for request in (ProduceRequest, FetchRequest):
+        effects = {strike.then for strike in strikes if strike.request is request}
+        assert set(CODES[request]) <= effects
+        wanted = {Close, Corrupt, Delay, Hang, Omit, Silence, Truncate, WrongCorrelationId}
+        if request is ProduceRequest:
+            wanted -= {Corrupt}  # its answer has no checksum
+        assert wanted <= set(map(type, effects))

@@ -1,0 +1,73 @@
+"""An embedded cluster in the test's own loop, and consumers that are stopped at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+from aiokafka08.testing import EmbeddedCluster
+
+Consumer = AIOKafkaConsumer
+MakeConsumer = Callable[..., Consumer]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    """Two brokers of 0.8.2; the topic "t" has four partitions, 0 and 2 on node 0."""
+    async with EmbeddedCluster(2, topics={"t": 4}) as running:
+        yield running
+
+
+@pytest.fixture
+async def make_consumer(cluster: EmbeddedCluster) -> AsyncIterator[MakeConsumer]:
+    """A consumer of the cluster with short waits, earliest; options win."""
+    made: list[Consumer] = []
+
+    def make(*topics: str, **options: Any) -> Consumer:
+        defaults = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "auto_offset_reset": "earliest",
+            "retry_backoff_ms": 20,
+            "fetch_max_wait_ms": 100,
+        }
+        consumer: Consumer = AIOKafkaConsumer(*topics, **{**defaults, **options})
+        made.append(consumer)
+        return consumer
+
+    yield make
+    for consumer in made:
+        await consumer.stop()
+
+
+def tp(partition: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def values(start: int, stop: int) -> list[bytes | None]:
+    return [b"%d" % number for number in range(start, stop)]
+
+
+async def take(consumer: Consumer, count: int, *partitions: TopicPartition) -> list[Any]:
+    """This many messages, by `getmany`."""
+    taken: list[ConsumerRecord[Any, Any]] = []
+    async with asyncio.timeout(20):
+        while len(taken) < count:
+            got = await consumer.getmany(*partitions, timeout_ms=1000)
+            taken += [record for records in got.values() for record in records]
+    assert len(taken) == count, f"{len(taken)} messages instead of {count}"
+    return taken
+
+
+async def until(condition: Callable[[], Any], what: str = "it") -> None:
+    """Look again and again, with turns for others, for at most ten seconds."""
+    try:
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        pytest.fail(f"{what} didn't happen within 10 s")

@@ -1,0 +1,283 @@
+"""Subscriptions in a running consumer: new topics, new partitions, listeners, changes of mind."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Collection
+from typing import Any, cast
+
+import pytest
+
+from aiokafka08.abc import ConsumerRebalanceListener
+from aiokafka08.consumer.membership.none import NoGroup
+from aiokafka08.consumer.subscription import Subscription
+from aiokafka08.errors import (
+    IllegalStateError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.config import net_config
+from aiokafka08.net.router import Router
+from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import Event, Rebalanced, Telemetry
+from aiokafka08.testing import EmbeddedCluster
+from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, until, values
+from tests.consumer.test_subscription import snapshot
+
+
+async def test_topics_are_there_when_start_returns(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t")
+    assert consumer.subscription() == {"t"}
+    assert consumer.assignment() == set()
+    await consumer.start()
+    assert consumer.assignment() == {tp(partition) for partition in range(4)}
+    assert consumer.partitions_for_topic("t") == {0, 1, 2, 3}
+    assert consumer.partitions_for_topic("other") is None
+
+
+async def test_topics_that_are_created_by_asking(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer("new-one")
+    await consumer.start()
+    assert consumer.assignment() == {tp(0, "new-one")}
+
+
+async def test_topics_that_don_t_exist_fail_at_start() -> None:
+    async with EmbeddedCluster(auto_create=False) as empty:
+        consumer: Consumer = Consumer(
+            "absent", bootstrap_servers=empty.bootstrap_servers, request_timeout_ms=500
+        )
+        with pytest.raises(UnknownTopicOrPartitionError, match="absent"):
+            await consumer.start()
+        assert empty.connections() == 0
+
+
+async def test_a_pattern_follows_new_topics(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(metadata_max_age_ms=100)
+    consumer.subscribe(pattern="t|log")
+    await consumer.start()
+    assert consumer.subscription() == {"t"}
+    cluster.create_topic("log-1", partitions=2)
+    cluster.create_topic("other")
+    cluster.append("log-1", 1, values(0, 3))
+    assert {(r.topic, r.partition) for r in await take(consumer, 3)} == {("log-1", 1)}
+    assert consumer.subscription() == {"t", "log-1"}
+    assert len(consumer.assignment()) == 6
+    cluster.delete_topic("log-1")
+    await until(lambda: consumer.subscription() == {"t"})
+    await until(lambda: len(consumer.assignment()) == 4)
+
+
+async def test_subscribing_anew_takes_effect_while_it_runs(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    events: list[Event] = []
+    cluster.create_topic("u", partitions=2)
+    cluster.append("t", 0, values(0, 5))
+    cluster.append("u", 1, values(0, 5))
+    consumer = make_consumer("t", on_event=events.append)
+    await consumer.start()
+    assert len(await take(consumer, 5)) == 5
+    consumer.subscribe(["t", "u"])
+    assert {r.topic for r in await take(consumer, 5)} == {"u"}
+    assert await consumer.position(tp(0)) == 5  # what stays keeps its position
+    consumer.subscribe(["u"])
+    await until(lambda: consumer.assignment() == {tp(0, "u"), tp(1, "u")})
+    cluster.append("t", 0, values(5, 6))
+    cluster.append("u", 0, values(0, 1))
+    assert [r.topic for r in await take(consumer, 1)] == ["u"]
+    rebalances = [event for event in events if isinstance(event, Rebalanced)]
+    assert [len(event.assigned) for event in rebalances] == [4, 2, 0]
+    assert [len(event.revoked) for event in rebalances] == [0, 0, 4]
+
+
+async def test_subscribing_to_a_topic_that_comes_later(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    async with EmbeddedCluster(auto_create=False, topics={"t": 1}) as strict:
+        consumer = make_consumer("t", bootstrap_servers=strict.bootstrap_servers)
+        await consumer.start()
+        consumer.subscribe(["t", "later"])
+        waiting = asyncio.create_task(consumer.getone())
+        await until(lambda: consumer.subscription() == {"t", "later"})
+        strict.create_topic("later")
+        strict.append("later", 0, [b"first"])
+        assert (await asyncio.wait_for(waiting, 10)).value == b"first"
+        await consumer.stop()
+
+
+async def test_assign_unsubscribe_and_what_excludes_each_other(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    for partition in range(2):
+        cluster.append("t", partition, values(0, 5))
+    consumer = make_consumer()
+    await consumer.start()
+    assert await consumer.getmany(timeout_ms=20) == {}
+    consumer.assign([tp(0)])
+    assert consumer.assignment() == {tp(0)}
+    assert consumer.subscription() == {"t"}
+    assert len(await take(consumer, 5)) == 5
+    with pytest.raises(IllegalStateError):
+        consumer.subscribe(["t"])
+    consumer.assign([tp(0), tp(1)])
+    assert [r.partition for r in await take(consumer, 5)] == [1] * 5
+    consumer.unsubscribe()
+    assert not consumer.assignment()
+    assert not consumer.subscription()
+    cluster.append("t", 0, values(5, 6))
+    assert await consumer.getmany(timeout_ms=20) == {}
+    consumer.subscribe(["t"])
+    assert len(await take(consumer, 11)) == 11
+    consumer.unsubscribe()
+    assert await consumer.getmany(timeout_ms=20) == {}
+    with pytest.raises(IllegalStateError):
+        await consumer.seek_to_beginning()
+
+
+async def test_arguments_of_subscribe(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer()
+    for wrong in [{}, {"topics": ["t"], "pattern": "t"}, {"topics": "t"}, {"topics": 3}]:
+        with pytest.raises(TypeError):
+            consumer.subscribe(**cast(Any, wrong))
+    with pytest.raises(TypeError, match="listener"):
+        consumer.subscribe(["t"], listener=cast(Any, object()))
+    with pytest.raises(ValueError, match="pattern"):
+        consumer.subscribe(pattern="(")
+
+
+async def test_a_group_can_t_subscribe_yet_and_is_told_the_way_out(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"assign\(\) works"):
+        make_consumer("t", group_id="g", enable_auto_commit=False)
+    with pytest.raises(UnsupportedVersionError, match="enable_auto_commit=False"):
+        make_consumer(group_id="g")
+    cluster.append("t", 0, values(0, 3))
+    consumer = make_consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert len(await take(consumer, 3)) == 3
+    for call in (consumer.commit(), consumer.committed(tp(0)), consumer.seek_to_committed()):
+        with pytest.raises(UnsupportedVersionError, match="doesn't commit"):
+            await call
+
+
+# --- listeners ----------------------------------------------------------------------------------
+
+
+class Listener(ConsumerRebalanceListener):
+    def __init__(self, consumer: Consumer, log: list[Any]) -> None:
+        self.consumer = consumer
+        self.log = log
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.log.append(("revoked", len(revoked)))
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.log.append(("assigned", len(assigned)))
+        assert self.consumer.assignment() == assigned
+        for partition in assigned:
+            await self.consumer.position(partition)
+            self.consumer.seek(partition, 3)
+
+
+class PlainListener(ConsumerRebalanceListener):
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        raise RuntimeError("a listener's own affair")
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        raise RuntimeError("a listener's own affair")
+
+
+async def test_a_listener_may_seek_before_the_first_message(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    for partition in range(4):
+        cluster.append("t", partition, values(0, 5))
+    cluster.create_topic("u")
+    log: list[Any] = []
+    consumer = make_consumer()
+    consumer.subscribe(["t"], listener=Listener(consumer, log))
+    await consumer.start()
+    assert log == [("assigned", 4)]
+    assert {r.offset for r in await take(consumer, 8)} == {3, 4}
+    consumer.subscribe(["u"], listener=Listener(consumer, log))
+    await until(lambda: len(log) == 3)
+    assert log[1:] == [("revoked", 4), ("assigned", 1)]
+
+
+async def test_what_a_listener_raises_is_logged(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.append("t", 0, values(0, 1))
+    consumer = make_consumer()
+    consumer.subscribe(["t"], listener=PlainListener())
+    await consumer.start()
+    assert len(await take(consumer, 1)) == 1
+    assert "a listener's own affair" in caplog.text
+
+
+# --- without a cluster --------------------------------------------------------------------------
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.calls: list[tuple[set[TopicPartition], set[TopicPartition]]] = []
+
+    async def revoke(self) -> None:
+        raise AssertionError
+
+    async def assign(
+        self, partitions: Collection[TopicPartition], born: Collection[TopicPartition] = ()
+    ) -> None:
+        self.calls.append((set(partitions), set(born)))
+
+
+def _longer(calls: list[Any], count: int) -> bool:
+    return len(calls) > count
+
+
+async def test_partitions_that_are_born_later_are_read_from_their_beginning() -> None:
+    """With auto_offset_reset="latest" what was written before the refresh would be lost."""
+    router = Router(
+        net_config(
+            bootstrap_servers="localhost:1",
+            client_id="x",
+            request_timeout_ms=1000,
+            retry_backoff_ms=10,
+            metadata_max_age_ms=1000,
+            connections_max_idle_ms=1000,
+            api_version=None,
+            security_protocol="PLAINTEXT",
+            ssl_context=None,
+        ),
+        Telemetry(),
+    )
+    subscription, recorder = Subscription(), Recorder()
+    subscription.subscribe_pattern(".*")
+    membership = NoGroup(router, subscription, recorder)
+    router.metadata.snapshot = snapshot({"a": 2})
+    await membership.start()
+    for topics in ({"a": 4, "b": 2}, {"a": 4}, {"a": 5, "b": 3}):
+        router.metadata.snapshot = snapshot(topics)
+        calls = len(recorder.calls)
+        membership.changed()
+        await until(functools.partial(_longer, recorder.calls, calls))
+    subscription.unsubscribe()
+    subscription.subscribe(["a"])
+    router.metadata.snapshot = snapshot({"a": 6})
+    membership.changed()
+    await until(lambda: len(recorder.calls) > 4)
+    await membership.stop()
+    assert [born for _, born in recorder.calls] == [
+        set(),
+        {tp(2, "a"), tp(3, "a")},
+        set(),
+        {tp(4, "a")},
+        set(),  # another subscription: nobody has read this topic so far
+    ]

@@ -1,0 +1,202 @@
+"""Bounded ranges: in order, once, whatever the log looks like and the broker does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from aiokafka08.consumer.range import read_range
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka08.net.config import net_config
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import MessageSetReader
+from aiokafka08.telemetry import Telemetry
+from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster
+from tests.consumer.conftest import tp, until, values
+
+
+@pytest.fixture
+async def router(cluster: EmbeddedCluster) -> AsyncIterator[Router]:
+    new = Router(
+        net_config(
+            bootstrap_servers=cluster.bootstrap_servers,
+            client_id="x",
+            request_timeout_ms=5000,
+            retry_backoff_ms=20,
+            metadata_max_age_ms=60_000,
+            connections_max_idle_ms=60_000,
+            api_version=None,
+            security_protocol="PLAINTEXT",
+            ssl_context=None,
+        ),
+        Telemetry(),
+    )
+    await new.start()
+    await new.metadata.topic("t", timeout_s=5)
+    yield new
+    await new.stop()
+
+
+async def read(
+    router: Router, start: int, end: int, partition: int = 0, **options: Any
+) -> list[int]:
+    """The offsets of the messages in the range; checks that the sets fit together."""
+    offsets: list[int] = []
+    at = start
+    async with aclosing(read_range(router, tp(partition), start, end, **options)) as sets:
+        async for one in sets:
+            assert at <= one.fetch_offset < one.end_offset <= end
+            at = one.end_offset
+            reader = MessageSetReader(
+                tp(partition), one.message_set, one.fetch_offset, max_decompressed_bytes=1 << 26
+            )
+            while records := reader.read(100):
+                offsets += [record.offset for record in records if record.offset < one.end_offset]
+    return offsets
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("in_flight", [1, 3])
+async def test_a_range_is_read_once_and_in_order(
+    cluster: EmbeddedCluster, router: Router, codec: Codec, in_flight: int
+) -> None:
+    choose = random.Random(1)
+    at = 0
+    while at < 3000:
+        count = choose.randint(1, 80)
+        cluster.append(
+            "t", 0, [choose.randbytes(choose.randint(0, 300)) for _ in range(count)], codec=codec
+        )
+        at += count
+    for start, end in [(0, 3000), (7, 2001), (1234, 1235), (50, 50)]:
+        got = await read(router, start, end, max_bytes=10_000, in_flight=in_flight)
+        assert got == list(range(start, end))
+
+
+async def test_several_requests_are_under_way(cluster: EmbeddedCluster, router: Router) -> None:
+    cluster.append("t", 0, [bytes(74)] * 1000)
+    cluster.fault(FetchRequest, then=Delay(0.05), times=None)
+    loop = asyncio.get_running_loop()
+    taken = {}
+    for in_flight in (1, 4):
+        asked = len(cluster.requests(FetchRequest))
+        began = loop.time()
+        assert len(await read(router, 0, 1000, max_bytes=5_000, in_flight=in_flight)) == 1000
+        taken[in_flight] = loop.time() - began
+        # Messages of one size are guessed right: nothing is fetched twice.
+        assert len(cluster.requests(FetchRequest)) - asked == 20
+    requests = [
+        topic.partitions[0].fetch_offset
+        for request in cluster.requests(FetchRequest)
+        for topic in request.topics
+    ]
+    assert requests[-20:] == list(range(0, 1000, 50))
+
+
+async def test_a_user_who_takes_nothing_holds_little_memory(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    cluster.append("t", 0, [bytes(74)] * 1000)
+    async with aclosing(read_range(router, tp(0), 0, 1000, max_bytes=5_000, in_flight=3)) as sets:
+        await anext(sets)
+        await until(lambda: len(cluster.requests(FetchRequest)) >= 4)
+        await asyncio.sleep(0.1)
+        assert len(cluster.requests(FetchRequest)) == 4
+
+
+async def test_guesses_that_are_bad_are_given_up(cluster: EmbeddedCluster, router: Router) -> None:
+    """Large compressed sets: each fetch in the middle of one gets all of it again."""
+    choose = random.Random(2)
+    for _ in range(40):
+        values = [choose.randbytes(100) for _ in range(choose.randint(10, 200))]
+        cluster.append("t", 0, values, codec=Codec.GZIP)
+    end = cluster.offsets("t", 0).end
+    assert await read(router, 3, end, max_bytes=25_000) == list(range(3, end))
+    fetched = len(cluster.requests(FetchRequest))
+    assert fetched < 80
+
+
+async def test_holes_and_empty_ends(cluster: EmbeddedCluster, router: Router) -> None:
+    cluster.append("t", 0, values(0, 100))
+    cluster.remove("t", 0, [*range(10, 40), 99])
+    kept = [*range(10), *range(40, 99)]
+    assert await read(router, 0, 100, max_bytes=200) == kept
+    assert await read(router, 15, 35) == []
+    assert await read(router, 15, 41) == [40]
+    cluster.append("t", 1, values(0, 10))
+    cluster.roll_segment("t", 1)
+    cluster.remove("t", 1, range(5, 10))
+    assert await read(router, 0, 10, 1, limit_bytes=1 << 20) == list(range(5))
+    assert await read(router, 7, 9, 1, limit_bytes=1 << 20) == []
+
+
+async def test_large_messages(cluster: EmbeddedCluster, router: Router) -> None:
+    sizes = [10, 3000, 10, 50_000, 10, 10]
+    cluster.append("t", 0, [bytes(size) for size in sizes])
+    assert await read(router, 0, 6, max_bytes=100) == list(range(6))
+    with pytest.raises(RecordTooLargeError, match="offset 3 takes 50026"):
+        await read(router, 0, 6, max_bytes=100, limit_bytes=40_000)
+
+
+async def test_broken_connections_and_moving_leaders(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    cluster.append("t", 0, [bytes(74)] * 1000)
+    for nth in (2, 5, 7):
+        cluster.fault(FetchRequest, then=Close(after_bytes=100), nth=nth)
+    cluster.fault(FetchRequest, then=Answer(6), nth=9, times=2)
+    cluster.fault(FetchRequest, then=Answer(1), nth=14)  # KAFKA-2477
+    got: list[int] = []
+    async with aclosing(read_range(router, tp(0), 0, 1000, max_bytes=5_000)) as sets:
+        async for one in sets:
+            got += range(one.fetch_offset, one.end_offset)
+            if len(got) == 500:
+                cluster.move_leader("t", 0)
+    assert got == list(range(1000))
+
+
+async def test_ranges_that_can_t_be_read(cluster: EmbeddedCluster, router: Router) -> None:
+    cluster.append("t", 0, values(0, 100))
+    cluster.delete_before("t", 0, 50)
+    with pytest.raises(OffsetOutOfRangeError, match=r"offset 10 of the range up to 60.*50 to 100"):
+        await read(router, 10, 60)
+    with pytest.raises(OffsetOutOfRangeError):
+        await read(router, 200, 210, timeout_s=0.2)
+    with pytest.raises(KafkaTimeoutError, match=r"offset 100 .* up to 110 .* ends at 100"):
+        await read(router, 90, 110, timeout_s=0.2)
+    cluster.fault(FetchRequest, then=Answer(29))
+    with pytest.raises(TopicAuthorizationFailedError):
+        await read(router, 60, 70)
+    cluster.fault(FetchRequest, then=Answer(-1), times=None)
+    with pytest.raises(KafkaTimeoutError, match=r"last seen: .*UnknownError"):
+        await read(router, 60, 70, timeout_s=0.2)
+    cluster.clear_faults()
+    cluster.append_raw("t", 1, (0).to_bytes(8, "big") + bytes(40))
+    with pytest.raises(CorruptRecordException, match="offset 0"):
+        await read(router, 0, 1, 1)
+
+
+async def test_it_can_be_left_and_cancelled(cluster: EmbeddedCluster, router: Router) -> None:
+    cluster.append("t", 0, [bytes(74)] * 1000)
+    async with aclosing(read_range(router, tp(0), 0, 1000, max_bytes=5_000)) as sets:
+        async for _ in sets:
+            break
+    cluster.fault(FetchRequest, then=Delay(1.0), times=None)
+    reading = asyncio.create_task(read(router, 0, 1000, max_bytes=5_000))
+    await until(lambda: len(cluster.requests(FetchRequest)) > 4)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading

@@ -1,0 +1,246 @@
+"""Fetch sizes, growth and holes: single steps, and whole logs drawn at random."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.consumer.reach import QUIET_ANSWERS, Finding, Reach, Step
+from aiokafka08.protocol.message_set import encode_entry, survey
+from tests.consumer.model import FILLER, Batch, ModelLog
+
+LIMIT = 1 << 20
+BASE = 1 << 10
+
+
+def message(offset: int, value_bytes: int = 10) -> bytes:
+    return encode_entry(offset, None, bytes(value_bytes))
+
+
+def answered(
+    reach: Reach,
+    message_set: bytes,
+    high_watermark: int = 100,
+    *,
+    asked: int = BASE,
+    waited: bool | None = None,
+) -> Finding:
+    return reach.answered(
+        message_set, high_watermark, asked_bytes=asked, limit_bytes=LIMIT, waited=waited
+    )
+
+
+def test_messages_move_it_behind_the_highest() -> None:
+    reach = Reach(5)
+    assert answered(reach, message(5) + message(6) + message(9)).step is Step.DATA
+    assert reach.offset == 10
+    # 3.9.1 sends a batch twice, the second copy cut off (docs/brokers.md 7.12).
+    assert (
+        answered(reach, message(10) + message(11) + message(10) + message(11)[:20]).step
+        is Step.DATA
+    )
+    assert reach.offset == 12
+
+
+def test_nothing_at_the_high_watermark_is_the_end() -> None:
+    reach = Reach(5)
+    for _ in range(10):
+        assert answered(reach, b"", 5).step is Step.END
+    assert (reach.offset, reach.size_bytes) == (5, 0)
+
+
+def test_a_partial_message_states_what_to_ask_for() -> None:
+    reach = Reach(5)
+    assert answered(reach, message(5, 100_000)[:BASE]).step is Step.AGAIN
+    assert reach.size_bytes == len(message(5, 100_000))
+    assert reach.offset == 5
+
+
+def test_a_partial_message_just_too_large_doubles() -> None:
+    reach = Reach(5)
+    assert answered(reach, message(5, BASE)[:BASE]).step is Step.AGAIN
+    assert reach.size_bytes == 2 * BASE
+
+
+def test_a_partial_message_behind_old_ones_needs_room_for_both() -> None:
+    reach = Reach(5)
+    old = message(4, 500)
+    assert answered(reach, (old + message(9, 5000))[:BASE]).step is Step.AGAIN
+    assert reach.size_bytes == len(old + message(9, 5000))
+
+
+def test_above_the_limit_it_is_too_large() -> None:
+    reach = Reach(5)
+    large = message(5, LIMIT)
+    assert answered(reach, large[:BASE]) == Finding(Step.TOO_LARGE, len(large))
+    assert reach.offset == 5
+
+
+@pytest.mark.parametrize("hidden", [message(5, 1000)[:11], b""])
+def test_one_empty_answer_is_asked_again_and_then_grows(hidden: bytes) -> None:
+    """The watermark may have moved between the read and the answer: no reason to grow yet."""
+    reach = Reach(5)
+    assert answered(reach, hidden).step is Step.AGAIN
+    assert reach.size_bytes == 0
+    asked = BASE
+    while asked < LIMIT:
+        assert answered(reach, hidden, asked=asked).step is Step.AGAIN
+        assert reach.size_bytes == min(2 * asked, LIMIT)
+        asked = reach.size_bytes
+    assert not reach.alone
+    assert answered(reach, hidden, asked=asked).step is Step.ALONE
+    assert reach.alone
+    assert answered(reach, hidden, asked=asked, waited=False) == Finding(Step.TOO_LARGE, None)
+    assert reach.offset == 5
+
+
+def test_brokers_that_show_a_part_of_everything_needn_t_be_asked_for_more() -> None:
+    reach = Reach(5)
+    for expected in (Step.AGAIN, Step.ALONE):
+        finding = reach.answered(
+            b"", 9, asked_bytes=BASE, limit_bytes=LIMIT, waited=None, hides_large=False
+        )
+        assert finding.step is expected
+    assert reach.size_bytes == 0
+
+
+def _at_the_limit() -> Reach:
+    reach = Reach(5)
+    answered(reach, b"")
+    assert answered(reach, b"", asked=LIMIT).step is Step.ALONE
+    return reach
+
+
+def test_an_empty_end_of_the_log_is_passed_when_several_answers_have_waited() -> None:
+    reach = _at_the_limit()
+    for _ in range(QUIET_ANSWERS - 1):
+        assert answered(reach, b"", asked=LIMIT, waited=True).step is Step.ALONE
+        assert reach.offset == 5
+    assert answered(reach, b"", asked=LIMIT, waited=True).step is Step.AGAIN
+    assert reach.offset == 100
+    assert not reach.alone
+
+
+def test_an_empty_end_is_passed_up_to_the_lowest_watermark_seen() -> None:
+    reach = _at_the_limit()
+    for high_watermark in (40, 30, 50):
+        answered(reach, b"", high_watermark, asked=LIMIT, waited=True)
+    assert reach.offset == 30
+
+
+def test_a_broker_that_was_slow_doesn_t_hide_a_large_message() -> None:
+    reach = _at_the_limit()
+    assert answered(reach, b"", asked=LIMIT, waited=True).step is Step.ALONE
+    assert answered(reach, b"", asked=LIMIT, waited=False).step is Step.TOO_LARGE
+    assert reach.offset == 5
+
+
+def test_a_filler_passes_one_offset_at_a_time() -> None:
+    reach = Reach(5)
+    for offset in range(6, 20):
+        assert answered(reach, FILLER, 20).step is Step.AGAIN
+        assert reach.offset == offset
+    assert reach.size_bytes == 0
+
+
+def test_old_messages_alone_pass_one_offset() -> None:
+    reach = Reach(5)
+    assert answered(reach, message(3) + message(4)).step is Step.AGAIN
+    assert reach.offset == 6
+
+
+def test_old_messages_that_fill_the_answer_make_it_grow() -> None:
+    reach = Reach(5)
+    old = message(4, BASE - 26)
+    assert len(old) == BASE
+    assert answered(reach, old).step is Step.AGAIN
+    assert (reach.offset, reach.size_bytes) == (5, 2 * BASE)
+
+
+@pytest.mark.parametrize("size", [0, 13, -1])
+def test_an_impossible_size_is_corrupt(size: int) -> None:
+    broken = (5).to_bytes(8, "big") + size.to_bytes(4, "big", signed=True) + bytes(30)
+    reach = Reach(5)
+    assert answered(reach, broken).step is Step.CORRUPT
+    assert reach.offset == 5
+    # Behind whole messages it is found by the next fetch.
+    assert answered(reach, message(5) + broken).step is Step.DATA
+    assert reach.offset == 6
+
+
+def test_the_size_shrinks_in_halves_while_less_is_used() -> None:
+    reach = Reach(5)
+    answered(reach, message(5, 100_000)[:BASE])
+    large = reach.size_bytes
+    answered(reach, message(5, 100_000), asked=large)
+    assert reach.size_bytes == large  # the next one may be as large
+    sizes = []
+    for offset in range(6, 10):
+        answered(reach, message(offset), asked=reach.size_bytes)
+        sizes.append(reach.size_bytes)
+    assert sizes == [large // 2, large // 4, large // 8, large // 16]
+
+
+# --- whole logs ---------------------------------------------------------------------------------
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> ModelLog:
+    modern = draw(st.booleans())
+    batches: list[Batch] = []
+    offset = draw(st.integers(0, 5))
+    for _ in range(draw(st.integers(0, 12))):
+        if draw(st.integers(0, 3)) == 0:
+            offset += draw(st.integers(1, 9))  # compacted away
+        last = offset + draw(st.integers(0, 4))
+        has_record = not modern or draw(st.booleans())
+        size = draw(st.sampled_from([0, 1, 30, 200, 300, 3000, 20_000]))
+        batches.append(Batch(offset, last, size, has_record))
+        offset = last + 1
+    return ModelLog(batches, offset + draw(st.integers(0, 6)), modern)
+
+
+@given(logs(), st.integers(0, 20), st.sampled_from([64, 256, 4096]), st.sampled_from([256, 8192]))
+def test_a_log_is_read_without_a_gap_and_comes_to_an_end(
+    log: ModelLog, start: int, base: int, limit: int
+) -> None:
+    start, limit = min(start, log.end), max(base, limit)
+    reach, seen = Reach(start), []
+    # Each offset may cost a growth to the limit and the answers that decide.
+    for _ in range((log.end - start + 1) * (limit.bit_length() + QUIET_ANSWERS + 4)):
+        offset = reach.offset
+        asked = max(base, reach.size_bytes)
+        assert asked <= limit
+        fetched = log.fetch(offset, asked)
+        finding = reach.answered(
+            fetched.message_set,
+            fetched.high_watermark,
+            asked_bytes=asked,
+            limit_bytes=limit,
+            waited=fetched.waited if reach.alone else None,
+            hides_large=log.modern,
+        )
+        assert reach.offset >= offset
+        if finding.step is Step.TOO_LARGE:
+            stuck = next(b for b in log.batches if b.last >= offset and b.has_record)
+            assert len(stuck.entry) > limit
+            assert finding.message_bytes in (None, len(stuck.entry))
+            reach = Reach(stuck.last + 1)  # as a user would who gives it up
+            seen.append(stuck.last)
+        elif finding.step is Step.DATA:
+            at, data = offset, fetched.message_set
+            end = survey(data).whole_bytes
+            pos = 0
+            while pos < end:
+                one = int.from_bytes(data[pos : pos + 8], "big", signed=True)
+                if one >= at:
+                    seen.append(one)
+                    at = one + 1
+                pos += 12 + int.from_bytes(data[pos + 8 : pos + 12], "big")
+        elif finding.step is Step.END:
+            assert reach.offset == log.end
+            break
+    else:
+        raise AssertionError(f"no end: {reach} in {log}")
+    assert seen == [b.last for b in log.batches if b.has_record and b.last >= start]

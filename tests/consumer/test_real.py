@@ -1,0 +1,295 @@
+"""On real brokers: holes of compaction and transactions, 1,000 partitions, times, new partitions.
+
+What every line does alike is in tests/contract; here is what only the real thing can show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import psutil
+import pytest
+from aiokafka import AIOKafkaProducer as ModernProducer
+
+from aiokafka08 import AIOKafkaConsumer, OffsetAndTimestamp, TopicPartition
+from aiokafka08.consumer.range import read_range
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import MessageSetReader
+from aiokafka08.telemetry import Telemetry
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.consumer.conftest import until
+from tests.consumer.writing import writing
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+NewTopic = Callable[..., str]
+MIB = 1 << 20
+
+
+@asynccontextmanager
+async def reading(
+    cluster: RealCluster, *partitions: TopicPartition, **options: Any
+) -> AsyncIterator[AIOKafkaConsumer]:
+    options = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100, **options}
+    consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, **options)
+    consumer.assign(partitions)
+    async with consumer:
+        yield consumer
+
+
+async def read_to_end(consumer: AIOKafkaConsumer, tp: TopicPartition) -> list[Any]:
+    """Everything up to the end as it is now; by the position, as users do."""
+    [end] = (await consumer.end_offsets([tp])).values()
+    records: list[Any] = []
+    async with asyncio.timeout(60):
+        while await consumer.position(tp) < end:
+            for some in (await consumer.getmany(timeout_ms=100)).values():
+                records += some
+    return records
+
+
+@asynccontextmanager
+async def routed(consumer: AIOKafkaConsumer) -> AsyncIterator[Router]:
+    """A router for ranges: the consumer's own has its long polls on the lane."""
+    router = Router(consumer._router.config, Telemetry())
+    await router.start()
+    try:
+        yield router
+    finally:
+        await router.stop()
+
+
+async def range_offsets(
+    router: Router, tp: TopicPartition, start: int, end: int, **options: Any
+) -> list[int]:
+    offsets: list[int] = []
+    at = start
+    async with aclosing(read_range(router, tp, start, end, **options)) as sets:
+        async for one in sets:
+            assert at <= one.fetch_offset < one.end_offset <= end
+            at = one.end_offset
+            reader = MessageSetReader(
+                tp, one.message_set, one.fetch_offset, max_decompressed_bytes=MIB
+            )
+            while records := reader.read(1000):
+                offsets += [r.offset for r in records if r.offset < one.end_offset]
+    return offsets
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
+async def test_a_compacted_topic_on_0_8_2(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic, codec: Codec
+) -> None:
+    """Of 3,000 messages with 40 keys most are gone; each that is left comes once, in order."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    topic = unique_topic("compacted")
+    config = {"cleanup.policy": "compact", "segment.bytes": 16_384}
+    await asyncio.to_thread(cluster.create_topic, topic, config=config)
+    tp = TopicPartition(topic, 0)
+    async with writing(cluster.bootstrap_servers) as writer:
+        for batch in range(30):
+            numbers = range(batch * 100, batch * 100 + 100)
+            keys = [b"key %d" % (number * 7 % 40 + (number < 500)) for number in numbers]
+            await writer.write(topic, 0, [b"%d" % number for number in numbers], keys, codec)
+    async with reading(cluster, tp, max_partition_fetch_bytes=2000) as consumer:
+
+        async def holes() -> bool:
+            consumer.seek(tp, 0)
+            return len(await read_to_end(consumer, tp)) < 1500
+
+        async with asyncio.timeout(60):
+            while not await holes():  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+        consumer.seek(tp, 0)
+        records = await read_to_end(consumer, tp)
+        offsets = [record.offset for record in records]
+        assert offsets == sorted(set(offsets))
+        assert [int(record.value) for record in records] == offsets
+        assert {record.key for record in records} == {b"key %d" % n for n in range(41)}
+        assert await consumer.position(tp) == 3000
+        assert consumer.metrics()["lag"] == 0
+        async with routed(consumer) as router:
+            for size in (100, 500, MIB):  # from in front of, inside and behind holes
+                for start in (0, 1, offsets[5] + 1, offsets[-1]):
+                    got = await range_offsets(router, tp, start, 3000, max_bytes=size)
+                    # What is cleaned in the meantime may be gone.
+                    assert set(got) <= {o for o in offsets if o >= start}
+                    assert got == sorted(set(got))
+                    assert got[-1] == offsets[-1]
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+async def test_a_log_that_ends_in_transaction_markers_on_3_9(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic, aborted: bool
+) -> None:
+    """Markers take offsets and are never shown; the position passes them, up to the end."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    topic = unique_topic("transactions")
+    await asyncio.to_thread(cluster.create_topic, topic)
+    tp = TopicPartition(topic, 0)
+    written: list[int] = []
+    producer = ModernProducer(
+        bootstrap_servers=cluster.bootstrap_servers, transactional_id=topic, linger_ms=5
+    )
+    await producer.start()
+    try:
+        # Single small ones, so that markers stand close, and large ones behind markers (7.12).
+        for size, count in [(5, 1)] * 8 + [(30_000, 3)] * 3 + [(5, 1)] * 4:
+            await producer.begin_transaction()
+            for _ in range(count):
+                sent = await producer.send_and_wait(topic, bytes(size), partition=0)
+                written.append(sent.offset)
+            await (producer.abort_transaction() if aborted else producer.commit_transaction())
+    finally:
+        await producer.stop()
+    for share in (100, 40_000, MIB):
+        async with reading(cluster, tp, max_partition_fetch_bytes=share) as consumer:
+            records = await read_to_end(consumer, tp)
+            assert [record.offset for record in records] == written
+            [end] = (await consumer.end_offsets([tp])).values()
+            assert end == written[-1] + 2
+            assert await consumer.position(tp) == end
+            # It waits there, and finds what comes.
+            before = consumer.metrics()["fetch_requests"]
+            assert await consumer.getmany(timeout_ms=300) == {}
+            assert consumer.metrics()["fetch_requests"] - before <= 6
+            async with routed(consumer) as router:
+                for offset in range(end):
+                    rest = await range_offsets(router, tp, offset, end, max_bytes=share)
+                    assert rest == [o for o in written if o >= offset]
+
+
+async def test_a_batch_above_the_limit_is_told_on_3_9_too(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """There its size can't be seen (docs/brokers.md 7.11)."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    topic = unique_topic("large")
+    await asyncio.to_thread(cluster.create_topic, topic)
+    tp = TopicPartition(topic, 0)
+    producer = ModernProducer(bootstrap_servers=cluster.bootstrap_servers)
+    await producer.start()
+    for size in (10, 300_000, 20):
+        await producer.send_and_wait(topic, bytes(size), partition=0)
+    await producer.stop()
+    async with reading(
+        cluster, tp, max_partition_fetch_bytes=1000, fetch_max_bytes=100_000
+    ) as consumer:
+        assert len((await consumer.getone()).value or b"") == 10
+        with pytest.raises(Exception, match=r"offset 1 has a size .* 100000 bytes.*fetch_max_byte"):
+            await consumer.getone()
+        consumer.seek(tp, 2)
+        assert len((await consumer.getone()).value or b"") == 20
+
+
+@pytest.mark.full  # the broker takes minutes to make so many partitions
+@pytest.mark.timeout(900)
+async def test_a_thousand_partitions_within_the_memory_that_was_given(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """64 MB in 1,000 partitions, 16 MiB of memory; first nobody takes any, then all is read."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    topic, partitions = unique_topic("wide"), 1000
+    await asyncio.to_thread(cluster.create_topic, topic, partitions, timeout=600)
+    async with writing(cluster.bootstrap_servers) as writer:
+        for first in range(0, partitions, 50):
+            await writer.write_many(
+                topic, {number: [bytes(1000)] * 64 for number in range(first, first + 50)}
+            )
+    bound = 16 * MIB
+    process = psutil.Process()
+    tps = [TopicPartition(topic, partition) for partition in range(partitions)]
+    before = process.memory_info().rss
+    async with reading(cluster, *tps, fetch_max_bytes=bound) as consumer:
+        used: list[float] = []
+
+        def memory() -> float:
+            metrics = consumer.metrics()
+            used.append(metrics["buffered_bytes"] + metrics["asked_bytes"])
+            return metrics["buffered_bytes"]
+
+        await until(lambda: memory() > 0.9 * bound, "buffers that are full")
+        await asyncio.sleep(1)
+        memory()
+        requests = consumer.metrics()["fetch_requests"]
+        await asyncio.sleep(1)
+        assert consumer.metrics()["fetch_requests"] == requests, "all are full: nothing to ask"
+        grown = process.memory_info().rss - before
+        counts: dict[int, int] = {}
+        async with asyncio.timeout(120):
+            while sum(counts.values()) < 64 * partitions:
+                got = await consumer.getmany(timeout_ms=1000, max_records=5000)
+                for tp, records in got.items():
+                    counts[tp.partition] = counts.get(tp.partition, 0) + len(records)
+                memory()
+    assert counts == dict.fromkeys(range(partitions), 64)
+    # 16 KiB a partition are 15.6 MiB; the overhead of the sets comes on top.
+    assert max(used) <= bound + 2 * partitions * 512
+    print(f"buffered and asked: {max(used) / MIB:.1f} MiB; RSS grew by {grown / MIB:.1f} MiB")
+    assert grown < 3 * bound
+
+
+async def test_new_partitions_are_read_from_their_beginning(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """Though it says "latest": what was written to them before the refresh isn't lost."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    topic = unique_topic("growing")
+    await asyncio.to_thread(cluster.create_topic, topic)
+    async with AIOKafkaConsumer(
+        topic, bootstrap_servers=cluster.bootstrap_servers, metadata_max_age_ms=10_000
+    ) as consumer:
+        await until(consumer.ready)
+        await asyncio.to_thread(
+            cluster.run_java,
+            "kafka.admin.TopicCommand",
+            *("--zookeeper", cluster.zookeeper_connect),
+            *("--alter", "--topic", topic, "--partitions", "3"),
+        )
+        await asyncio.to_thread(cluster.wait_leader, topic, 2, [0])
+        async with writing(cluster.bootstrap_servers) as writer, asyncio.timeout(20):
+            for number in range(20):
+                while True:
+                    try:
+                        await writer.write(topic, 2, [b"%d" % number])
+                        break
+                    except AssertionError:  # the broker learns of it later than ZooKeeper
+                        await asyncio.sleep(0.02)
+        assert len(consumer.assignment()) == 1
+        got = [await asyncio.wait_for(consumer.getone(), 30) for _ in range(20)]
+    assert [(r.partition, r.offset) for r in got] == [(2, number) for number in range(20)]
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.2.2", "0.10.2.2", "3.9.1"])
+async def test_offsets_by_time(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic, version: str
+) -> None:
+    """Segments of some 4 KiB, one every half second: never later than the first message."""
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    topic = unique_topic("timed")
+    config = {"segment.bytes": 4096} if version != "0.8.0" else None
+    await asyncio.to_thread(cluster.create_topic, topic, config=config)
+    tp = TopicPartition(topic, 0)
+    times: list[int] = []
+    async with writing(cluster.bootstrap_servers) as writer:
+        for _ in range(12):
+            times.append(time.time_ns() // 1_000_000)
+            await writer.write(topic, 0, [bytes(1900)])
+            await asyncio.sleep(0.25)
+    async with reading(cluster, tp) as consumer:
+        found = [(await consumer.offsets_for_times({tp: at}))[tp] for at in times]
+        for true, one in enumerate(found):
+            assert one is not None
+            assert one.offset <= true
+        assert await consumer.offsets_for_times({tp: 0}) == {tp: OffsetAndTimestamp(0, None)}
+        late = times[-1] + 3_600_000
+        assert await consumer.offsets_for_times({tp: late}) == {tp: None}
+        if config:  # a second for coarse file times, and a segment: some six messages
+            assert found[-1] is not None
+            assert found[-1].offset >= 3

@@ -1,0 +1,127 @@
+"""What a subscription means in a cluster. No event loop."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from aiokafka08.consumer.subscription import Kind, Subscription
+from aiokafka08.errors import IllegalStateError, InvalidTopicError
+from aiokafka08.net.cluster import ClusterSnapshot
+from aiokafka08.protocol.api import Broker, MetadataResponse, PartitionState, TopicState
+from aiokafka08.structs import TopicPartition
+
+
+def snapshot(topics: dict[str, int], codes: dict[str, int] | None = None) -> ClusterSnapshot:
+    states = [
+        TopicState(
+            (codes or {}).get(name, 0),
+            name,
+            name.startswith("__"),
+            [PartitionState(0, number, 1, [1], [1]) for number in range(partitions)],
+        )
+        for name, partitions in topics.items()
+    ]
+    answer = MetadataResponse([Broker(1, "localhost", 9092)], 1, states)
+    return ClusterSnapshot().merged(answer, everything=True)
+
+
+CLUSTER = snapshot({"orders": 2, "orders.dead": 1, "users": 1, "__consumer_offsets": 4})
+
+
+def test_nothing_is_nothing() -> None:
+    new = Subscription()
+    assert (new.kind, new.by_topic, new.topics(CLUSTER)) == (Kind.NONE, False, frozenset())
+    assert new.partitions(CLUSTER) == frozenset()
+
+
+def test_topics_are_all_their_partitions() -> None:
+    new = Subscription()
+    new.subscribe(["orders", "absent"])
+    assert new.topics(CLUSTER) == {"orders", "absent"}
+    assert new.partitions(CLUSTER) == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+    assert new.unknown(CLUSTER) == ["absent"]
+    assert new.tracked_topics == frozenset({"orders", "absent"})
+
+
+@pytest.mark.parametrize("pattern", ["orders", re.compile("ord.*")])
+def test_a_pattern_matches_from_the_beginning_of_the_name(pattern: str | re.Pattern[str]) -> None:
+    new = Subscription()
+    new.subscribe_pattern(pattern)
+    assert new.topics(CLUSTER) == {"orders", "orders.dead"}
+    assert len(new.partitions(CLUSTER)) == 3
+    assert new.tracked_topics is None
+    assert new.unknown(CLUSTER) == []
+
+
+def test_a_pattern_leaves_the_brokers_own_topics_out_unless_they_are_wanted() -> None:
+    new = Subscription()
+    new.subscribe_pattern(".*")
+    assert new.topics(CLUSTER) == {"orders", "orders.dead", "users"}
+    new = Subscription(exclude_internal_topics=False)
+    new.subscribe_pattern(".*")
+    assert "__consumer_offsets" in new.topics(CLUSTER)
+    named = Subscription()
+    named.subscribe(["__consumer_offsets"])
+    assert len(named.partitions(CLUSTER)) == 4
+
+
+def test_a_pattern_leaves_topics_out_that_can_t_be_read() -> None:
+    new = Subscription()
+    new.subscribe_pattern(".*")
+    assert new.topics(snapshot({"a": 1, "b": 1}, codes={"a": 29})) == {"b"}
+
+
+def test_new_topics_and_partitions_come_in_with_the_snapshot() -> None:
+    new = Subscription()
+    new.subscribe_pattern("o")
+    later = snapshot({"orders": 3, "own": 1})
+    assert new.partitions(later) - new.partitions(CLUSTER) == {
+        TopicPartition("orders", 2),
+        TopicPartition("own", 0),
+    }
+
+
+def test_partitions_are_just_those() -> None:
+    new = Subscription()
+    new.assign([TopicPartition("users", 7)])
+    assert new.partitions(CLUSTER) == new.assigned == {TopicPartition("users", 7)}
+    assert new.tracked_topics == frozenset({"users"})
+    assert not new.by_topic
+
+
+def test_the_kinds_exclude_each_other_until_unsubscribed() -> None:
+    def acts(new: Subscription) -> list[tuple[Kind, object]]:
+        return [
+            (Kind.TOPICS, lambda: new.subscribe(["orders"])),
+            (Kind.PATTERN, lambda: new.subscribe_pattern("o")),
+            (Kind.ASSIGNED, lambda: new.assign([TopicPartition("users", 0)])),
+        ]
+
+    new = Subscription()
+    for kind, act in acts(new):
+        for other, first in acts(new):
+            new.unsubscribe()
+            first()  # type: ignore[operator]
+            number = new.number
+            if kind is other:
+                act()  # type: ignore[operator]
+                assert new.number > number
+            else:
+                with pytest.raises(IllegalStateError, match=f"one to {other.value}"):
+                    act()  # type: ignore[operator]
+                assert (new.kind, new.number) == (other, number)
+
+
+def test_bad_names_and_patterns_change_nothing() -> None:
+    new = Subscription()
+    with pytest.raises(InvalidTopicError, match="a b"):
+        new.subscribe(["a b"])
+    with pytest.raises(InvalidTopicError):
+        new.subscribe("abc")
+    with pytest.raises(InvalidTopicError):
+        new.assign([TopicPartition("", 0)])
+    with pytest.raises(ValueError, match="pattern"):
+        new.subscribe_pattern("(")
+    assert new.kind is Kind.NONE

@@ -1,0 +1,93 @@
+"""Offsets by time at segment grain: never later than the true answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.consumer.times import FILE_TIME_GRAIN_MS, _begin
+from aiokafka08.errors import UnknownTopicOrPartitionError
+from aiokafka08.structs import OffsetAndTimestamp
+from aiokafka08.testing import EmbeddedCluster
+from tests.consumer.conftest import tp, values
+
+
+@dataclass(slots=True)
+class Clock:
+    seconds: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def timed(clock: Clock) -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(topics={"t": 4}, clock=clock) as running:
+        yield running
+
+
+async def test_offsets_for_times(timed: EmbeddedCluster, clock: Clock) -> None:
+    """Ten messages, one a minute; a segment of three each."""
+    began = clock.seconds
+    for number in range(10):
+        if number % 3 == 0:
+            timed.roll_segment("t", 0)
+        timed.append("t", 0, values(number, number + 1))
+        clock.seconds += 60
+    async with AIOKafkaConsumer(bootstrap_servers=timed.bootstrap_servers) as consumer:
+        for number in range(10):
+            at = int((began + 60 * number) * 1000)
+            found = await consumer.offsets_for_times({tp(0): at, tp(1): at})
+            assert found == {tp(0): OffsetAndTimestamp(number - number % 3, None), tp(1): None}
+        late = int(clock.seconds * 1000)
+        assert await consumer.offsets_for_times({tp(0): late}) == {tp(0): None}
+        assert await consumer.offsets_for_times({tp(0): 10 * late}) == {tp(0): None}
+        assert await consumer.offsets_for_times({tp(0): 0}) == {tp(0): OffsetAndTimestamp(0, None)}
+        assert await consumer.offsets_for_times({}) == {}
+        with pytest.raises(ValueError, match="negative"):
+            await consumer.offsets_for_times({tp(0): -1})
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await consumer.offsets_for_times({tp(9): 1})
+        assert await consumer.end_offsets([tp(0), tp(1)]) == {tp(0): 10, tp(1): 0}
+        timed.delete_before("t", 0, 3)
+        assert await consumer.beginning_offsets([tp(0), tp(1)]) == {tp(0): 3, tp(1): 0}
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5000)), max_size=6),
+    st.booleans(),
+    st.integers(0, 30_000),
+)
+def test_it_is_never_later_than_the_first_message_of_the_time(
+    segments: list[tuple[int, int]], ends_empty: bool, at: int
+) -> None:
+    """Segments of some messages with growing times; files show whole seconds, rounded down."""
+    starts, files, messages, offset, now = [], [], [], 0, 0
+    for count, step in segments:
+        starts.append(offset)
+        for _ in range(count):
+            now += step
+            messages.append((offset, now))
+            offset += 1
+        files.append(now // 1000 * 1000)
+    if ends_empty or not segments:
+        starts.append(offset)
+        files.append(now // 1000 * 1000)
+    listed = sorted({offset, *starts}, reverse=True)
+    wanted = at - FILE_TIME_GRAIN_MS
+    older = [start for start, file in zip(starts, files, strict=True) if file <= wanted]
+    found = _begin(sorted(older, reverse=True)[:1], listed)
+    true = next((offset for offset, time in messages if time >= at), None)
+    if true is not None:
+        assert found is not None
+        assert found.offset <= true

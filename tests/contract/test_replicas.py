@@ -1,0 +1,62 @@
+"""What shows only where partitions have several replicas: on three brokers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka08 import TopicPartition
+from tests.contract.broker import Broker, take
+from tests.contract.targets import on_targets
+
+pytestmark = [pytest.mark.both_loops, on_targets(brokers=3)]
+
+
+@pytest.mark.parametrize("codec", [None, "snappy"])
+@pytest.mark.parametrize("acks", [1, "all"])
+async def test_offsets_are_those_of_the_log(
+    broker: Broker, acks: int | str, codec: str | None
+) -> None:
+    """0.8.0 and 0.8.1 tell the offset behind a batch when they have waited for replicas."""
+    topic = await broker.create_topic(partitions=3, replicas=3)
+    alone = await broker.create_topic()
+    producer = await broker.producer(acks=acks, compression_type=codec, linger_ms=5)
+    sent = {}
+    for round_ in range(4):
+        futures = {
+            b"%d:%d:%d" % (round_, partition, n): await producer.send(
+                topic, b"%d:%d:%d" % (round_, partition, n), partition=partition
+            )
+            for n in range(10)
+            for partition in range(3)
+        }
+        by_itself = await producer.send_and_wait(alone, b"v")
+        assert by_itself.offset == round_
+        for value, future in futures.items():
+            sent[value] = await future
+    consumer = await broker.consumer(topic)
+    got = {record.value: record for record in await take(consumer, 120)}
+    assert {value: (one.partition, one.offset) for value, one in sent.items()} == {
+        value: (record.partition, record.offset) for value, record in got.items()
+    }
+
+
+async def test_partitions_are_led_and_read_everywhere(broker: Broker) -> None:
+    topic = await broker.create_topic(partitions=6, replicas=2)
+    producer, consumer = await broker.producer(acks="all"), await broker.consumer(topic)
+    sends = [producer.send_and_wait(topic, b"%d" % n, partition=n % 6) for n in range(60)]
+    sent = await asyncio.gather(*sends)
+    got = await take(consumer, 60)
+    assert {(one.partition, one.offset) for one in got} == {
+        (one.partition, one.offset) for one in sent
+    }
+    partitions = [TopicPartition(topic, number) for number in range(6)]
+    assert await consumer.end_offsets(partitions) == dict.fromkeys(partitions, 10)
+    admin = await broker.admin()
+    [described] = await admin.describe_topics([topic])
+    assert sorted(one["partition"] for one in described["partitions"]) == list(range(6))
+    assert len({one["leader"] for one in described["partitions"]}) == 3
+    assert all(len(one["replicas"]) == 2 for one in described["partitions"])
+    cluster = await admin.describe_cluster()
+    assert sorted(node["node_id"] for node in cluster["brokers"]) == [0, 1, 2]

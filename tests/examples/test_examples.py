@@ -1,0 +1,157 @@
+"""Every example is run as its docstring says, in a process of its own, on a real 0.8.2.2 broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.ports import free_port
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+NewName = Callable[..., str]
+
+
+@pytest.fixture
+def cluster(broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get("0.8.2.2")
+
+
+def run_example(name: str, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}.py", *arguments],
+        input=stdin.decode(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@contextmanager
+def started(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that is ended at the latest here."""
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | environment,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for_line(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if found := re.search(pattern, line):
+            return found
+    raise AssertionError(f"{process.args!r} ended without saying {pattern!r}")
+
+
+async def read_values(cluster: RealCluster, topic: str, count: int) -> list[bytes | None]:
+    """`count` values of the topic, partition after partition, each in order."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+    )
+    async with consumer:
+        consumer.assign([TopicPartition(topic, partition) for partition in range(3)])
+        found: dict[int, list[bytes | None]] = {0: [], 1: [], 2: []}
+        async with asyncio.timeout(30):
+            while sum(map(len, found.values())) < count:
+                for tp, records in (await consumer.getmany(timeout_ms=500)).items():
+                    found[tp.partition] += [record.value for record in records]
+    return [value for values in found.values() for value in values]
+
+
+def test_produce_and_consume_print_what_went_through(
+    cluster: RealCluster, unique_topic: NewName
+) -> None:
+    options = ("--bootstrap", cluster.bootstrap_servers, "--topic", unique_topic())
+    sent = run_example("produce", *options, "--count", "5").stdout.splitlines()
+    assert len(sent) == 5
+    read = run_example("consume", *options).stdout
+    assert sorted(re.findall(r"b'hello \d'", read)) == [f"b'hello {n}'" for n in range(5)]
+
+
+async def test_the_web_backend_answers_with_the_offset_of_each_event(
+    cluster: RealCluster, unique_topic: NewName
+) -> None:
+    topic, port = unique_topic("events"), free_port()
+    with started(
+        "-m",
+        "uvicorn",
+        "examples.web_backend:app",
+        f"--port={port}",
+        KAFKA=cluster.bootstrap_servers,
+    ) as process:
+        await asyncio.to_thread(wait_for_line, process, "Uvicorn running")
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            assert (await client.get("/health")).status_code == 200
+            bodies = [f'{{"user": {number}}}'.encode() for number in range(20)]
+            answers = await asyncio.gather(
+                *[client.post(f"/events/{topic}", content=body) for body in bodies]
+            )
+            assert [answer.status_code for answer in answers] == [200] * 20
+            places = {(one.json()["partition"], one.json()["offset"]) for one in answers}
+            assert len(places) == 20
+            refused = await client.post("/events/a%20b", content=b"x")
+            assert refused.status_code == 400
+            assert "'a b'" in refused.json()["error"]
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 20) in (0, -signal.SIGTERM)
+    assert sorted(filter(None, await read_values(cluster, topic, 20))) == sorted(bodies)
+
+
+async def test_the_ingest_daemon_sends_every_line_of_stdin(
+    cluster: RealCluster, unique_topic: NewName
+) -> None:
+    topic = unique_topic("lines")
+    lines = [b"line %d" % number for number in range(20_000)]
+    done = await asyncio.to_thread(
+        run_example,
+        "ingest_daemon",
+        *("--bootstrap", cluster.bootstrap_servers, "--topic", topic, "--compression", "snappy"),
+        stdin=b"\n".join(lines),
+    )
+    assert "20000 lines acknowledged, 0 failed" in done.stderr
+    assert sorted(filter(None, await read_values(cluster, topic, 20_000))) == sorted(lines)
+
+
+async def test_sigterm_makes_the_ingest_daemon_send_what_it_has_and_end_with_0(
+    cluster: RealCluster, unique_topic: NewName
+) -> None:
+    topic = unique_topic("tcp")
+    with started(
+        "examples/ingest_daemon.py",
+        *("--bootstrap", cluster.bootstrap_servers, "--topic", topic),
+        *("--listen", "127.0.0.1:0"),
+    ) as process:
+        listening = await asyncio.to_thread(wait_for_line, process, r"listening on .*:(\d+)")
+        with socket.create_connection(("127.0.0.1", int(listening[1]))) as peer:
+            peer.sendall(b"one\ntwo\nthree\n")
+            values = await read_values(cluster, topic, 3)
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, 20) == 0
+    assert sorted(filter(None, values)) == [b"one", b"three", b"two"]

@@ -1,0 +1,137 @@
+"""Brokers killed, paused and cut off while a producer and a consumer work: nothing is lost.
+
+On a real 3-broker 0.8.2.2 cluster. `min.insync.replicas` is a topic config here, since brokers of
+this line ignore their own setting (docs/brokers.md 5.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from aiokafka08.telemetry import Disconnected, Event
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.proxy import TcpProxy
+from tests.workload import Workload
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+VERSION = "0.8.2.2"
+PARTITIONS = 4
+SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+NewName = Callable[..., str]
+
+
+async def create_safe_topic(cluster: RealCluster, name: str) -> None:
+    await asyncio.to_thread(
+        cluster.create_topic, name, partitions=PARTITIONS, replication_factor=3, config=SAFE
+    )
+
+
+async def wait_full_isr(cluster: RealCluster, topic: str) -> None:
+    for partition in range(PARTITIONS):
+        await asyncio.to_thread(cluster.wait_isr, topic, partition, cluster.nodes, timeout=60.0)
+
+
+async def kill_leaders(broker_clusters: BrokerClusters, topic: str, rounds: int) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, VERSION, 3)
+    await create_safe_topic(cluster, topic)
+    work = Workload(
+        cluster.bootstrap_servers,
+        topic,
+        PARTITIONS,
+        producer={"compression_type": "snappy", "request_timeout_ms": 10_000},
+    )
+    async with work.running(drain_timeout=90):
+        for round_number in range(rounds):
+            await work.acknowledged(50)
+            victim = await asyncio.to_thread(cluster.leader, topic, round_number % PARTITIONS)
+            await asyncio.to_thread(cluster.kill, victim)
+            await work.acknowledged(50, timeout=60)  # under a new leader
+            await asyncio.to_thread(cluster.restart, victim)
+            await wait_full_isr(cluster, topic)
+    await work.check()
+
+
+async def test_no_acknowledged_message_is_lost_when_leaders_are_killed(
+    broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    await kill_leaders(broker_clusters, unique_topic("kill"), rounds=2)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+async def test_no_acknowledged_message_is_lost_over_ten_rounds_of_kills(
+    broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    await kill_leaders(broker_clusters, unique_topic("kill"), rounds=10)
+
+
+async def test_a_leader_paused_for_longer_than_timeouts_and_session_loses_nothing(
+    broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, VERSION, 3)
+    topic = unique_topic("pause")
+    await create_safe_topic(cluster, topic)
+    events: list[Event] = []
+    work = Workload(
+        cluster.bootstrap_servers,
+        topic,
+        PARTITIONS,
+        producer={
+            "compression_type": "snappy",
+            "request_timeout_ms": 2_000,
+            "on_event": events.append,
+        },
+        consumer={"request_timeout_ms": 2_000},
+    )
+    async with work.running(drain_timeout=90):
+        await work.acknowledged(50)
+        victim = await asyncio.to_thread(cluster.leader, topic, 0)
+        others = set(cluster.nodes) - {victim}
+        await asyncio.to_thread(cluster.pause, victim)
+        # ZooKeeper names another leader after the session; brokers tell of it only when the
+        # controller is rid of its connection to the paused one (docs/brokers.md 9.4).
+        await asyncio.to_thread(cluster.wait_leader, topic, 0, others, timeout=60.0)
+        await asyncio.to_thread(cluster.resume, victim)  # it still takes itself for the leader
+        await wait_full_isr(cluster, topic)
+        await work.acknowledged(50, timeout=60)
+    await work.check()
+    reasons = [event.reason for event in events if isinstance(event, Disconnected)]
+    assert any("no answer for 2000 ms" in reason for reason in reasons), reasons
+
+
+async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewName) -> None:
+    topic = unique_topic("cut")
+    async with contextlib.AsyncExitStack() as stack:
+        proxies = [await stack.enter_async_context(TcpProxy(seed=seed)) for seed in range(3)]
+        cluster = RealCluster(
+            VERSION, 3, advertised={node: proxy.port for node, proxy in enumerate(proxies)}
+        )
+        for node, proxy in enumerate(proxies):
+            proxy.upstream = cluster.planned_address(node)
+        await asyncio.to_thread(cluster.start)
+        try:
+            await create_safe_topic(cluster, topic)
+            work = Workload(
+                ",".join(proxy.address for proxy in proxies),
+                topic,
+                PARTITIONS,
+                producer={"request_timeout_ms": 5_000},
+            )
+            async with work.running(drain_timeout=90):
+                await work.acknowledged(50)
+                for proxy in proxies:
+                    proxy.close_after(1_000, 20_000, repeat=True)
+                await work.acknowledged(200, timeout=120)
+                for proxy in proxies:
+                    await proxy.heal()
+                await work.acknowledged(50, timeout=60)
+            await work.check()
+        finally:
+            await asyncio.to_thread(cluster.close)

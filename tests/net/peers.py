@@ -1,0 +1,214 @@
+"""Peers for tests of single connections: they do byte by byte what the test says, and know nothing.
+
+What behaves like a broker is `aiokafka08.testing.EmbeddedCluster`; this is for what no broker does
+and no fault of the cluster can say: not reading, answering when the test wants it, HTTP, silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from aiokafka08.net.config import Address
+from aiokafka08.protocol.api import (
+    ApiKey,
+    Envelope,
+    GroupError,
+    ListOffsetsResponse,
+    OffsetFetchResponse,
+    Response,
+    decode_request,
+    encode_response,
+)
+
+
+class Link:
+    """The peer's end of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.closed = asyncio.Event()
+        """Set when the client has closed; only known to a peer that reads."""
+
+    async def read(self) -> Envelope:
+        """The next request."""
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        request = decode_request(await self.reader.readexactly(size))
+        assert isinstance(request, Envelope)
+        return request
+
+    def answer(
+        self,
+        request: Envelope,
+        response: Response,
+        *,
+        correlation_id: int | None = None,
+        cut: int | None = None,
+    ) -> None:
+        """Write the answer; `cut` writes only its first bytes."""
+        if correlation_id is None:
+            correlation_id = request.header.correlation_id
+        frame = b"".join(encode_response(response, request.header.api_version, correlation_id))
+        self.writer.write(frame[:cut])
+
+    async def wait_eof(self) -> None:
+        """Read, and throw away, until the client closes."""
+        while await self.reader.read(1 << 16):
+            pass
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def reset(self) -> None:
+        """End by RST."""
+        sock: socket.socket = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.writer.transport.abort()
+
+
+class Peer:
+    """A listening socket on loopback; each connection is a `Link` that the test takes."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.accepted = 0
+        self.links: list[Link] = []
+        self._new: asyncio.Queue[Link] = asyncio.Queue()
+
+    async def link(self) -> Link:
+        """The next connection that was accepted."""
+        async with asyncio.timeout(10):
+            return await self._new.get()
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        link = Link(reader, writer)
+        self.links.append(link)
+        self._new.put_nowait(link)
+
+
+Serve = Callable[[Link], Awaitable[Any]]
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    serve: Serve | None = None,
+    *,
+    port: int = 0,
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
+    receive_buffer: int | None = None,
+) -> AsyncIterator[Peer]:
+    """A peer; `serve` is run for each connection, or else the test does it by hand.
+
+    Without `serve` nothing is ever read or answered. `receive_buffer`: a small SO_RCVBUF, so that
+    a peer which doesn't read makes itself felt soon.
+    """
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def run(link: Link) -> None:
+        assert serve is not None
+        try:
+            await serve(link)
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the client has gone
+        finally:
+            link.writer.transport.abort()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer._connected(reader, writer)
+        if serve is not None:
+            task = asyncio.get_running_loop().create_task(run(peer.links[-1]))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if receive_buffer is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    listener.bind((host, port))
+    # Not to read: the stream's limit stops asyncio from reading on, and then the kernel is full.
+    server = await asyncio.start_server(connected, sock=listener, ssl=tls, limit=1024)
+    peer = Peer(server.sockets[0].getsockname()[:2])
+    try:
+        yield peer
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in peer.links:
+            link.writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await link.writer.wait_closed()
+
+
+class Scripted:
+    """A broker that answers what it has an answer for, closes on the rest, and spoils by number."""
+
+    def __init__(self, answers: dict[int, Response]) -> None:
+        self.answers = answers
+        self.asked: list[int] = []
+        self.cut_at: dict[int, int] = {}
+        """The number of the question, from 1 → how many bytes of its answer go out."""
+
+    async def __call__(self, link: Link) -> None:
+        while True:
+            request = await link.read()
+            key = request.header.api_key
+            self.asked.append(key)
+            if key not in self.answers:
+                return
+            cut = self.cut_at.get(len(self.asked))
+            link.answer(request, self.answers[key], cut=cut)
+            if cut is not None:
+                await link.writer.drain()
+                return
+
+
+OF_0_8_2: dict[int, Response] = {
+    ApiKey.LIST_OFFSETS: ListOffsetsResponse([]),
+    ApiKey.OFFSET_FETCH: OffsetFetchResponse([]),
+    ApiKey.HEARTBEAT: GroupError(-1),
+}
+"""What makes a `Scripted` an 0.8.2 broker, as far as version detection sees."""
+
+
+async def close_at_once(link: Link) -> None:
+    """A peer that accepts and closes."""
+
+
+async def swallow(link: Link) -> None:
+    """A peer that reads and says nothing."""
+    await link.wait_eof()
+
+
+async def http(link: Link) -> None:
+    """A web server."""
+    await link.reader.read(1)
+    link.writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+    await link.wait_eof()
+
+
+def closed_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def until(condition: Callable[[], object], what: str, timeout_s: float = 10) -> None:
+    """Wait until a condition is true; fail with `what` where it isn't in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        raise AssertionError(f"not within {timeout_s:g} s: {what}") from None

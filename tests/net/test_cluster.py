@@ -1,0 +1,271 @@
+"""How Metadata answers merge into the snapshot: it follows what is new, and never gets emptier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import InvalidTopicError
+from aiokafka08.net.cluster import (
+    ClusterSnapshot,
+    check_topic_name,
+    check_topic_names,
+    is_spoilt,
+)
+from aiokafka08.protocol.api import Broker, MetadataResponse, PartitionState, TopicState
+from aiokafka08.structs import TopicPartition
+
+P = PartitionState
+
+
+def brokers(*node_ids: int) -> list[Broker]:
+    return [Broker(node_id, f"kafka{node_id}", 9092) for node_id in node_ids]
+
+
+def topic(name: str, *partitions: P, code: int = 0) -> TopicState:
+    return TopicState(code, name, False, list(partitions))
+
+
+def led(partition: int, leader: int, code: int = 0) -> P:
+    return P(code, partition, leader, [0, 1, 2], [0, 1])
+
+
+def answer(node_ids: tuple[int, ...], *topics: TopicState, controller: int = -1) -> Any:
+    return MetadataResponse(brokers(*node_ids), controller, list(topics))
+
+
+def merged(*answers: MetadataResponse, everything: bool = False) -> ClusterSnapshot:
+    snapshot = ClusterSnapshot()
+    for one in answers:
+        snapshot = snapshot.merged(one, everything=everything)
+    return snapshot
+
+
+def leaders(snapshot: ClusterSnapshot, name: str) -> list[int | None]:
+    return [snapshot.leader(TopicPartition(name, number)) for number in snapshot.partitions(name)]
+
+
+def test_an_answer_is_taken_over() -> None:
+    snapshot = merged(answer((1, 0), topic("t", led(1, 0), led(0, 1)), controller=1))
+    assert list(snapshot.brokers) == [0, 1]
+    assert snapshot.address(1) == ("kafka1", 9092)
+    assert list(snapshot.partitions("t")) == [0, 1]
+    assert leaders(snapshot, "t") == [1, 0]
+    assert snapshot.controller_id == 1
+    one = snapshot.partitions("t")[0]
+    assert (one.replicas, one.isr, one.error_code) == ((0, 1, 2), (0, 1), 0)
+
+
+def test_what_isnt_known_reads_as_nothing() -> None:
+    snapshot = ClusterSnapshot()
+    assert snapshot.address(0) is None
+    assert snapshot.partitions("t") == {}
+    assert snapshot.leader(TopicPartition("t", 0)) is None
+    known = merged(answer((0,), topic("t", led(0, 0))))
+    assert known.leader(TopicPartition("t", 1)) is None
+
+
+def test_a_snapshot_is_not_changed_by_the_next_answer() -> None:
+    before = merged(answer((0, 1), topic("t", led(0, 0))))
+    after = before.merged(answer((1,), topic("t", led(0, 1))), everything=False)
+    assert leaders(before, "t") == [0]
+    assert leaders(after, "t") == [1]
+    with pytest.raises(TypeError):
+        before.topics["u"] = before.topics["t"]  # type: ignore[index]
+    with pytest.raises(TypeError):
+        before.brokers[2] = before.brokers[0]  # type: ignore[index]
+
+
+def test_equal_answers_make_equal_snapshots() -> None:
+    one = answer((0, 1), topic("t", led(0, 0), led(1, 1)), topic("u", led(0, 1)))
+    other = answer((1, 0), topic("u", led(0, 1)), topic("t", led(1, 1), led(0, 0)))
+    assert merged(one) == merged(other) == merged(one, other)
+    assert merged(one) != merged(answer((0, 1), topic("t", led(0, 0), led(1, 0))))
+
+
+def test_brokers_follow_the_answers() -> None:
+    moved = MetadataResponse([Broker(0, "kafka0", 9092), Broker(1, "elsewhere", 9093)], -1, [])
+    snapshot = merged(answer((0, 1, 2), topic("t", led(0, 0))), moved)
+    assert snapshot.address(1) == ("elsewhere", 9093)
+    assert list(snapshot.brokers) == [0, 1]
+
+
+# --- never emptier ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_an_answer_without_brokers_leaves_the_brokers(everything: bool) -> None:
+    full = answer((0, 1), topic("t", led(0, 1)), controller=1)
+    snapshot = merged(full).merged(answer(()), everything=everything)
+    assert list(snapshot.brokers) == [0, 1]
+    assert leaders(snapshot, "t") == [1]
+    assert snapshot.controller_id == 1
+
+
+@pytest.mark.parametrize("code", [-1, 3, 5, 17, 29])
+def test_a_topics_error_leaves_its_partitions_and_is_told(code: int) -> None:
+    full = answer((0, 1), topic("t", led(0, 1), led(1, 0)))
+    snapshot = merged(full, answer((0, 1), topic("t", code=code)))
+    assert leaders(snapshot, "t") == [1, 0]
+    assert snapshot.topics["t"].error_code == code
+
+
+def test_an_unknown_topic_has_its_error_and_no_partitions() -> None:
+    info = merged(answer((0,), topic("t", code=3))).topics["t"]
+    assert (info.error_code, dict(info.partitions)) == (3, {})
+
+
+def test_a_topic_that_works_again_loses_its_error() -> None:
+    full = answer((0,), topic("t", led(0, 0)))
+    assert merged(full, answer((0,), topic("t", code=5)), full).topics["t"].error_code == 0
+
+
+def test_topics_that_were_not_asked_for_stay() -> None:
+    snapshot = merged(answer((0,), topic("t", led(0, 0))), answer((0,), topic("u", led(0, 0))))
+    assert set(snapshot.topics) == {"t", "u"}
+
+
+def test_a_topic_missing_from_a_full_listing_is_gone() -> None:
+    snapshot = merged(answer((0,), topic("t", led(0, 0)), topic("u", led(0, 0))))
+    snapshot = snapshot.merged(answer((0,), topic("u", led(0, 0))), everything=True)
+    assert set(snapshot.topics) == {"u"}
+
+
+def test_a_full_listing_without_brokers_removes_nothing() -> None:
+    # What an 0.8 broker says just after its start.
+    snapshot = merged(answer((0,), topic("t", led(0, 0))))
+    assert snapshot.merged(answer(()), everything=True) == snapshot
+
+
+def test_new_partitions_appear() -> None:
+    snapshot = merged(
+        answer((0,), topic("t", led(0, 0))), answer((0,), topic("t", led(1, 0), led(0, 0)))
+    )
+    assert list(snapshot.partitions("t")) == [0, 1]
+
+
+# --- 0.8.0 and 0.8.1 name only the brokers of the topics that were asked for ----------------------
+
+
+def test_the_leaders_of_other_topics_keep_their_addresses() -> None:
+    snapshot = merged(answer((0, 1), topic("t", led(0, 1))), answer((2,), topic("u", led(0, 2))))
+    assert leaders(snapshot, "t") == [1]
+    assert leaders(snapshot, "u") == [2]
+    assert list(snapshot.brokers) == [1, 2]  # 0 led nothing
+
+
+def test_the_leaders_of_a_topic_in_error_keep_their_addresses() -> None:
+    snapshot = merged(
+        answer((0, 1), topic("t", led(0, 1))),
+        answer((2,), topic("t", code=5), topic("u", led(0, 2))),
+    )
+    assert leaders(snapshot, "t") == [1]
+
+
+def test_a_dead_broker_goes_with_the_topics_that_it_led() -> None:
+    before = merged(answer((0, 1), topic("t", led(0, 1)), topic("u", led(0, 1))))
+    after = before.merged(
+        answer((0,), topic("t", led(0, 0, 9)), topic("u", led(0, 0, 9))), everything=False
+    )
+    assert list(after.brokers) == [0]
+
+
+def test_a_full_listing_names_all_brokers() -> None:
+    before = merged(answer((0, 1), topic("t", led(0, 1)), topic("u", code=5)))
+    after = before.merged(answer((0,), topic("t", led(0, 0)), topic("u", code=5)), everything=True)
+    assert list(after.brokers) == [0]
+
+
+# --- leaders ------------------------------------------------------------------------------------
+
+
+def test_9_with_a_leader_is_a_leader() -> None:  # a replica is down, brokers.md 4.7
+    snapshot = merged(answer((0, 1), topic("t", led(0, 1, code=9))))
+    assert leaders(snapshot, "t") == [1]
+    assert snapshot.partitions("t")[0].error_code == 9
+
+
+@pytest.mark.parametrize("state", [led(0, -1, 5), led(0, -1), led(0, -1, 9), led(0, 1, 5)])
+def test_no_leader_in_an_election(state: PartitionState) -> None:
+    snapshot = merged(answer((0, 1), topic("t", state)))
+    assert leaders(snapshot, "t") == [None]
+    assert snapshot.partitions("t")[0].leader is None
+
+
+def test_a_leader_whose_address_isnt_named_is_none() -> None:
+    snapshot = merged(answer((0,), topic("t", led(0, 7))))
+    assert leaders(snapshot, "t") == [None]
+
+
+def test_node_0_is_a_leader_like_others() -> None:
+    assert leaders(merged(answer((0,), topic("t", led(0, 0)))), "t") == [0]
+
+
+# --- internal topics ------------------------------------------------------------------------------
+
+
+def test_the_offsets_topic_is_internal_on_brokers_that_dont_say_so() -> None:
+    snapshot = merged(answer((0,), topic("__consumer_offsets", led(0, 0)), topic("t", led(0, 0))))
+    assert snapshot.topics["__consumer_offsets"].is_internal
+    assert not snapshot.topics["t"].is_internal
+
+
+def test_what_brokers_call_internal_is_internal() -> None:
+    state = TopicState(0, "__transaction_state", True, [led(0, 0)])
+    assert merged(answer((0,), state)).topics["__transaction_state"].is_internal
+
+
+# --- spoilt answers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [-1, 17])
+def test_one_code_for_all_and_no_brokers_is_a_spoilt_answer(code: int) -> None:
+    spoilt = answer((), topic("a", code=code), topic("b", code=code))
+    assert is_spoilt(spoilt, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("one", "asked"),
+    [
+        (answer((), topic("a", code=-1)), ["a"]),  # it is about this one
+        (answer((0,), topic("a", code=17), topic("b", code=17)), ["a", "b"]),  # 0.9: both are bad
+        (answer((), topic("a", code=5), topic("b", code=5)), ["a", "b"]),  # being created
+        (answer((), topic("a", code=-1), topic("b", led(0, 0))), ["a", "b"]),
+        (answer(()), ["a", "b"]),
+        (answer(()), []),
+    ],
+    ids=["one topic", "with brokers", "5", "one is fine", "no topics", "nothing asked"],
+)
+def test_other_answers_are_not_spoilt(one: MetadataResponse, asked: list[str]) -> None:
+    assert not is_spoilt(one, asked)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["t", "T.e-s_t.0", "...", "..a", "-", "_", "0", "x" * 255])
+def test_names_that_brokers_take(name: str) -> None:
+    assert check_topic_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "a b", "a/b", "a\n", "\n", "a\0", "größe", "x" * 256, "a:b", "a,b", "a*", "٠",
+     None, 7, b"t", ("t",), ["t"]],
+)  # fmt: skip
+def test_names_that_spoil_the_answer_of_an_0_8_broker(name: Any) -> None:
+    with pytest.raises(InvalidTopicError, match="is not a topic name"):
+        check_topic_name(name)
+
+
+def test_an_endless_name_doesnt_fill_the_log() -> None:
+    with pytest.raises(InvalidTopicError) as caught:
+        check_topic_name("x" * 1_000_000)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_string_in_place_of_a_list_is_told() -> None:
+    assert check_topic_names(["t", "u"]) == ["t", "u"]
+    with pytest.raises(InvalidTopicError, match="not the string 'orders'"):
+        check_topic_names("orders")

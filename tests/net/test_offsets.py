@@ -1,0 +1,207 @@
+"""ListOffsets over the cluster: one request a leader, leader moves followed, an end in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    IllegalStateError,
+    InvalidFetchRequestError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka08.net.offsets import list_offsets
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.api import EARLIEST, LATEST, ListOffsetsRequest, MetadataRequest
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import Answer, Close, EmbeddedCluster, Hang, Omit, Silence
+from tests.net.conftest import MakeConfig, Recorder
+
+pytestmark = pytest.mark.both_loops
+
+Started = Callable[..., Awaitable[Router]]
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+@pytest.fixture
+async def started(make_config: MakeConfig) -> AsyncIterator[Started]:
+    made = []
+
+    async def start(cluster: EmbeddedCluster, **options: Any) -> Router:
+        router = Router(make_config(cluster.bootstrap_servers, **options), Recorder())
+        made.append(router)
+        await router.start()
+        return router
+
+    yield start
+    for router in made:
+        await router.stop()
+
+
+def filled(**options: Any) -> EmbeddedCluster:
+    return EmbeddedCluster(brokers=3, topics={"t": 3}, **options)
+
+
+def fill(cluster: EmbeddedCluster) -> None:
+    for number in range(3):
+        cluster.append("t", number, [b"x"] * (number + 1))
+    cluster.delete_before("t", 2, 2)
+
+
+async def test_first_and_last_offsets_of_all_leaders(started: Started) -> None:
+    async with filled() as cluster:
+        fill(cluster)
+        router = await started(cluster)
+        assert await list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST)) == {
+            T0: [1],
+            T1: [2],
+            T2: [3],
+        }
+        assert await list_offsets(router, dict.fromkeys((T0, T1, T2), EARLIEST)) == {
+            T0: [0],
+            T1: [0],
+            T2: [2],
+        }
+        assert await list_offsets(router, {}) == {}
+
+
+async def test_one_request_a_leader(started: Started) -> None:
+    async with filled() as cluster:
+        cluster.create_topic("u", 6)
+        router = await started(cluster)
+        partitions = [TopicPartition("u", i) for i in range(6)] + [T0, T1, T2]
+        before = [len(cluster.requests(ListOffsetsRequest, node)) for node in range(3)]
+        await router.metadata.topic("u", timeout_s=5)
+        await list_offsets(router, dict.fromkeys(partitions, LATEST))
+        asked = [
+            [request for request in cluster.requests(ListOffsetsRequest, node) if request.topics]
+            for node in range(3)
+        ]
+        assert [len(requests) for requests in asked] == [1, 1, 1], before
+
+
+async def test_a_leader_that_moved_is_followed(started: Started) -> None:
+    async with filled() as cluster:
+        fill(cluster)
+        router = await started(cluster)
+        await router.metadata.topic("t", timeout_s=5)
+        cluster.move_leader("t", 1, to=2)
+        assert await list_offsets(router, {T1: LATEST}) == {T1: [2]}
+
+
+@pytest.mark.parametrize("effect", [Answer(6), Answer(3), Answer(-1), Close(), Omit()])
+async def test_what_may_pass_is_tried_again(started: Started, effect: Any) -> None:
+    async with filled() as cluster:
+        fill(cluster)
+        router = await started(cluster)
+        await router.metadata.topic("t", timeout_s=5)
+        cluster.fault(
+            ListOffsetsRequest, then=effect, times=2, where=lambda request: request.topics
+        )
+        found = await list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST))
+        assert found == {T0: [1], T1: [2], T2: [3]}
+
+
+async def test_what_cant_be_helped_is_told_at_once(started: Started) -> None:
+    async with filled() as cluster:
+        router = await started(cluster)
+        await router.metadata.topic("t", timeout_s=5)
+        cluster.fault(ListOffsetsRequest, then=Answer(4), times=None, node=1)
+        with pytest.raises(InvalidFetchRequestError, match="t/1"):
+            await asyncio.wait_for(list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST)), 2)
+
+
+async def test_a_leader_that_dies_is_waited_for(started: Started) -> None:
+    async with filled() as cluster:
+        fill(cluster)
+        router = await started(cluster)
+        await list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST))
+        cluster.kill(1, then="leaderless")
+        asking = asyncio.create_task(list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST)))
+        await asyncio.wrap_future(cluster.next_request(MetadataRequest))
+        assert not asking.done()
+        cluster.elect()
+        assert await asking == {T0: [1], T1: [2], T2: [3]}
+
+
+async def test_a_leader_that_hangs_is_left_when_another_leads(started: Started) -> None:
+    async with filled() as cluster:
+        fill(cluster)
+        router = await started(cluster, request_timeout_ms=2000)
+        await list_offsets(router, {T1: LATEST})
+        cluster.fault(ListOffsetsRequest, then=Hang(), node=1, where=lambda r: r.topics)
+        asked = cluster.next_request(ListOffsetsRequest, node=1)
+        asking = asyncio.create_task(list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST)))
+        await asyncio.wrap_future(asked)
+        cluster.move_leader("t", 1, to=2)
+        assert await asking == {T0: [1], T1: [2], T2: [3]}
+
+
+async def test_no_answer_in_time_names_the_partitions_that_lack_one(started: Started) -> None:
+    async with filled() as cluster:
+        router = await started(cluster)
+        await router.metadata.topic("t", timeout_s=5)
+        cluster.fault(
+            ListOffsetsRequest, then=Silence(), node=1, times=None, where=lambda r: r.topics
+        )
+        cluster.fault(ListOffsetsRequest, then=Answer(6), node=2, times=None)
+        with pytest.raises(KafkaTimeoutError, match="no offsets within 500 ms") as caught:
+            await list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST), timeout_s=0.5)
+        assert "t/0" not in str(caught.value)
+        assert "t/1" in str(caught.value)
+        assert "t/2: [Error 6]" in str(caught.value)
+
+
+async def test_a_topic_that_doesnt_exist_is_told_in_time(started: Started) -> None:
+    async with filled(auto_create=False) as cluster:
+        router = await started(cluster)
+        with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere'"):
+            await list_offsets(router, {TopicPartition("nowhere", 0): LATEST}, timeout_s=0.3)
+        with pytest.raises(InvalidTopicError):
+            await list_offsets(router, {TopicPartition("no where", 0): LATEST})
+
+
+async def test_no_broker_at_all_is_told_in_time(started: Started) -> None:
+    async with filled() as cluster:
+        router = await started(cluster)
+        for node in range(3):
+            cluster.kill(node)
+        with pytest.raises(KafkaTimeoutError, match=r"'t' within \d+ ms"):
+            await list_offsets(router, {T0: LATEST}, timeout_s=0.3)
+
+
+async def test_a_partition_that_doesnt_exist_is_told(started: Started) -> None:
+    async with filled() as cluster:
+        router = await started(cluster)
+        with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 7.*\[0, 1, 2\]"):
+            await list_offsets(router, {TopicPartition("t", 7): LATEST, T0: LATEST})
+
+
+async def test_a_partition_that_was_added_is_found(started: Started) -> None:
+    async with filled() as cluster:
+        router = await started(cluster)
+        info = (await router.metadata.topic("t", timeout_s=5)).partitions
+        known = router.metadata.snapshot.topics["t"]
+        fewer = replace(known, partitions={0: info[0]})
+        router.metadata.snapshot = replace(router.metadata.snapshot, topics={"t": fewer})
+        assert await list_offsets(router, {T1: LATEST}) == {T1: [0]}
+
+
+async def test_when_the_client_stops_it_ends(started: Started) -> None:
+    async with filled() as cluster:
+        router = await started(cluster, request_timeout_ms=60_000)
+        await router.metadata.topic("t", timeout_s=5)
+        cluster.fault(ListOffsetsRequest, then=Answer(6), times=None)
+        asking = asyncio.create_task(list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST)))
+        await asyncio.wrap_future(cluster.next_request(ListOffsetsRequest, nth=4))
+        await router.stop()
+        with pytest.raises(IllegalStateError, match="stopped"):
+            await asyncio.wait_for(asking, 2)
+        assert isinstance(asking.exception(), KafkaError)

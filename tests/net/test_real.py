@@ -1,0 +1,442 @@
+"""The network layer on real brokers: every line found, failover, lanes, TLS.
+
+What these tests hold of the brokers is in docs/brokers.md; what only misbehaving peers do is in the
+other files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NoBrokersAvailable,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.config import Address, parse_bootstrap_servers
+from aiokafka08.net.node import Node
+from aiokafka08.net.offsets import list_offsets
+from aiokafka08.net.probe import probe_version
+from aiokafka08.net.router import Lane, Router
+from aiokafka08.net.versions import Line
+from aiokafka08.protocol.api import (
+    LATEST,
+    ListOffsetsRequest,
+    ProducePartition,
+    ProduceRequest,
+    Topic,
+)
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.structs import TopicPartition
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
+from tests.brokers.proxy import TcpProxy
+from tests.brokers.wire import metadata as raw_metadata
+from tests.net.conftest import MakeConfig, Recorder
+from tests.net.peers import until
+
+pytestmark = pytest.mark.real
+
+LINES = {
+    "0.8.0": Line.V0_8_0,
+    "0.8.1.1": Line.V0_8_1,
+    "0.8.2.2": Line.V0_8_2,
+    "0.9.0.1": Line.V0_9,
+    "0.10.2.2": Line.V0_10,
+    "3.9.1": Line.V0_10,
+}
+ASK = ListOffsetsRequest(-1, [])
+
+Started = Callable[..., Any]
+UniqueTopic = Callable[..., str]
+
+
+@pytest.fixture
+def started(make_config: MakeConfig) -> Started:
+    """`async with started(servers, *topics, **options) as router`"""
+
+    @contextlib.asynccontextmanager
+    async def started(servers: str, *topics: str, **options: Any) -> AsyncIterator[Router]:
+        defaults = {"request_timeout_ms": 20_000, "retry_backoff_ms": 100}
+        router = Router(make_config(servers, **defaults | options), Recorder())
+        router.metadata.add_topics(topics)
+        await router.start()
+        try:
+            yield router
+        finally:
+            await router.stop()
+
+    return started
+
+
+def first_address(servers: str) -> Address:
+    return parse_bootstrap_servers(servers)[0]
+
+
+def produce(topic: str, acks: int, partition: int = 0) -> ProduceRequest:
+    message = encode_entry(0, None, b"a message")
+    return ProduceRequest(acks, 15_000, [Topic(topic, [ProducePartition(partition, message)])])
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("version", LINES)
+async def test_auto_finds_the_line_ten_times_of_ten_and_creates_nothing(
+    broker_clusters: BrokerClusters, make_config: MakeConfig, version: str
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    address = first_address(cluster.bootstrap_servers)
+    before = await asyncio.to_thread(raw_metadata, address[1])
+    config = make_config(cluster.bootstrap_servers)
+    for _ in range(10):
+        assert (await probe_version(address, config)).line is LINES[version]
+    after = await asyncio.to_thread(raw_metadata, address[1])
+    assert after.topic_errors == before.topic_errors
+    assert "__consumer_offsets" not in after.topic_errors or (
+        "__consumer_offsets" in before.topic_errors
+    )
+
+
+@pytest.mark.parametrize("version", ["0.9.0.1", "3.9.1"])
+async def test_finding_the_line_costs_other_connections_nothing(
+    broker_clusters: BrokerClusters, make_config: MakeConfig, version: str
+) -> None:
+    # 0.9.0.1 loses other connections' answers where it meets what it doesn't know.
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    address = first_address(cluster.bootstrap_servers)
+    node = Node(0, address, make_config(cluster.bootstrap_servers), Recorder())
+    stop = asyncio.Event()
+
+    async def ask_on() -> int:
+        asked = 0
+        while not stop.is_set():
+            await node.request(ASK, timeout_s=2)
+            asked += 1
+        return asked
+
+    busy = asyncio.create_task(ask_on())
+    try:
+        for _ in range(10):
+            await probe_version(address, make_config(cluster.bootstrap_servers))
+        stop.set()
+        assert await busy > 0
+    finally:
+        busy.cancel()
+        await asyncio.wait((busy,))
+        await node.close()
+
+
+async def test_4_1_is_told_to_be_too_new(
+    broker_clusters: BrokerClusters, make_config: MakeConfig
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "4.1.0")
+    router = Router(make_config(cluster.bootstrap_servers), Recorder())
+    for _ in range(2):
+        with pytest.raises(UnsupportedVersionError, match=r"4\.x.*0\.8\.0 to 3\.9"):
+            await router.start()
+        router = Router(make_config(cluster.bootstrap_servers), Recorder())
+
+
+@pytest.mark.parametrize("version", LINES)
+async def test_a_topic_is_created_and_all_its_leaders_answer(
+    broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic, version: str
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    topic = unique_topic("net")
+    async with started(cluster.bootstrap_servers) as router:
+        info = await router.metadata.topic(topic, timeout_s=20)
+        partitions = [TopicPartition(topic, number) for number in info.partitions]
+        assert await list_offsets(router, dict.fromkeys(partitions, LATEST)) == {
+            tp: [0] for tp in partitions
+        }
+        for tp in partitions:
+            leader = router.metadata.snapshot.leader(tp)
+            answer = await router.request(
+                produce(topic, 1, tp.partition), node_id=leader, lane=Lane.PRODUCE, version=0
+            )
+            assert answer.topics[0].partitions[0].error_code == 0
+        assert await list_offsets(router, dict.fromkeys(partitions, LATEST)) == {
+            tp: [1] for tp in partitions
+        }
+
+
+@pytest.mark.parametrize("version", LINES)
+async def test_hundreds_of_requests_are_pipelined(
+    broker_clusters: BrokerClusters, started: Started, version: str
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    async with started(cluster.bootstrap_servers) as router:
+        node = next(iter(router.nodes.candidates()))
+        await asyncio.gather(*(node.request(ASK) for _ in range(300)))
+
+
+async def test_idle_connections_are_closed_by_us_first(
+    broker_clusters: BrokerClusters, make_config: MakeConfig
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.9.0.1")
+    telemetry = Recorder()
+    config = make_config(cluster.bootstrap_servers, connections_max_idle_ms=100)
+    node = Node(0, first_address(cluster.bootstrap_servers), config, telemetry)
+    for _ in range(3):
+        connection = await node.connection(Lane.CONTROL)
+        await connection.request(ASK)
+        await asyncio.wait_for(connection.gone, 5)
+        assert connection.closed == "idle"
+    await node.close()
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tls_cluster() -> Iterator[RealCluster]:
+    require_real_brokers()
+    with RealCluster("0.9.0.1", ssl=True) as cluster:
+        yield cluster
+
+
+@pytest.mark.both_loops
+async def test_tls_to_a_real_broker(
+    tls_cluster: RealCluster, started: Started, make_config: MakeConfig, unique_topic: UniqueTopic
+) -> None:
+    context = ssl.create_default_context(cafile=str(tls_cluster.ca_path))
+    servers = tls_cluster.ssl_bootstrap_servers
+    topic = unique_topic("tls")
+    async with started(servers, ssl_context=context) as router:
+        await asyncio.gather(*(router.request(ASK) for _ in range(100)))
+        # An 0.9 broker names its TLS listener to who asks by TLS.
+        await router.metadata.topic(topic, timeout_s=20)
+        leader = router.metadata.snapshot.leader(TopicPartition(topic, 0))
+        assert router.nodes.get(leader).address == first_address(servers)
+        answer = await router.request(produce(topic, -1), node_id=leader, lane=Lane.PRODUCE)
+        assert answer.topics[0].partitions[0].error_code == 0
+        version = router.version()
+        assert version is not None
+        assert version.line is Line.V0_9
+
+
+@pytest.mark.both_loops
+async def test_no_tls_to_a_tls_listener_is_told(
+    tls_cluster: RealCluster, make_config: MakeConfig
+) -> None:
+    router = Router(make_config(tls_cluster.ssl_bootstrap_servers), Recorder())
+    with pytest.raises(NoBrokersAvailable, match="TLS"):
+        await router.start()
+
+
+@pytest.mark.both_loops
+async def test_tls_to_a_plain_listener_is_told(
+    tls_cluster: RealCluster, make_config: MakeConfig
+) -> None:
+    context = ssl.create_default_context(cafile=str(tls_cluster.ca_path))
+    config = make_config(tls_cluster.bootstrap_servers, ssl_context=context)
+    with pytest.raises(NoBrokersAvailable, match="TLS"):
+        await Router(config, Recorder()).start()
+
+
+@pytest.mark.both_loops
+async def test_a_certificate_that_isnt_trusted_is_told(
+    tls_cluster: RealCluster, make_config: MakeConfig
+) -> None:
+    config = make_config(
+        tls_cluster.ssl_bootstrap_servers, ssl_context=ssl.create_default_context()
+    )
+    with pytest.raises(NoBrokersAvailable, match="certificate verify failed"):
+        await Router(config, Recorder()).start()
+
+
+# --- three brokers of 0.8.2.2 ---------------------------------------------------------------------
+
+
+async def ask_until_answered(router: Router, tp: TopicPartition, limit_s: float) -> int:
+    """Ask the leader for offsets again and again, as metadata names it; gives who answered."""
+    async with asyncio.timeout(limit_s):
+        while True:
+            leader = router.metadata.snapshot.leader(tp)
+            if leader is None:
+                router.metadata.request_refresh()
+                await asyncio.sleep(0.05)
+                continue
+            try:
+                (offsets,) = (await list_offsets(router, {tp: LATEST}, timeout_s=5)).values()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                continue
+            assert offsets
+            answered = router.metadata.snapshot.leader(tp)
+            assert answered is not None
+            return answered
+
+
+@pytest.mark.both_loops
+async def test_metadata_answers_at_once_while_a_produce_hangs_for_its_isr(
+    broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2", 3)
+    topic = unique_topic("lanes")
+    await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [0, 1, 2]})
+    async with started(cluster.bootstrap_servers, topic) as router:
+        warm = await router.request(produce(topic, -1), node_id=0, lane=Lane.PRODUCE)
+        assert warm.topics[0].partitions[0].error_code == 0
+        for node_id in (1, 2):
+            cluster.pause(node_id)
+        try:
+            hanging = asyncio.create_task(
+                router.request(produce(topic, -1), node_id=0, lane=Lane.PRODUCE)
+            )
+            node = router.nodes.get(0)
+            assert node is not None
+            connection = await node.connection(Lane.PRODUCE)
+            await until(lambda: connection.in_flight, "the produce is on its way")
+            for _ in range(5):
+                begin = time.monotonic()
+                await node.request(ASK, timeout_s=5)
+                await router.request(ListOffsetsRequest(-1, []), node_id=0, timeout_s=5)
+                assert time.monotonic() - begin < 1
+            begin = time.monotonic()
+            await router.metadata.refresh()
+            assert time.monotonic() - begin < 1
+            assert not hanging.done()
+            # On the lane of the produce it would have waited.
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(node.request(ASK, lane=Lane.PRODUCE), 0.5)
+            assert not hanging.done()
+        finally:
+            for node_id in (1, 2):
+                cluster.resume(node_id)
+        answer = await hanging
+        assert answer.topics[0].partitions[0].error_code in (0, 7)
+
+
+async def test_a_killed_leader_is_replaced_and_found_again_when_it_is_back(
+    broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2", 3)
+    topic = unique_topic("kill")
+    await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [1, 2]})
+    tp = TopicPartition(topic, 0)
+    async with started(cluster.bootstrap_servers, topic) as router:
+        assert await ask_until_answered(router, tp, 10) == 1
+        call = asyncio.create_task(router.request(produce(topic, 1), node_id=1, lane=Lane.PRODUCE))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(cluster.kill, 1)
+        with contextlib.suppress(KafkaConnectionError):  # it may have been quicker
+            await call
+        await asyncio.to_thread(cluster.expire, 1)
+        assert await ask_until_answered(router, tp, 20) == 2
+        await asyncio.to_thread(cluster.restart, 1)
+        await asyncio.to_thread(cluster.wait_isr, topic, 0, {1, 2})
+        await asyncio.to_thread(cluster.kill, 2)
+        await asyncio.to_thread(cluster.expire, 2)
+        assert await ask_until_answered(router, tp, 20) == 1
+
+
+async def test_a_broker_that_comes_back_at_another_port_is_found(
+    broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2", 3)
+    topic = unique_topic("moved")
+    await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [2]})
+    tp = TopicPartition(topic, 0)
+    async with started(cluster.bootstrap_servers, topic) as router:
+        assert await ask_until_answered(router, tp, 10) == 2
+        before = router.nodes.get(2).address
+        await asyncio.to_thread(cluster.restart, 2, 0)
+        assert await ask_until_answered(router, tp, 20) == 2
+        node = router.nodes.get(2)
+        assert node is not None
+        assert node.address != before
+
+
+async def test_a_paused_broker_is_given_up_and_found_again(
+    broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2", 3)
+    topic = unique_topic("paused")
+    await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [1]})
+    tp = TopicPartition(topic, 0)
+    async with started(cluster.bootstrap_servers, topic, request_timeout_ms=1000) as router:
+        assert await ask_until_answered(router, tp, 10) == 1
+        connection = await router.connection(1, Lane.CONTROL)
+        cluster.pause(1)
+        try:
+            with pytest.raises(KafkaError):
+                await router.request(ASK, node_id=1)
+            await asyncio.wait_for(connection.gone, 5)
+            await asyncio.wait_for(router.metadata.refresh(), 5)  # the others answer
+        finally:
+            cluster.resume(1)
+        assert await ask_until_answered(router, tp, 20) == 1
+
+
+# --- old brokers that name only some --------------------------------------------------------------
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.1.1"])
+async def test_leaders_of_all_topics_are_known_where_answers_name_few_brokers(
+    broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic, version: str
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version, 3)
+    topics = [unique_topic("few") for _ in range(3)]
+    for node_id, topic in enumerate(topics):
+        await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [node_id]})
+    async with started(cluster.bootstrap_servers) as router:
+        for topic in topics:
+            await router.metadata.topic(topic, timeout_s=10)
+        router.metadata.set_topics(topics[:1])
+        await router.metadata.refresh()
+        for node_id, topic in enumerate(topics):
+            assert router.metadata.snapshot.leader(TopicPartition(topic, 0)) == node_id
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1"])
+async def test_a_topic_that_cant_be_created_hurts_no_other(started: Started, version: str) -> None:
+    require_real_brokers()
+    # More replicas than brokers, so that every auto-creation fails.
+    cluster = RealCluster(version, properties={"default.replication.factor": 2})
+    await asyncio.to_thread(cluster.start)
+    try:
+        for topic in ("good", "better"):
+            await asyncio.to_thread(cluster.create_topic, topic)
+        async with started(cluster.bootstrap_servers, "bad", "good", "better", "worse") as router:
+            for _ in range(3):
+                snapshot = await router.metadata.refresh()
+                assert snapshot.leader(TopicPartition("good", 0)) == 0
+                assert snapshot.leader(TopicPartition("better", 0)) == 0
+                assert not snapshot.partitions("bad")
+            with pytest.raises(KafkaError):
+                await router.metadata.topic("worst", timeout_s=1)
+    finally:
+        await asyncio.to_thread(cluster.close)
+
+
+@pytest.mark.full
+async def test_a_rolling_upgrade_of_a_real_cluster_is_noticed(
+    broker_clusters: BrokerClusters, make_config: MakeConfig
+) -> None:
+    # Two real lines take turns at one address.
+    old = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    new = await asyncio.to_thread(broker_clusters.get, "0.10.2.2")
+    async with TcpProxy(old.nodes[0]) as proxy:
+        node = Node(0, first_address(proxy.address), make_config(proxy.address), Recorder())
+        connection = await node.connection(Lane.CONTROL)
+        assert connection.version.line is Line.V0_8_2
+        await connection.request(ASK)
+        proxy.upstream = new.nodes[0]
+        proxy.close_all()
+        await connection.gone
+        assert (await node.connection(Lane.CONTROL)).version.line is Line.V0_10
+        await node.close()

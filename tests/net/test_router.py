@@ -1,0 +1,621 @@
+"""Finding the cluster, following it, leaving it: whatever the addresses are, whenever it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.config import Address
+from aiokafka08.net.router import Lane, Router
+from aiokafka08.net.versions import Line
+from aiokafka08.protocol.api import (
+    ApiKey,
+    ApiVersionsResponse,
+    FetchPartition,
+    FetchRequest,
+    GroupCoordinatorRequest,
+    HeartbeatRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+    ProducePartition,
+    ProduceRequest,
+    Topic,
+    VersionRange,
+)
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
+from aiokafka08.testing import (
+    Answer,
+    Close,
+    Delay,
+    EmbeddedCluster,
+    Hang,
+    Silence,
+    Truncate,
+    WrongCorrelationId,
+)
+from tests.brokers.proxy import TcpProxy
+from tests.net.conftest import MakeConfig, Recorder
+from tests.net.peers import (
+    Scripted,
+    close_at_once,
+    closed_port,
+    http,
+    listening,
+    swallow,
+    until,
+)
+
+pytestmark = pytest.mark.both_loops
+
+TLS = Path(__file__).with_name("tls")
+ASK = ListOffsetsRequest(-1, [])
+
+MakeRouter = Callable[..., Router]
+
+
+@pytest.fixture
+async def make_router(make_config: MakeConfig, telemetry: Recorder) -> AsyncIterator[MakeRouter]:
+    """Makes routers, not started, that are stopped at the end of the test."""
+    made = []
+
+    def make(*addresses: EmbeddedCluster | Address | str, **options: Any) -> Router:
+        servers: list[str | Address] = []
+        for one in addresses:
+            servers += (
+                one.bootstrap_servers.split(",") if isinstance(one, EmbeddedCluster) else [one]
+            )
+        made.append(Router(make_config(servers, **options), telemetry))
+        return made[-1]
+
+    yield make
+    for router in made:
+        await router.stop()
+
+
+async def within(seconds: float, work: Any) -> Any:
+    return await asyncio.wait_for(work, seconds)
+
+
+@contextlib.asynccontextmanager
+async def broker_4_1() -> AsyncIterator[Address]:
+    ranges = [VersionRange(1, 4, 18), VersionRange(2, 1, 10), VersionRange(18, 0, 4)]
+    async with listening(Scripted({ApiKey.API_VERSIONS: ApiVersionsResponse(0, ranges)})) as peer:
+        yield peer.address
+
+
+# --- bootstrap addresses --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10"])
+async def test_every_line_is_connected_to(make_router: MakeRouter, version: str) -> None:
+    async with EmbeddedCluster(brokers=3, version=version, topics={"t": 3}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        for partition in range(3):
+            leader = router.metadata.snapshot.leader(TopicPartition("t", partition))
+            assert leader == partition
+            await router.request(ASK, node_id=leader)
+            found = router.version(leader)
+            assert found is not None
+            assert str(found.line) == version
+
+
+async def test_addresses_that_are_no_brokers_are_passed_over(make_router: MakeRouter) -> None:
+    async with (
+        EmbeddedCluster(topics={"t": 1}) as cluster,
+        listening(http) as web,
+        listening(swallow) as silent,
+        listening(close_at_once) as closing,
+        broker_4_1() as modern,
+    ):
+        router = make_router(
+            ("127.0.0.1", closed_port()),
+            web.address,
+            ("no-such-host.invalid", 9092),
+            silent.address,
+            closing.address,
+            modern,
+            cluster,
+            request_timeout_ms=60_000,
+        )
+        await within(5, router.start())  # the silent one costs a second
+        await router.request(ASK)
+
+
+@pytest.mark.parametrize("first", [("127.0.0.1", 0), "http", "silent", "closing"])
+async def test_a_bad_first_address_costs_a_second_at_most(
+    make_router: MakeRouter, first: Any
+) -> None:
+    serve = {"http": http, "silent": swallow, "closing": close_at_once}.get(str(first), swallow)
+    async with EmbeddedCluster() as cluster, listening(serve) as peer:
+        bad = peer.address if isinstance(first, str) else ("127.0.0.1", closed_port())
+        router = make_router(bad, cluster, request_timeout_ms=60_000)
+        await within(3, router.start())
+
+
+async def test_when_no_address_is_a_broker_each_reason_is_told_in_time(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with (
+        listening(http) as web,
+        listening(swallow) as silent,
+        listening(close_at_once) as closing,
+    ):
+        dead = ("127.0.0.1", closed_port())
+        router = make_router(
+            dead,
+            web.address,
+            silent.address,
+            closing.address,
+            ("no-such-host.invalid", 9092),
+            request_timeout_ms=1500,
+        )
+        with pytest.raises(NoBrokersAvailable) as caught:
+            await within(3, router.start())
+        text = str(caught.value)
+        for address, reason in (
+            (dead, "Connection refused"),
+            (web.address, "it answers in HTTP"),
+            (silent.address, "accepts connections but doesn't answer ListOffsetsRequest"),
+            (closing.address, "closes on ListOffsets and on ApiVersions"),
+        ):
+            assert f"{address[0]}:{address[1]}" in text
+            assert reason in text
+        assert "no-such-host.invalid:9092: " in text
+        assert not telemetry.of(Connected)
+
+
+async def test_many_silent_addresses_are_given_up_in_time_too(make_router: MakeRouter) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(listening(swallow)) for _ in range(8)]
+        router = make_router(*(peer.address for peer in peers), request_timeout_ms=1000)
+        with pytest.raises(NoBrokersAvailable) as caught:
+            await within(2, router.start())
+        for peer in peers:
+            assert f":{peer.address[1]}" in str(caught.value)
+        assert str(caught.value).count("doesn't answer ListOffsetsRequest") == 8
+
+
+async def test_only_4_x_brokers_are_named_as_the_reason(make_router: MakeRouter) -> None:
+    async with broker_4_1() as modern:
+        router = make_router(("127.0.0.1", closed_port()), modern)
+        with pytest.raises(UnsupportedVersionError, match=r"4\.x"):
+            await within(3, router.start())
+
+
+async def test_localhost_is_found_where_only_ipv4_listens(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster() as cluster:
+        (info,) = cluster.nodes.values()
+        router = make_router(f"localhost:{info.port}")
+        await within(5, router.start())
+
+
+async def test_localhost_is_found_where_only_ipv6_listens(make_router: MakeRouter) -> None:
+    cluster = EmbeddedCluster(host="::1", topics={"t": 1})
+    try:
+        await cluster.__aenter__()
+    except OSError:
+        pytest.skip("no IPv6 on this machine")
+    try:
+        (info,) = cluster.nodes.values()
+        router = make_router(("::1", info.port))
+        router.metadata.add_topics(["t"])
+        await within(5, router.start())
+        await router.request(ASK, node_id=0)
+        assert f"[::1]:{info.port}" in repr(router.nodes.get(0))
+    finally:
+        await router.stop()
+        await cluster.__aexit__(None, None, None)
+
+
+async def test_the_bootstrap_connection_becomes_that_of_the_broker(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        for node_id in (0, 1):
+            await router.request(ASK, node_id=node_id)
+        assert len(telemetry.of(Connected)) == 2
+        assert len(cluster.requests(HeartbeatRequest)) == 2  # and each was probed once
+        node = router.nodes.get(0)
+        assert repr(node).startswith("<Node 0 ")
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+async def test_any_broker_will_do(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        for node_id in (0, 1):
+            cluster.kill(node_id)
+            await router.request(ASK)
+        cluster.kill(2)
+        with pytest.raises(NoBrokersAvailable, match=r"no broker answers: .*refused"):
+            await router.request(ASK)
+
+
+async def test_any_broker_that_hangs_leaves_no_more_than_the_deadline(
+    make_router: MakeRouter,
+) -> None:
+    async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        cluster.fault(GroupCoordinatorRequest, then=Hang(), times=None)
+        with pytest.raises(NoBrokersAvailable):
+            await within(2, router.request(GroupCoordinatorRequest("g"), timeout_s=0.3))
+
+
+async def test_what_no_broker_can_do_is_told_as_such(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(version="0.8.1") as cluster:
+        router = make_router(cluster)
+        await router.start()
+        with pytest.raises(UnsupportedVersionError, match=r"0\.8\.1"):
+            await router.request(GroupCoordinatorRequest("g"))
+
+
+async def test_an_unknown_node_is_an_error_that_asks_for_metadata(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        asked = cluster.next_request(MetadataRequest)
+        with pytest.raises(KafkaConnectionError, match="node 7 isn't in the cluster's metadata"):
+            await router.request(ASK, node_id=7)
+        await asyncio.wrap_future(asked)
+        assert router.version(7) is None
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        Close(),
+        Close(after_bytes=5),
+        Close(reset=True),
+        Truncate(2),
+        WrongCorrelationId(),
+        Silence(),
+        Hang(),
+    ],
+)
+async def test_a_broker_that_is_lost_or_silent_asks_for_metadata(
+    make_router: MakeRouter, effect: Any
+) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
+        router = make_router(cluster, request_timeout_ms=1000)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        await router.request(ASK, node_id=1)
+        cluster.fault(ListOffsetsRequest, node=1, then=effect)
+        asked = cluster.next_request(MetadataRequest)
+        with pytest.raises((KafkaConnectionError, KafkaTimeoutError)):
+            await router.request(ASK, node_id=1)
+        await within(5, asyncio.wrap_future(asked))
+
+
+async def test_an_error_code_in_an_answer_is_the_callers_matter(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        cluster.fault(ListOffsetsRequest, then=Answer(6))
+        question = ListOffsetsRequest(-1, [Topic("t", [ListOffsetsPartition(0, -1, 1)])])
+        answer = await router.request(question, node_id=0)
+        assert answer.topics[0].partitions[0].error_code == 6
+
+
+async def test_the_version_of_the_cluster_is_the_lowest_that_was_met(
+    make_router: MakeRouter,
+) -> None:
+    async with EmbeddedCluster(brokers=1, version="0.10", topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        assert router.version() is None
+        await router.start()
+        version = router.version()
+        assert version is not None
+        assert version.line is Line.V0_10
+
+
+async def test_metadata_answers_while_a_produce_and_a_fetch_hang(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        cluster.kill(1, then="unnoticed")  # it is in the ISR: acks=-1 waits for it
+        produce = ProduceRequest(-1, 30_000, [Topic("t", [ProducePartition(0, _MESSAGE)])])
+        fetch = FetchRequest(-1, 30_000, 1 << 20, [Topic("t", [FetchPartition(0, 0, 1 << 20)])])
+        hanging = [
+            asyncio.create_task(router.request(produce, node_id=0, lane=Lane.PRODUCE)),
+            asyncio.create_task(router.request(fetch, node_id=0, lane=Lane.FETCH)),
+        ]
+        for request in (ProduceRequest, FetchRequest):
+            await until(lambda r=request: cluster.requests(r), "it hangs")  # type: ignore[misc]
+        await within(1, router.metadata.refresh())
+        await within(1, router.request(ASK, node_id=0))
+        assert not any(task.done() for task in hanging)
+        await router.stop()
+        for task in hanging:
+            with pytest.raises(KafkaConnectionError, match="closed by the client"):
+                await task
+
+
+_MESSAGE = encode_entry(0, None, b"a")
+
+
+# --- following the cluster ------------------------------------------------------------------------
+
+
+async def ask_until_answered(router: Router, node_id: int) -> None:
+    """As a sender or fetcher does: again and again, with what metadata says."""
+    while True:
+        try:
+            await router.request(ASK, node_id=node_id)
+        except KafkaError as error:
+            assert error.retriable  # noqa: PT017
+            await asyncio.sleep(0.01)
+        else:
+            return
+
+
+async def test_a_broker_that_comes_back_at_another_port_is_found(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        await router.request(ASK, node_id=1)
+        before = cluster.nodes[1].port
+        for _ in range(2):
+            cluster.kill(1)
+            cluster.restart(1, port=0)
+            await within(10, ask_until_answered(router, 1))
+            node = router.nodes.get(1)
+            assert node is not None
+            assert node.address[1] == cluster.nodes[1].port
+        assert cluster.nodes[1].port != before
+
+
+async def test_the_bootstrap_address_is_the_way_back_when_all_have_moved(
+    make_router: MakeRouter,
+) -> None:
+    # A virtual address, or a name that is resolved anew: it leads to the cluster, wherever that is.
+    async with (
+        EmbeddedCluster(brokers=1, topics={"t": 1}) as cluster,
+        TcpProxy(cluster.bootstrap_servers) as proxy,
+    ):
+        router = make_router(proxy.address)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        await router.request(ASK, node_id=0)
+        cluster.kill(0)
+        cluster.restart(0, port=0)
+        proxy.upstream = cluster.bootstrap_servers
+        await within(10, ask_until_answered(router, 0))
+
+
+async def test_a_broker_that_leaves_loses_its_connections(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        connection = await router.connection(1, Lane.CONTROL)
+        await connection.request(ASK)
+        cluster.fault(OffsetFetchRequest, node=1, then=Hang())
+        question = router.request(OffsetFetchRequest("g", []), node_id=1, version=0)
+        call = asyncio.create_task(question)
+        await asyncio.wrap_future(cluster.next_request(OffsetFetchRequest, node=1))
+        snapshot = router.metadata.snapshot
+        alone = type(snapshot)({0: snapshot.brokers[0]}, snapshot.topics)
+        router.nodes.follow(alone)
+        with pytest.raises(KafkaConnectionError, match="left, or moved"):
+            await call
+        await connection.gone
+        with pytest.raises(KafkaConnectionError, match="isn't in the cluster's metadata"):
+            await router.request(ASK, node_id=1)
+        router.nodes.follow(snapshot)  # and back
+        await router.request(ASK, node_id=1)
+
+
+async def test_a_rolling_upgrade_is_noticed(make_router: MakeRouter) -> None:
+    old = EmbeddedCluster(version="0.8.2", topics={"t": 1})
+    await old.__aenter__()
+    port = old.nodes[0].port
+    router = make_router(("127.0.0.1", port))
+    router.metadata.add_topics(["t"])
+    await router.start()
+    await router.request(ASK, node_id=0)
+    await old.__aexit__(None, None, None)
+    async with EmbeddedCluster(version="0.10", port=port, topics={"t": 1}):
+        await within(10, ask_until_answered(router, 0))
+        version = router.version(0)
+        assert version is not None
+        assert version.line is Line.V0_10
+        await router.stop()
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+async def test_start_that_fails_half_way_leaves_nothing(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        cluster.fault(MetadataRequest, then=Close(), times=None)
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        with pytest.raises(NoBrokersAvailable, match="no broker answers"):
+            await router.start()
+        await until(lambda: cluster.connections() == 0, "all closed")
+        with pytest.raises(IllegalStateError):
+            await router.request(ASK)
+
+
+@pytest.mark.parametrize("turns", [*range(0, 60, 4), 80, 100, 140])
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+async def test_stopped_at_any_moment_of_its_start_it_leaves_nothing(
+    make_config: MakeConfig, turns: int, how: str
+) -> None:
+    telemetry = Recorder()
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, listening(swallow) as silent:
+        servers = [silent.address, *cluster.bootstrap_servers.split(",")]
+        config = make_config(servers if turns % 8 else servers[1:])
+        router = Router(config, telemetry)
+        router.metadata.add_topics(["t"])
+        starting = asyncio.create_task(router.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if how == "stop":
+            await within(2, router.stop())
+        else:
+            starting.cancel()
+        await asyncio.wait((starting,), timeout=2)
+        assert starting.done()
+        if not starting.cancelled():
+            assert isinstance(starting.exception(), IllegalStateError | None)
+        await within(2, router.stop())
+        await until(lambda: cluster.connections() == 0, "all closed")
+        assert len(telemetry.of(Connected)) == len(telemetry.of(Disconnected))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55])
+async def test_stopped_at_any_moment_of_its_work_it_leaves_nothing(
+    make_config: MakeConfig, turns: int
+) -> None:
+    async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
+        router = Router(make_config(cluster.bootstrap_servers), Recorder())
+        router.metadata.add_topics(["t"])
+        await router.start()
+
+        async def work(node_id: int | None) -> None:
+            while True:
+                await router.request(ASK, node_id=node_id)
+                await router.metadata.refresh()
+
+        tasks = [asyncio.create_task(work(node_id)) for node_id in (0, 1, 2, None)]
+        tasks.append(asyncio.create_task(router.metadata.topic("u", timeout_s=30)))  # type: ignore[arg-type]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cluster.drop_connections(turns % 3)
+        await within(2, router.stop())
+        done, pending = await asyncio.wait(tasks, timeout=2)
+        assert not pending
+        for task in done:
+            assert isinstance(task.exception(), KafkaError | None)
+        await until(lambda: cluster.connections() == 0, "all closed")
+
+
+async def test_stop_twice_and_at_once_is_fine(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        await router.start()
+        await asyncio.gather(router.stop(), router.stop())
+        await router.stop()
+
+
+async def test_a_stop_that_is_cancelled_has_closed_everything(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        connections = [await router.connection(node_id, Lane.CONTROL) for node_id in (0, 1)]
+        cluster.fault(MetadataRequest, then=Hang(), times=None)
+        router.metadata.request_refresh()
+        await asyncio.wrap_future(cluster.next_request(MetadataRequest))
+        stopping = asyncio.create_task(router.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.wait((stopping,))
+        await within(2, asyncio.gather(*(connection.gone for connection in connections)))
+
+
+async def test_after_the_stop_every_call_says_so_at_once(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        await router.stop()
+        for call in (
+            router.request(ASK),
+            router.request(ASK, node_id=0),
+            router.connection(0, Lane.FETCH),
+            router.start(),
+        ):
+            with pytest.raises(IllegalStateError, match="stopped"):
+                await within(1, call)
+
+
+async def test_a_router_that_never_started_stops(make_router: MakeRouter) -> None:
+    await make_router(("127.0.0.1", closed_port())).stop()
+
+
+async def test_stop_while_a_silent_address_is_still_probed(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster() as cluster, listening(swallow) as silent:
+        router = make_router(silent.address, cluster, request_timeout_ms=60_000)
+        await router.start()
+        assert silent.accepted == 1
+        await within(1, router.stop())
+        await until(silent.links[0].reader.at_eof, "closed")
+        assert not telemetry.of(ConnectFailed)
+
+
+async def test_a_slow_broker_is_found_though_others_got_a_head_start(
+    make_router: MakeRouter,
+) -> None:
+    async with EmbeddedCluster() as cluster, listening(swallow) as silent:
+        cluster.fault(ListOffsetsRequest, then=Delay(1.5))
+        router = make_router(cluster, silent.address)
+        await within(5, router.start())
+
+
+async def test_over_tls_all_of_it_works(make_router: MakeRouter) -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    client = ssl.create_default_context(cafile=str(TLS / "cert.pem"))
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        (info,) = cluster.nodes.values()
+
+        async def forward(link: Any) -> None:
+            reader, writer = await asyncio.open_connection(info.host, info.port)
+
+            async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+                while data := await source.read(65536):
+                    to.write(data)
+                to.close()
+
+            try:
+                await asyncio.gather(copy(link.reader, writer), copy(reader, link.writer))
+            finally:
+                writer.transport.abort()
+
+        async with listening(forward, tls=server) as proxy:
+            router = make_router(proxy.address, ssl_context=client)
+            await router.start()
+            await asyncio.gather(*(router.request(ASK) for _ in range(50)))
+            await within(2, router.stop())

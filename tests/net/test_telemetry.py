@@ -1,0 +1,143 @@
+"""Events are counted, logged without flooding, and told to the hook, whatever the hook does."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from aiokafka08 import telemetry
+from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import (
+    REPEAT_SECONDS,
+    Acks0Unknown,
+    BatchFailed,
+    Connected,
+    ConnectFailed,
+    Disconnected,
+    Event,
+    OffsetReset,
+    Telemetry,
+)
+
+CONNECTED = Connected("kafka1:9092", "produce", "0.8.2")
+FAILED = ConnectFailed("kafka1:9092", "Connection refused")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.levelname for record in caplog.records]
+
+
+@pytest.fixture(autouse=True)
+def everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "aiokafka08")
+
+
+def test_each_event_raises_its_counter() -> None:
+    told = Telemetry()
+    for _ in range(3):
+        told.emit(CONNECTED)
+    told.emit(FAILED)
+    assert told.counters == {"connections_opened": 3, "connect_failures": 1}
+    assert told.counters["connections_closed"] == 0
+
+
+def test_messages_of_unknown_fate_are_counted_one_by_one() -> None:
+    told = Telemetry()
+    told.emit(Acks0Unknown(17, "closed by the broker"))
+    told.emit(Acks0Unknown(3, "closed by the broker"))
+    assert told.counters["acks0_unknown"] == 20
+
+
+def test_every_kind_of_event_has_a_counter_of_its_own() -> None:
+    kinds = [kind for kind in vars(telemetry).values() if isinstance(kind, type)]
+    names = [kind.name for kind in kinds if issubclass(kind, Event) and kind is not Event]
+    assert len(names) > 5
+    assert all(names)
+    assert len(set(names)) == len(names)
+
+
+def test_the_log_is_that_of_the_part_concerned(caplog: pytest.LogCaptureFixture) -> None:
+    told = Telemetry()
+    partition = TopicPartition("orders", 0)
+    told.emit(CONNECTED)
+    told.emit(BatchFailed(partition, 5, "delivery_timeout_ms"))
+    told.emit(OffsetReset(partition, 7, 9))
+    assert [(record.name, record.levelname) for record in caplog.records] == [
+        ("aiokafka08.net", "INFO"),
+        ("aiokafka08.producer", "ERROR"),
+        ("aiokafka08.consumer", "WARNING"),
+    ]
+    assert "kafka1:9092" in caplog.records[0].getMessage()
+
+
+def test_a_repeated_event_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    told = Telemetry(clock=clock)
+    told.emit(FAILED)
+    clock.now += REPEAT_SECONDS - 0.001
+    told.emit(FAILED)
+    assert levels(caplog) == ["WARNING", "DEBUG"]
+    clock.now += 0.002
+    told.emit(FAILED)
+    assert levels(caplog) == ["WARNING", "DEBUG", "WARNING"]
+    assert told.counters["connect_failures"] == 3
+
+
+def test_events_that_differ_dont_hide_each_other(caplog: pytest.LogCaptureFixture) -> None:
+    told = Telemetry(clock=Clock())
+    told.emit(ConnectFailed("kafka1:9092", "Connection refused"))
+    told.emit(ConnectFailed("kafka2:9092", "Connection refused"))
+    told.emit(ConnectFailed("kafka1:9092", "Network is unreachable"))
+    told.emit(Disconnected("kafka1:9092", "fetch", "closed by the broker", 1))
+    assert levels(caplog) == ["WARNING", "WARNING", "WARNING", "INFO"]
+
+
+def test_what_it_remembers_of_the_log_is_bounded() -> None:
+    told = Telemetry(clock=Clock())
+    for i in range(10_000):
+        told.emit(ConnectFailed("kafka1:9092", f"reason {i}"))
+    assert len(told._logged) <= 1001
+
+
+def test_the_hook_is_told_every_event() -> None:
+    seen: list[Event] = []
+    told = Telemetry(seen.append, Clock())
+    for _ in range(3):
+        told.emit(FAILED)
+    assert seen == [FAILED] * 3
+
+
+def test_a_hook_that_fails_hurts_nobody_and_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    def hook(event: Event) -> None:
+        raise ZeroDivisionError("in the hook")
+
+    told = Telemetry(hook, Clock())
+    told.emit(CONNECTED)
+    assert told.counters["connections_opened"] == 1
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.exc_info is not None
+    assert "on_event" in record.getMessage()
+
+
+def test_a_hook_that_always_fails_doesnt_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+
+    def hook(event: Event) -> None:
+        raise ZeroDivisionError("in the hook")
+
+    told = Telemetry(hook, clock)
+    for i in range(100):
+        told.emit(ConnectFailed("kafka1:9092", f"reason {i}"))
+    assert levels(caplog).count("ERROR") == 1
+    clock.now += REPEAT_SECONDS + 1
+    told.emit(CONNECTED)
+    assert levels(caplog).count("ERROR") == 2

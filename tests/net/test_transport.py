@@ -1,0 +1,692 @@
+"""One pipelined connection: every request ends, answers stay aligned, memory stays bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.config import NetConfig
+from aiokafka08.net.transport import Connection, open_connection
+from aiokafka08.net.versions import BrokerVersion, Line
+from aiokafka08.protocol.api import (
+    GroupCoordinatorRequest,
+    GroupCoordinatorResponse,
+    JoinGroupRequest,
+    ListedOffsets,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    Topic,
+    encode_response,
+)
+from tests.net.conftest import MakeConfig
+from tests.net.peers import Link, Peer, listening, until
+
+pytestmark = pytest.mark.both_loops
+
+TLS = Path(__file__).with_name("tls")
+
+
+class Closed:
+    """Records how the connection told its end."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def __call__(self, connection: Connection, reason: str, lost: int) -> None:
+        self.calls.append((reason, lost))
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    peer: Peer,
+    config: NetConfig,
+    on_close: Closed | None = None,
+    line: Line = Line.V0_8_2,
+) -> AsyncIterator[Connection]:
+    # Tests with short timeouts mean those of requests.
+    patient = dataclasses.replace(config, request_timeout_s=10)
+    connection = await open_connection(
+        peer.address, patient, BrokerVersion.of(line), on_close or Closed()
+    )
+    connection._config = config
+    try:
+        yield connection
+    finally:
+        connection.close("end of the test")
+        await connection.gone
+
+
+@pytest.fixture
+def config(make_config: MakeConfig) -> NetConfig:
+    return make_config()
+
+
+def asking(number: int) -> ListOffsetsRequest:
+    """A request that its answer can be told by."""
+    return ListOffsetsRequest(-1, [Topic("t", [ListOffsetsPartition(number, -1, 1)])])
+
+
+def answering(request: Any) -> ListOffsetsResponse:
+    (part,) = request.topics[0].partitions
+    return ListOffsetsResponse([Topic("t", [ListedOffsets(part.partition, 0, [part.partition])])])
+
+
+def told(response: ListOffsetsResponse) -> int:
+    return response.topics[0].partitions[0].offsets[0]
+
+
+async def serve(link: Link) -> None:
+    """Answer everything at once."""
+    while True:
+        request = await link.read()
+        link.answer(request, answering(request.body))
+
+
+def produce(size: int, acks: int = 1) -> ProduceRequest:
+    return ProduceRequest(acks, 1000, [Topic("t", [ProducePartition(0, bytes(size))])])
+
+
+# --- pipelining -----------------------------------------------------------------------------------
+
+
+async def test_hundreds_of_requests_are_in_flight_at_once_and_get_their_own_answers(
+    config: NetConfig,
+) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(500)]
+        requests = [await link.read() for _ in calls]
+        assert connection.in_flight == 500
+        assert not any(call.done() for call in calls)
+        for request in requests:
+            link.answer(request, answering(request.body))
+        assert [told(await call) for call in calls] == list(range(500))
+        assert connection.in_flight == 0
+
+
+async def test_requests_are_written_in_the_order_of_the_calls(config: NetConfig) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(50)]
+        requests: list[Any] = [await link.read() for _ in calls]
+        order = [request.body.topics[0].partitions[0].partition for request in requests]
+        assert order == list(range(50))
+        connection.close("enough")
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_answers_may_come_in_any_pieces(config: NetConfig) -> None:
+    async def drip(link: Link) -> None:
+        while True:
+            request = await link.read()
+            frame = encode_response(answering(request.body), 0, request.header.correlation_id)
+            for byte in b"".join(frame):
+                link.writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+
+    async with listening(drip) as peer, connected(peer, config) as connection:
+        answers = await asyncio.gather(*(connection.request(asking(i)) for i in range(5)))
+        assert [told(answer) for answer in answers] == list(range(5))
+
+
+async def test_an_answer_larger_than_the_receive_buffer(config: NetConfig) -> None:
+    offsets = list(range(100_000))
+
+    async def big(link: Link) -> None:
+        while True:
+            request = await link.read()
+            link.answer(request, ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, offsets)])]))
+
+    async with listening(big) as peer, connected(peer, config) as connection:
+        for answer in await asyncio.gather(*(connection.request(asking(0)) for _ in range(3))):
+            assert answer.topics[0].partitions[0].offsets == offsets
+
+
+# --- who doesn't wait for its answer --------------------------------------------------------------
+
+
+async def test_a_request_that_timed_out_leaves_those_behind_it_aligned(config: NetConfig) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        late = asyncio.create_task(connection.request(asking(1), timeout_s=0.02))
+        first = await link.read()
+        behind = asyncio.create_task(connection.request(asking(2)))
+        second = await link.read()
+        with pytest.raises(KafkaTimeoutError, match=r"ListOffsetsRequest within 20 ms"):
+            await late
+        assert connection.closed is None
+        assert connection.in_flight == 2  # its slot stays
+        link.answer(first, answering(first.body))
+        link.answer(second, answering(second.body))
+        assert told(await behind) == 2
+        assert connection.in_flight == 0
+
+
+async def test_a_cancelled_request_leaves_those_behind_it_aligned(config: NetConfig) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(10)]
+        requests = [await link.read() for _ in calls]
+        for call in calls[::2]:
+            call.cancel()
+        await asyncio.wait(calls[::2])
+        for request in requests:
+            link.answer(request, answering(request.body))
+        assert [told(await call) for call in calls[1::2]] == [1, 3, 5, 7, 9]
+        assert all(call.cancelled() for call in calls[::2])
+
+
+async def test_a_request_that_is_cancelled_as_its_answer_arrives_harms_nobody(
+    config: NetConfig,
+) -> None:
+    async with listening(serve) as peer, connected(peer, config) as connection:
+        for turns in range(12):
+            call = asyncio.create_task(connection.request(asking(1)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            call.cancel()
+            assert told(await connection.request(asking(2))) == 2
+            await asyncio.wait((call,))
+
+
+async def test_no_answer_in_time_is_a_timeout_even_with_no_time_at_all(config: NetConfig) -> None:
+    async with listening(serve) as peer, connected(peer, config) as connection:
+        with pytest.raises(KafkaTimeoutError):
+            await connection.request(asking(1), timeout_s=0)
+        assert told(await connection.request(asking(2))) == 2
+
+
+# --- a stream that can't be trusted ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 3, -1, 2**31 - 1])
+async def test_a_wrong_correlation_id_ends_the_connection_and_all_that_wait(
+    config: NetConfig, wrong: int
+) -> None:
+    closed = Closed()
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(4)]
+        requests = [await link.read() for _ in calls]
+        link.answer(requests[0], answering(requests[0].body))
+        link.answer(requests[1], answering(requests[1].body), correlation_id=wrong)
+        link.answer(requests[2], answering(requests[2].body))
+        assert told(await calls[0]) == 0
+        for call in calls[1:]:
+            with pytest.raises(KafkaConnectionError, match=rf"correlation id {wrong}, awaited"):
+                await call
+        ((reason, lost),) = closed.calls
+        assert "correlation id" in reason
+        assert lost == 3
+        await link.wait_eof()
+
+
+async def test_the_id_0_of_0_8_2_answers_the_oldest_coordinator_lookup(config: NetConfig) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        lookup = asyncio.create_task(connection.request(GroupCoordinatorRequest("g")))
+        behind = asyncio.create_task(connection.request(asking(2)))
+        link.answer(await link.read(), GroupCoordinatorResponse(15, -1, "", -1), correlation_id=0)
+        second = await link.read()
+        link.answer(second, answering(second.body))
+        assert (await lookup).error_code == 15
+        assert told(await behind) == 2
+
+
+async def test_an_answer_that_nobody_asked_for_ends_the_connection(config: NetConfig) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        link.writer.write(b"\0\0\0\4\0\0\0\1")
+        await until(lambda: connection.closed, "closed")
+        with pytest.raises(KafkaConnectionError, match="nothing was asked"):
+            await connection.request(asking(1))
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "reason"),
+    [
+        (b"\x7f\xff\xff\xff", "frame of 2147483647 bytes"),
+        (b"\xff\xff\xff\xff", "frame of -1 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "isn't a Kafka broker"),
+        (b"\0\0\0\2\0\0", "has no correlation id"),
+        (b"\0\0\0\4\0\0\0\1", "an array count needs 4 bytes"),
+        (b"\0\0\0\x09\0\0\0\1\0\0\0\0!", "1 bytes too many"),
+        (b"\0\0\0\x08\0\0\0\1\x7f\xff\xff\xff", "array of 2147483647"),
+    ],
+)
+async def test_bytes_that_are_no_answer_end_the_connection_with_the_reason(
+    config: NetConfig, bytes_: bytes, reason: str
+) -> None:
+    closed = Closed()
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(2)]
+        await link.read()
+        link.writer.write(bytes_)
+        for call in calls:
+            with pytest.raises(KafkaConnectionError, match=reason):
+                await call
+        assert len(closed.calls) == 1
+        await link.wait_eof()
+
+
+async def test_a_frame_over_the_limit_is_refused_before_it_is_read(make_config: MakeConfig) -> None:
+    config = dataclasses.replace(make_config(), max_frame_bytes=1000)
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        call = asyncio.create_task(connection.request(asking(1)))
+        request = await link.read()
+        big = ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, [0] * 1000)])])
+        link.answer(request, big, cut=5)
+        with pytest.raises(KafkaConnectionError, match="0 to 1000 are allowed"):
+            await call
+
+
+# --- the end of a connection ----------------------------------------------------------------------
+
+
+async def test_requests_in_flight_fail_when_the_broker_closes(config: NetConfig) -> None:
+    closed = Closed()
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(3)]
+        request = await link.read()
+        link.answer(request, answering(request.body))
+        link.close()
+        assert told(await calls[0]) == 0
+        for call in calls[1:]:
+            with pytest.raises(KafkaConnectionError, match="closed by the broker"):
+                await call
+        assert closed.calls == [("closed by the broker", 2)]
+        with pytest.raises(KafkaConnectionError, match="closed by the broker"):
+            await connection.request(asking(1))
+        assert not connection.writable
+        with pytest.raises(KafkaConnectionError, match="closed by the broker"):
+            connection.start(asking(1))
+        with pytest.raises(KafkaConnectionError, match="closed by the broker"):
+            await connection.wait_writable()
+
+
+async def test_a_reset_is_told_as_such(config: NetConfig) -> None:
+    closed = Closed()
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        link = await peer.link()
+        call = asyncio.create_task(connection.request(asking(1)))
+        await link.read()
+        link.reset()
+        with pytest.raises(
+            KafkaConnectionError, match=r"connection lost: Connection reset by peer"
+        ):
+            await call
+        assert len(closed.calls) == 1
+
+
+async def test_a_broker_that_closes_its_half_while_it_reads_nothing_is_gone_at_once(
+    config: NetConfig,
+) -> None:
+    # What is not written yet would keep the socket, and all that wait, until their deadlines.
+    async with (
+        listening(receive_buffer=65536) as peer,
+        connected(peer, config) as connection,
+    ):
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(produce(1 << 20))) for _ in range(10)]
+        await until(lambda: not connection.writable, "the socket is full")
+        link.writer.write_eof()
+        for call in calls:
+            with pytest.raises(KafkaConnectionError, match="closed by the broker"):
+                await asyncio.wait_for(call, 2)
+
+
+async def test_our_close_fails_those_who_wait_with_its_reason_and_tells_once(
+    config: NetConfig,
+) -> None:
+    closed = Closed()
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(3)]
+        await link.read()
+        connection.close("the client stops")
+        connection.close("again")
+        for call in calls:
+            with pytest.raises(KafkaConnectionError, match="the client stops"):
+                await call
+        await connection.gone
+        assert closed.calls == [("the client stops", 3)]
+        assert connection.closed == "the client stops"
+        await link.wait_eof()
+
+
+async def test_a_close_wakes_those_who_wait_to_write(config: NetConfig) -> None:
+    async with (
+        listening(receive_buffer=65536) as peer,
+        connected(peer, config) as connection,
+    ):
+        await peer.link()
+        calls = [asyncio.create_task(connection.request(produce(1 << 20))) for _ in range(10)]
+        await until(lambda: not connection.writable, "the socket is full")
+        waiting = asyncio.create_task(connection.wait_writable())
+        await asyncio.sleep(0)
+        connection.close("the client stops")
+        for call in [*calls, waiting]:
+            with pytest.raises(KafkaConnectionError, match="the client stops"):
+                await call
+
+
+async def test_reprs_say_what_it_does(config: NetConfig) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        call = asyncio.create_task(connection.request(asking(1)))
+        await until(lambda: connection.in_flight, "in flight")
+        host, port = peer.address
+        assert repr(connection) == f"<Connection {host}:{port} 1 in flight>"
+        connection.close("the client stops")
+        await asyncio.wait((call,))
+        assert repr(connection) == f"<Connection {host}:{port} the client stops>"
+        assert isinstance(call.exception(), KafkaConnectionError)
+
+
+# --- a peer that doesn't read ---------------------------------------------------------------------
+
+
+async def test_requests_wait_while_the_peer_doesnt_read_and_memory_stays_bounded(
+    make_config: MakeConfig,
+) -> None:
+    size = 200_000
+    config = make_config(request_timeout_ms=60_000)
+    async with (
+        listening(receive_buffer=65536) as peer,
+        connected(peer, config) as connection,
+    ):
+        link = await peer.link()
+        transport: Any = connection._transport
+        largest = 0
+
+        def measure() -> int:
+            nonlocal largest
+            largest = max(largest, transport.get_write_buffer_size())
+            return largest
+
+        calls = []
+        for i in range(100):
+            request = produce(size)
+            request.timeout_ms = i
+            calls.append(asyncio.create_task(connection.request(request)))
+        for _ in range(50):
+            await asyncio.sleep(0)
+            measure()
+        assert not connection.writable
+        assert connection.in_flight < 50  # a socket takes some MB by itself
+        # It reads again, slowly: each time there is room the waiters must not all write at once.
+        order = []
+        for _ in calls:
+            got: Any = await link.read()
+            measure()
+            order.append(got.body.timeout_ms)
+            link.answer(got, ProduceResponse([]))
+        await asyncio.gather(*calls)
+        assert order == list(range(100))
+        assert largest < 2 * size + 128 * 1024
+
+
+async def test_a_request_cancelled_while_it_waits_to_write_is_never_sent(
+    make_config: MakeConfig,
+) -> None:
+    config = make_config(request_timeout_ms=60_000)
+    async with (
+        listening(receive_buffer=65536) as peer,
+        connected(peer, config) as connection,
+    ):
+        link = await peer.link()
+        calls = []
+        for i in range(60):
+            request = produce(200_000)
+            request.timeout_ms = i
+            calls.append(asyncio.create_task(connection.request(request)))
+        await until(lambda: not connection.writable, "the socket is full")
+        written = connection.in_flight
+        assert written < 40
+        gone = range(written, 60, 2)
+        for i in gone:
+            calls[i].cancel()
+        order = []
+        for _ in range(60 - len(gone)):
+            got: Any = await link.read()
+            order.append(got.body.timeout_ms)
+            link.answer(got, ProduceResponse([]))
+        done, _ = await asyncio.wait(calls)
+        assert order == [i for i in range(60) if i not in gone]
+        assert sum(call.cancelled() for call in done) == len(gone)
+
+
+async def test_a_request_that_never_got_onto_the_wire_times_out(make_config: MakeConfig) -> None:
+    config = make_config(request_timeout_ms=200)
+    async with (
+        listening(receive_buffer=65536) as peer,
+        connected(peer, config) as connection,
+    ):
+        await peer.link()
+        calls = [asyncio.create_task(connection.request(produce(1 << 20))) for _ in range(10)]
+        done, _ = await asyncio.wait(calls, timeout=5)
+        assert len(done) == 10
+        assert all(isinstance(call.exception(), KafkaError) for call in done)
+        await until(lambda: connection.closed, "the peer that takes nothing is given up")
+
+
+# --- acks=0 ---------------------------------------------------------------------------------------
+
+
+async def test_a_request_without_answer_occupies_no_slot(config: NetConfig) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        await connection.send(produce(10, acks=0))
+        assert connection.in_flight == 0
+        call = asyncio.create_task(connection.request(asking(2)))
+        assert (await link.read()).header.api_key == 0
+        request = await link.read()
+        link.answer(request, answering(request.body))
+        assert told(await call) == 2
+
+
+async def test_sends_without_answers_wait_for_the_socket_but_not_for_ever(
+    make_config: MakeConfig,
+) -> None:
+    config = make_config(request_timeout_ms=200)
+    async with (
+        listening(receive_buffer=65536) as peer,
+        connected(peer, config) as connection,
+    ):
+        await peer.link()
+
+        async def send_on() -> None:
+            while True:
+                await connection.send(produce(1 << 20, acks=0))
+
+        with pytest.raises(KafkaTimeoutError, match="took nothing for 200 ms"):
+            await asyncio.wait_for(send_on(), 5)
+        await until(lambda: connection.closed, "the peer that takes nothing is given up")
+
+
+async def test_waiting_for_an_answer_that_never_comes_by_design_is_a_mistake(
+    config: NetConfig,
+) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        with pytest.raises(ValueError, match="never answered"):
+            await connection.request(produce(10, acks=0))
+
+
+# --- a peer that is silent ------------------------------------------------------------------------
+
+
+async def test_a_silent_peer_is_closed_after_the_request_timeout(make_config: MakeConfig) -> None:
+    closed = Closed()
+    config = make_config(request_timeout_ms=100)
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        with pytest.raises(KafkaTimeoutError, match="ListOffsetsRequest within 100 ms"):
+            await connection.request(asking(1))
+        await connection.gone
+        assert closed.calls == [("no answer for 100 ms", 1)]
+
+
+async def test_a_silent_peer_is_closed_also_when_nobody_waits_any_more(
+    make_config: MakeConfig,
+) -> None:
+    # Callers with shorter deadlines of their own come and go: the lane must not stay dead.
+    closed = Closed()
+    config = make_config(request_timeout_ms=150)
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        for i in range(3):
+            with pytest.raises(KafkaTimeoutError):
+                await connection.request(asking(i), timeout_s=0.01)
+        cancelled = asyncio.create_task(connection.request(asking(4)))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        assert connection.closed is None
+        async with asyncio.timeout(5):
+            await connection.gone
+        assert closed.calls == [("no answer for 150 ms", 4)]
+
+
+async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -> None:
+    # JoinGroup waits for the other members, longer than request_timeout_ms.
+    config = make_config(request_timeout_ms=50)
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        call = asyncio.create_task(connection.request(asking(1), timeout_s=10))
+        request = await link.read()
+        await asyncio.wait((call,), timeout=0.3)
+        assert connection.closed is None
+        link.answer(request, answering(request.body))
+        assert told(await call) == 1
+
+
+async def test_a_slow_answer_doesnt_end_a_connection_on_which_others_arrive(
+    make_config: MakeConfig,
+) -> None:
+    config = make_config(request_timeout_ms=1000)
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(asking(i), timeout_s=10)) for i in range(5)]
+        given_up = asyncio.create_task(connection.request(asking(7), timeout_s=1.1))
+        for call in calls:  # together they take longer than the timeout, one alone doesn't
+            await asyncio.wait((call,), timeout=0.25)
+            request = await link.read()
+            link.answer(request, answering(request.body))
+            await call
+        with pytest.raises(KafkaTimeoutError):
+            await given_up
+        assert connection.closed is None
+
+
+async def test_an_idle_connection_is_not_taken_for_dead(make_config: MakeConfig) -> None:
+    config = make_config(request_timeout_ms=50)
+    async with listening(serve) as peer, connected(peer, config) as connection:
+        assert told(await connection.request(asking(1))) == 1
+        await asyncio.wait((connection.gone,), timeout=0.3)
+        assert connection.closed is None
+        assert told(await connection.request(asking(2))) == 2
+
+
+# --- what can't be sent ---------------------------------------------------------------------------
+
+
+async def test_a_request_that_cant_be_encoded_leaves_no_trace(config: NetConfig) -> None:
+    async with listening(serve) as peer, connected(peer, config) as connection:
+        with pytest.raises(ValueError, match="32768"):
+            await connection.request(GroupCoordinatorRequest("x" * 32768))
+        with pytest.raises(ValueError, match="has no version 9"):
+            await connection.request(asking(1), version=9)
+        assert connection.in_flight == 0
+        assert told(await connection.request(asking(2))) == 2
+
+
+async def test_an_api_that_the_line_doesnt_have_is_not_sent(config: NetConfig) -> None:
+    async with listening(serve) as peer, connected(peer, config) as connection:
+        with pytest.raises(UnsupportedVersionError, match=r"0\.8\.2.*JoinGroupRequest"):
+            await connection.request(JoinGroupRequest("g", 1000, "", "consumer", []))
+        assert told(await connection.request(asking(2))) == 2
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    return context
+
+
+@pytest.fixture
+def client_tls() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(TLS / "cert.pem"))
+
+
+async def test_over_tls_it_works_the_same(
+    make_config: MakeConfig, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    offsets = list(range(20_000))
+
+    async def big(link: Link) -> None:
+        while True:
+            request = await link.read()
+            link.answer(request, ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, offsets)])]))
+
+    config = make_config(ssl_context=client_tls)
+    async with listening(big, tls=server_tls) as peer, connected(peer, config) as connection:
+        for answer in await asyncio.gather(*(connection.request(asking(0)) for _ in range(5))):
+            assert answer.topics[0].partitions[0].offsets == offsets
+
+
+async def test_over_tls_a_damaged_stream_with_much_behind_it_ends_quietly(
+    make_config: MakeConfig,
+    server_tls: ssl.SSLContext,
+    client_tls: ssl.SSLContext,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = make_config(ssl_context=client_tls)
+    async with listening(tls=server_tls) as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        call = asyncio.create_task(connection.request(asking(1)))
+        await link.read()
+        link.writer.write(b"\xff" * (1 << 20))
+        with pytest.raises(KafkaConnectionError, match="frame of -1 bytes"):
+            await call
+        await connection.gone
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
+
+
+async def test_over_tls_the_end_is_told(
+    make_config: MakeConfig, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    config = make_config(ssl_context=client_tls)
+    for end in (Link.close, Link.reset):
+        closed = Closed()
+        async with (
+            listening(tls=server_tls) as peer,
+            connected(peer, config, closed) as connection,
+        ):
+            link = await peer.link()
+            call = asyncio.create_task(connection.request(asking(1)))
+            await link.read()
+            end(link)
+            with pytest.raises(KafkaConnectionError):
+                await call
+            await connection.gone
+            assert len(closed.calls) == 1

@@ -1,0 +1,369 @@
+"""Which line of brokers: the questions in their order, and what each answer means.
+
+`detect()` is pure: a table of scripted brokers drives it. Seen on real ones: docs/brokers.md §2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
+    UnrecognizedBrokerVersion,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.versions import LINE_APIS, BrokerVersion, Line, detect
+from aiokafka08.protocol.api import (
+    APIS,
+    ApiKey,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Broker,
+    DescribeGroupsRequest,
+    FetchRequest,
+    GroupCoordinatorRequest,
+    GroupError,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    PartitionState,
+    ProduceRequest,
+    Request,
+    Response,
+    TopicState,
+    VersionRange,
+    encode_response,
+)
+
+Reply = memoryview | None
+CLOSES: Reply = None
+
+
+def frame(response: Response, layout: int = 0) -> memoryview:
+    return memoryview(b"".join(encode_response(response, layout, 1))[4:])
+
+
+def cluster(layout: int, brokers: int = 3, controller_id: int = 1) -> memoryview:
+    topics = [TopicState(0, "t", False, [PartitionState(0, 0, 1, [1, 2], [1])])]
+    return frame(
+        MetadataResponse(
+            [Broker(i, f"kafka{i}", 9092) for i in range(brokers)],
+            controller_id if layout else -1,
+            topics if layout == 0 else [],
+        ),
+        layout,
+    )
+
+
+def api_versions(ranges: Mapping[int, tuple[int, int]]) -> memoryview:
+    return frame(ApiVersionsResponse(0, [VersionRange(key, *r) for key, r in ranges.items()]))
+
+
+# As brokers.md 10.1 gives them.
+OF_0_10_2 = {0: (0, 2), 1: (0, 3), 2: (0, 1), 3: (0, 2), 8: (0, 2), 9: (0, 2), 10: (0, 0),
+             11: (0, 1), 12: (0, 0), 13: (0, 0), 14: (0, 0), 15: (0, 0), 16: (0, 0), 17: (0, 0),
+             18: (0, 0), 19: (0, 1), 20: (0, 1)}  # fmt: skip
+OF_3_9 = {0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 8: (0, 9), 9: (0, 9), 10: (0, 6),
+          11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 5), 16: (0, 5), 18: (0, 4),
+          60: (0, 1)}  # fmt: skip
+OF_4_1 = {0: (0, 13), 1: (4, 18), 2: (1, 10), 3: (0, 13), 8: (2, 9), 9: (1, 9), 18: (0, 4)}
+
+OFFSETS = frame(ListOffsetsResponse([]))
+COMMITTED = frame(OffsetFetchResponse([]))
+
+Broker_ = dict[type[Request[Any]], Reply]
+
+B_0_8_0: Broker_ = {
+    ListOffsetsRequest: OFFSETS, OffsetFetchRequest: CLOSES, HeartbeatRequest: CLOSES,
+    MetadataRequest: cluster(0), ApiVersionsRequest: CLOSES,
+}  # fmt: skip
+B_0_8_1: Broker_ = B_0_8_0 | {OffsetFetchRequest: COMMITTED}
+B_0_8_2: Broker_ = B_0_8_1 | {HeartbeatRequest: frame(GroupError(-1))}
+B_0_9: Broker_ = B_0_8_1 | {HeartbeatRequest: frame(GroupError(16))}
+B_0_10: Broker_ = B_0_9 | {
+    MetadataRequest: cluster(1),
+    ApiVersionsRequest: api_versions(OF_0_10_2),
+}
+B_3_9: Broker_ = B_0_10 | {ApiVersionsRequest: api_versions(OF_3_9)}
+B_4_1: Broker_ = {
+    ListOffsetsRequest: CLOSES,
+    OffsetFetchRequest: CLOSES,
+    ApiVersionsRequest: api_versions(OF_4_1),
+}
+
+
+class Asked(list[tuple[str, bool]]):
+    """The questions: the request's name, and whether on a fresh connection."""
+
+
+def ask(
+    broker: Broker_,
+    asked: Asked | None = None,
+    spoil: Mapping[int, Reply] = MappingProxyType({}),
+) -> BrokerVersion:
+    """Have `detect()` talk to a scripted broker; `spoil` replaces the n-th answers, from 1."""
+    asked = Asked() if asked is None else asked
+    steps = detect()
+    probe = next(steps)
+    was_closed = True  # there is no connection yet
+    try:
+        while True:
+            name = type(probe.request).__name__.removesuffix("Request")
+            asked.append((name, probe.fresh))
+            assert len(asked) < 20, "it asks without end"
+            assert probe.fresh or not was_closed or len(asked) == 1, "asked on a closed connection"
+            reply = spoil.get(len(asked), broker[type(probe.request)])
+            was_closed = reply is None
+            probe = steps.send(reply)
+    except StopIteration as found:
+        version: BrokerVersion = found.value
+        return version
+
+
+def names(asked: Asked) -> list[str]:
+    return [name for name, _ in asked]
+
+
+@pytest.mark.parametrize(
+    ("broker", "line"),
+    [
+        (B_0_8_0, Line.V0_8_0),
+        (B_0_8_1, Line.V0_8_1),
+        (B_0_8_2, Line.V0_8_2),
+        (B_0_9, Line.V0_9),
+        (B_0_10, Line.V0_10),
+        (B_3_9, Line.V0_10),
+    ],
+    ids=["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10", "3.9"],
+)
+def test_each_line_is_found(broker: Broker_, line: Line) -> None:
+    assert ask(broker).line is line
+
+
+@pytest.mark.parametrize("code", [0, 15, 16, 22, 24, 25, 30])
+def test_any_code_but_minus_one_to_heartbeat_means_at_least_0_9(code: int) -> None:
+    assert ask(B_0_9 | {HeartbeatRequest: frame(GroupError(code))}).line is Line.V0_9
+
+
+def test_what_0_9_meets_with_silence_is_not_asked_before_0_9_is_ruled_out() -> None:
+    # An ApiVersions probe costs other connections of an 0.9.0.1 broker their answers (2.2).
+    asked = Asked()
+    ask(B_0_9, asked)
+    assert names(asked) == ["ListOffsets", "OffsetFetch", "Heartbeat", "Metadata"]
+    asked = Asked()
+    ask(B_0_10, asked)
+    assert names(asked)[-2:] == ["Metadata", "ApiVersions"]
+
+
+@pytest.mark.parametrize("broker", [B_0_8_2, B_0_9], ids=["0.8.2", "0.9"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_connection_cut_by_chance_never_leads_to_apiversions(broker: Broker_, nth: int) -> None:
+    asked = Asked()
+    assert ask(broker, asked, {nth: CLOSES}).line is ask(broker).line
+    assert "ApiVersions" not in names(asked)
+
+
+@pytest.mark.parametrize(
+    ("broker", "line"),
+    [(B_0_8_2, Line.V0_8_2), (B_0_9, Line.V0_9), (B_0_10, Line.V0_10), (B_3_9, Line.V0_10)],
+    ids=["0.8.2", "0.9", "0.10", "3.9"],
+)
+def test_a_connection_cut_by_chance_doesnt_make_a_broker_older(broker: Broker_, line: Line) -> None:
+    # A proxy or a dying broker may close at any step; "closes on OffsetFetch" must not be heard
+    # in that: an 0.8.2 broker taken for 0.8.0 would refuse all commits.
+    for nth in range(1, 8):
+        assert ask(broker, spoil={nth: CLOSES}).line is line
+
+
+def test_a_broker_that_dies_while_it_is_asked_is_a_lost_connection() -> None:
+    for nth in range(2, 6):
+        with pytest.raises(KafkaConnectionError):
+            ask(B_3_9, spoil=dict.fromkeys(range(nth, 20), CLOSES))
+
+
+def test_a_4_x_broker_is_named_with_the_way_out() -> None:
+    asked = Asked()
+    with pytest.raises(
+        UnsupportedVersionError, match=r"Fetch from version 4 on: it is a 4\.x.*0\.8\.0 to"
+    ):
+        ask(B_4_1, asked)
+    assert ("ApiVersions", True) in asked
+
+
+def test_a_broker_without_fetch_is_no_broker_of_ours() -> None:
+    with pytest.raises(UnsupportedVersionError, match="no Fetch"):
+        ask(B_4_1 | {ApiVersionsRequest: api_versions({18: (0, 3)})})
+
+
+def test_a_peer_that_closes_on_everything_is_no_kafka_broker() -> None:
+    closes_always: Broker_ = dict.fromkeys(APIS.values(), CLOSES)
+    with pytest.raises(KafkaProtocolError, match="not a Kafka broker"):
+        ask(closes_always)
+
+
+def test_api_versions_gives_what_both_sides_speak() -> None:
+    version = ask(B_0_10)
+    assert version.pick(ProduceRequest) == 2
+    assert version.pick(FetchRequest) == 2  # the broker's 3 isn't ours
+    assert version.pick(ListOffsetsRequest) == 0
+    assert version.pick(MetadataRequest) == 1
+    assert version.pick(OffsetCommitRequest) == 2
+    assert version.pick(OffsetFetchRequest) == 1
+    assert version.pick(JoinGroupRequest) == 0
+    assert set(version.apis) == set(LINE_APIS[Line.V0_10])
+    assert {r: ask(B_3_9).pick(r) for r in APIS.values()} == {
+        r: version.pick(r) for r in APIS.values()
+    }
+
+
+def test_versions_that_only_the_broker_speaks_are_none() -> None:
+    version = ask(B_0_10 | {ApiVersionsRequest: api_versions(OF_0_10_2 | {3: (2, 9), 9: (1, 9)})})
+    assert not version.speaks(MetadataRequest, 0)
+    assert not version.speaks(MetadataRequest, 1)
+    with pytest.raises(UnsupportedVersionError, match="MetadataRequest"):
+        version.pick(MetadataRequest)
+    assert not version.speaks(OffsetFetchRequest, 0)
+    assert version.pick(OffsetFetchRequest) == 1
+
+
+@pytest.mark.parametrize("brokers", [0, 1, 2, 50])
+@pytest.mark.parametrize("controller_id", [-1, 0, 1, 1001, 2**31 - 1])
+def test_the_two_layouts_of_metadata_are_never_mistaken(brokers: int, controller_id: int) -> None:
+    assert ask(B_0_9 | {MetadataRequest: cluster(0, brokers)}).line is Line.V0_9
+    modern = B_0_10 | {MetadataRequest: cluster(1, brokers, controller_id)}
+    assert ask(modern).line is Line.V0_10
+
+
+@pytest.mark.parametrize("rack", [None, "", "r", "rack-1", "\0\0", "\0" * 64])
+def test_racks_dont_make_an_0_10_look_like_an_0_9(rack: str | None) -> None:
+    brokers = [Broker(i, "kafka", 9092, rack) for i in range(3)]
+    answer = frame(MetadataResponse(brokers, 0, []), 1)
+    assert ask(B_0_10 | {MetadataRequest: answer}).line is Line.V0_10
+
+
+def test_metadata_in_no_known_layout_is_said() -> None:
+    with pytest.raises(UnrecognizedBrokerVersion, match="Metadata"):
+        ask(B_0_9 | {MetadataRequest: memoryview(bytes(4) + b"\0\0\0\1nonsense")})
+
+
+@pytest.mark.parametrize("request_type", [ListOffsetsRequest, OffsetFetchRequest, HeartbeatRequest])
+@pytest.mark.parametrize("answer", [b"", b"\0\0\0\7", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_an_answer_to_something_else_is_a_protocol_error(
+    request_type: type[Request[Any]], answer: bytes
+) -> None:
+    with pytest.raises(KafkaProtocolError):
+        ask(B_0_9 | {request_type: memoryview(bytes(4) + answer)})
+
+
+def test_garbage_ends_in_a_typed_error_or_a_line() -> None:
+    for nth in range(1, 6):
+        for garbage in (b"", b"\0" * 4, b"\xff" * 40, b"\0" * 400, bytes(range(256))):
+            try:
+                ask(B_0_10, spoil={nth: memoryview(garbage)})
+            except KafkaError:
+                pass
+
+
+# --- BrokerVersion ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("api_version", "line"),
+    [
+        ((0, 8), Line.V0_8_0),
+        ((0, 8, 0), Line.V0_8_0),
+        ((0, 8, 1), Line.V0_8_1),
+        ((0, 8, 1, 1), Line.V0_8_1),
+        ("0.8.2", Line.V0_8_2),
+        ("0.8.2.2", Line.V0_8_2),
+        ((0, 8, 9), Line.V0_8_2),
+        ("0.9", Line.V0_9),
+        ((0, 9, 0, 1), Line.V0_9),
+        ("0.10", Line.V0_10),
+        ((0, 10, 2), Line.V0_10),
+        ("0.11.0", Line.V0_10),
+        ((1, 0), Line.V0_10),
+        ("2.8.1", Line.V0_10),
+        ("3.9.1", Line.V0_10),
+        ((3,), Line.V0_10),
+    ],
+)
+def test_api_version_pins_the_line(api_version: str | tuple[int, ...], line: Line) -> None:
+    assert BrokerVersion.pinned(api_version) == BrokerVersion.of(line)
+
+
+def test_auto_and_none_pin_nothing() -> None:
+    assert BrokerVersion.pinned("auto") is None
+    assert BrokerVersion.pinned(None) is None
+
+
+@pytest.mark.parametrize("api_version", ["4.0", (4,), (4, 1, 0), "5"])
+def test_4_x_cannot_be_pinned(api_version: str | tuple[int, ...]) -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"4\.0"):
+        BrokerVersion.pinned(api_version)
+
+
+@pytest.mark.parametrize(
+    "api_version",
+    ["", "0.8.x", "latest", "0.7", (0, 7, 2), (), (0,), ("0", "8"), 8, 0.9, [0, 8, 2], (0, 8.2),
+     (-1, 9), "٠.٩", True, (True, 9)],
+)  # fmt: skip
+def test_what_is_no_version_is_refused_with_the_allowed_ones(api_version: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match=r"'auto' and versions from 0\.8\.0 to 3\.9"):
+        BrokerVersion.pinned(api_version)
+
+
+def test_each_line_speaks_what_real_brokers_of_it_answer() -> None:
+    speaks = {line: {r for r in APIS.values() if r.api in LINE_APIS[line]} for line in Line}
+    assert OffsetFetchRequest not in speaks[Line.V0_8_0]
+    assert GroupCoordinatorRequest not in speaks[Line.V0_8_1]
+    assert JoinGroupRequest not in speaks[Line.V0_8_2]
+    assert HeartbeatRequest not in speaks[Line.V0_8_2]  # it answers, but can't do it
+    assert DescribeGroupsRequest in speaks[Line.V0_9]
+    assert ApiVersionsRequest not in speaks[Line.V0_9]
+    assert speaks[Line.V0_10] == set(APIS.values())
+    for line in Line:
+        for key, versions in LINE_APIS[line].items():
+            assert set(versions) <= set(APIS[key].versions)
+            assert versions.start == 0
+
+
+def test_a_newer_line_speaks_all_of_an_older_one() -> None:
+    for older, newer in zip(list(Line), list(Line)[1:], strict=False):
+        for key, versions in LINE_APIS[older].items():
+            assert set(versions) <= set(LINE_APIS[newer][key])
+
+
+def test_a_missing_api_is_named_with_the_line() -> None:
+    version = BrokerVersion.of(Line.V0_8_1)
+    with pytest.raises(UnsupportedVersionError, match=r"0\.8\.1 line.*GroupCoordinatorRequest"):
+        version.pick(GroupCoordinatorRequest)
+    assert not version.speaks(GroupCoordinatorRequest)
+
+
+def test_the_message_format_to_write() -> None:
+    assert [BrokerVersion.of(line).magic for line in Line] == [0, 0, 0, 0, 1]
+
+
+def test_lines_read_as_their_numbers() -> None:
+    assert [str(line) for line in Line] == ["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10"]
+    assert Line.V0_8_0 < Line.V0_8_2 < Line.V0_9 < Line.V0_10
+
+
+def test_api_keys_between_brokers_are_never_picked() -> None:
+    for line in Line:
+        assert not {4, 5, 6, 7} & set(map(int, LINE_APIS[line]))
+        assert ApiKey.PRODUCE in LINE_APIS[line]

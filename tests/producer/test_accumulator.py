@@ -1,0 +1,353 @@
+"""The queues of batches: what is due when, one batch of a partition out at a time, and its size."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08.errors import KafkaError
+from aiokafka08.producer.accumulator import Accumulator, Batch, PartitionQueue
+from aiokafka08.producer.delivery import Delivery
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import entries, message_size
+from aiokafka08.structs import TopicPartition
+
+MESSAGE = b"x" * 74  # 100 bytes in a message set of format 0
+BATCH_BYTES = 1000  # ten of them
+REQUEST_BYTES = 5000
+
+
+def make(linger_s: float = 0.0, delivery_timeout_s: float = 120.0) -> Accumulator:
+    return Accumulator(
+        batch_bytes=BATCH_BYTES,
+        max_request_bytes=REQUEST_BYTES,
+        linger_s=linger_s,
+        delivery_timeout_s=delivery_timeout_s,
+        codec=Codec.NONE,
+        new_delivery=lambda topic_partition: Delivery(topic_partition, None),
+    )
+
+
+def add_queue(
+    accumulator: Accumulator, partition: int = 0, leader: int | None = 1
+) -> PartitionQueue:
+    queue = accumulator.new_queue(TopicPartition("t", partition))
+    accumulator.set_leader(queue, leader, 0.0)
+    return queue
+
+
+def add(
+    accumulator: Accumulator,
+    queue: PartitionQueue,
+    count: int = 1,
+    now: float = 0.0,
+    value: bytes = MESSAGE,
+) -> list[Batch]:
+    size = message_size(0, None, value)
+    return [accumulator.append(queue, None, value, -1, size, now) for _ in range(count)]
+
+
+def drain(accumulator: Accumulator, now: float = 0.0, node: int = 1) -> list[Batch]:
+    accumulator.advance(now)
+    return accumulator.drain(node, REQUEST_BYTES, now)
+
+
+def values(batch: Batch) -> list[bytes | None]:
+    return [entry.value for entry in entries(batch.builder.build())]
+
+
+# --- when -----------------------------------------------------------------------------------------
+
+
+def test_without_linger_a_message_is_due_at_once() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    assert accumulator.news
+    assert accumulator.ready_nodes() == [1]
+    (batch,) = drain(accumulator)
+    assert (batch.count, values(batch)) == (1, [MESSAGE])
+    assert accumulator.ready_nodes() == []
+
+
+def test_a_lingering_batch_waits_and_the_sender_is_told_until_when() -> None:
+    accumulator = make(linger_s=0.5)
+    queue = add_queue(accumulator)
+    add(accumulator, queue, now=10.0)
+    assert drain(accumulator, 10.4) == []
+    assert accumulator.next_time() == 10.5
+    add(accumulator, queue, now=10.4)  # doesn't begin it anew
+    (batch,) = drain(accumulator, 10.5)
+    assert batch.count == 2
+
+
+def test_a_full_batch_does_not_linger() -> None:
+    accumulator = make(linger_s=60.0)
+    queue = add_queue(accumulator)
+    add(accumulator, queue, 9)
+    assert drain(accumulator) == []
+    add(accumulator, queue)
+    (batch,) = drain(accumulator)
+    assert batch.count == 10
+
+
+def test_flush_ends_the_lingering_of_what_is_there_only() -> None:
+    accumulator = make(linger_s=60.0)
+    queues = [add_queue(accumulator, partition) for partition in range(2)]
+    first = add(accumulator, queues[0])[0]
+    assert accumulator.flush(1.0) == [first]
+    add(accumulator, queues[1], now=1.0)
+    assert drain(accumulator, 1.0) == [first]
+
+
+def test_closing_the_open_batch_makes_it_due_and_tells_the_partitioner() -> None:
+    accumulator = make(linger_s=60.0)
+    queue = add_queue(accumulator)
+    closed: list[int] = []
+    queue.on_new_batch = closed.append
+    add(accumulator, queue)
+    accumulator.close_open(queue, 0.0)
+    (batch,) = drain(accumulator)
+    add(accumulator, queue)
+    assert batch.count == 1
+    assert closed == [0]
+
+
+# --- order: one batch of a partition out at a time ------------------------------------------------
+
+
+def test_the_next_batch_waits_for_the_one_that_is_out() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    (first,) = drain(accumulator)
+    (second,) = add(accumulator, queue)
+    assert drain(accumulator) == []
+    accumulator.finish(first, 1.0)
+    assert drain(accumulator, 1.0) == [second]
+
+
+def test_unmuted_partitions_send_on_but_never_twice_in_a_request() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue, 20)
+    first = accumulator.drain(1, REQUEST_BYTES, 0.0, mute=False)
+    second = accumulator.drain(1, REQUEST_BYTES, 0.0, mute=False)
+    assert [batch.count for batch in first + second] == [10, 10]
+    assert len(first) == len(second) == 1  # docs/brokers.md 3.12: the last one wins
+
+
+def test_a_batch_that_comes_back_goes_to_the_head_and_waits() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    (first,) = drain(accumulator)
+    (second,) = add(accumulator, queue)
+    accumulator.put_back(first, 1.0, 0.1)
+    assert first.attempts == 1
+    assert drain(accumulator, 1.05) == []
+    assert accumulator.next_time() == 1.1
+    assert drain(accumulator, 1.1) == [first]
+    accumulator.finish(first, 1.2)
+    assert drain(accumulator, 1.2) == [second]
+
+
+def test_a_new_leader_ends_the_wait_of_what_came_back() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    (batch,) = drain(accumulator)
+    accumulator.put_back(batch, 1.0, 10.0)
+    accumulator.news = False
+    accumulator.set_leader(queue, 2, 1.5)
+    assert accumulator.news
+    assert drain(accumulator, 1.5, node=1) == []
+    assert drain(accumulator, 1.5, node=2) == [batch]
+
+
+def test_a_batch_that_is_out_stays_out_when_the_leader_moves() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    (first,) = drain(accumulator)
+    (second,) = add(accumulator, queue)
+    accumulator.set_leader(queue, 2, 1.0)
+    assert accumulator.ready_nodes() == []
+    accumulator.finish(first, 1.0)
+    assert drain(accumulator, 1.0, node=2) == [second]
+
+
+def test_leaderless_batches_are_nobodys_until_there_is_a_leader() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator, leader=None)
+    (batch,) = add(accumulator, queue)
+    assert accumulator.ready_nodes() == []
+    assert accumulator.has_ready(None)
+    accumulator.set_leader(queue, 3, 1.0)
+    assert not accumulator.has_ready(None)
+    assert drain(accumulator, 1.0, node=3) == [batch]
+
+
+def test_a_leader_that_moves_there_and_back_gives_the_batch_once() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    (batch,) = add(accumulator, queue)
+    for leader in (2, 1, 2, 1):
+        accumulator.set_leader(queue, leader, 0.0)
+    assert drain(accumulator, node=2) == []
+    assert drain(accumulator) == [batch]
+
+
+def test_partitions_are_served_in_the_order_in_which_they_became_ready() -> None:
+    accumulator = make()
+    queues = [add_queue(accumulator, partition) for partition in range(6)]
+    for queue in queues:
+        add(accumulator, queue, 10)
+    first, second = drain(accumulator), drain(accumulator)
+    assert [batch.queue for batch in first] == queues[:5]  # 5000 bytes
+    assert [batch.queue for batch in second] == queues[5:]
+    for batch in first:
+        accumulator.finish(batch, 0.0)
+
+
+# --- size -----------------------------------------------------------------------------------------
+
+
+def test_behind_a_waiting_batch_the_next_one_grows_to_the_request_size() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    batches = add(accumulator, queue, 70)
+    assert [batch.count for batch in dict.fromkeys(batches)] == [10, 50, 10]
+
+
+def test_behind_a_batch_that_is_out_the_next_one_grows_to_the_request_size() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    drain(accumulator)
+    batches = add(accumulator, queue, 60)
+    assert [batch.count for batch in dict.fromkeys(batches)] == [50, 10]
+
+
+def test_a_message_larger_than_a_batch_goes_alone() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    add(accumulator, queue, value=b"y" * 4000)
+    add(accumulator, queue, value=b"z" * 4900)
+    assert [batch.count for batch in queue.batches] == [1, 1, 1]
+
+
+def test_a_request_takes_one_batch_at_least() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue, value=b"y" * 4000)
+    assert len(accumulator.drain(1, 100, 0.0)) == 1
+
+
+def test_a_batch_of_the_callers_takes_no_other_messages() -> None:
+    accumulator = make(linger_s=60.0)
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    builder = queue.batches[0].builder.__class__(0)
+    builder.append(None, b"mine", -1)
+    accumulator.add_batch(queue, builder, 0.0)
+    add(accumulator, queue)
+    assert [values(batch) for batch in queue.batches] == [[MESSAGE], [b"mine"], [MESSAGE]]
+    assert queue.batches[0].count == 1  # closed, so due
+    assert len(drain(accumulator)) == 1
+
+
+# --- splits ---------------------------------------------------------------------------------------
+
+
+def test_a_split_batch_comes_back_as_halves_in_order_and_teaches_a_limit() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    (out,) = drain(accumulator)
+    for number in range(50):
+        add(accumulator, queue, value=b"%04d" % number + MESSAGE[4:])
+    add(accumulator, queue, value=b"last")
+    accumulator.finish(out, 0.0)
+    (batch,) = drain(accumulator)
+    first, second = accumulator.split(batch, 0.0)
+    assert (first.count, second.count) == (25, 25)
+    assert queue.limit_bytes == 2500
+    seen: list[bytes | None] = []
+    while batches := drain(accumulator):
+        seen += values(batches[0])
+        accumulator.finish(batches[0], 0.0)
+    assert seen == [b"%04d" % number + MESSAGE[4:] for number in range(50)] + [b"last"]
+    assert accumulator.unfinished == 0
+
+
+def test_a_learnt_limit_rises_again_with_large_batches_that_are_stored() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    batches = add(accumulator, queue, 60)
+    queue.limit_bytes = 4800
+    for limit in (4875, 4951, 5000, 5000):
+        accumulator.grown_well(batches[-1])
+        assert queue.limit_bytes == limit
+
+
+# --- the end of patience --------------------------------------------------------------------------
+
+
+def test_a_waiting_batch_expires_and_lets_the_next_one_go() -> None:
+    accumulator = make(delivery_timeout_s=10.0)
+    queue = add_queue(accumulator, leader=None)
+    (first,) = add(accumulator, queue)
+    accumulator.close_open(queue, 0.0)
+    (second,) = add(accumulator, queue, now=1.0)
+    assert accumulator.next_time() == 10.0
+    assert accumulator.expire(9.9) == []
+    assert accumulator.expire(10.0) == [first]
+    assert not first.is_over
+    accumulator.set_leader(queue, 1, 10.0)
+    assert drain(accumulator, 10.0) == [second]
+
+
+def test_a_batch_that_is_out_expires_but_still_holds_up_its_partition() -> None:
+    accumulator = make(delivery_timeout_s=10.0)
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    (first,) = drain(accumulator)
+    (second,) = add(accumulator, queue, now=5.0)
+    assert accumulator.expire(10.0) == [first]
+    assert first.is_over
+    assert drain(accumulator, 10.0) == []
+    accumulator.finish(first, 11.0)
+    assert drain(accumulator, 11.0) == [second]
+
+
+def test_what_waited_for_memory_has_less_time_left() -> None:
+    accumulator = make(delivery_timeout_s=10.0)
+    early, late = add_queue(accumulator, 0), add_queue(accumulator, 1)
+    add(accumulator, early, now=8.0)
+    accumulator.append(late, None, MESSAGE, -1, 100, 9.0, since=1.0)
+    assert [batch.queue for batch in accumulator.expire(11.0)] == [late]
+    assert accumulator.oldest_age_s(12.0) == pytest.approx(4.0)
+
+
+def test_an_expired_half_of_a_split_keeps_the_deadline() -> None:
+    accumulator = make(delivery_timeout_s=10.0)
+    queue = add_queue(accumulator)
+    add(accumulator, queue, 10)
+    (batch,) = drain(accumulator)
+    first, second = accumulator.split(batch, 9.0)
+    assert set(accumulator.expire(10.0)) == {first, second}
+    assert accumulator.unfinished == 0
+
+
+def test_delivery_of_a_split_batch_knows_each_half() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue, 10)
+    (batch,) = drain(accumulator)
+    first, second = accumulator.split(batch, 0.0)
+    first.delivery.acknowledge(100, -1, has_timestamps=False)
+    second.delivery.fail(KafkaError("no"))
+    assert batch.delivery.at(4) == (first.delivery, 4)
+    assert batch.delivery.at(5) == (second.delivery, 0)
+    assert first.delivery.metadata(4, -1).offset == 104

@@ -1,0 +1,149 @@
+"""Any sequence of events keeps the accumulator's promises."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from aiokafka08.producer.accumulator import Accumulator, Batch
+from aiokafka08.producer.delivery import Delivery
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import entries, message_size
+from aiokafka08.structs import TopicPartition
+
+NODES = [0, 1, None]
+partitions = st.integers(0, 2)
+choices = st.integers(0, 1 << 30)
+
+
+class AccumulatorMachine(RuleBasedStateMachine):
+    """Messages are numbered per partition; what is finished must come in that order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.accumulator = Accumulator(
+            batch_bytes=200,
+            max_request_bytes=1000,
+            linger_s=0.5,
+            delivery_timeout_s=10.0,
+            codec=Codec.NONE,
+            new_delivery=lambda topic_partition: Delivery(topic_partition, None),
+        )
+        self.queues = [self.accumulator.new_queue(TopicPartition("t", p)) for p in range(3)]
+        self.sent = [0, 0, 0]
+        self.stored: list[list[int]] = [[], [], []]
+        self.given_up: list[set[int]] = [set(), set(), set()]
+        self.out: list[Batch] = []
+
+    @rule(partition=partitions, size=st.sampled_from([8, 50, 300, 900]))
+    def append(self, partition: int, size: int) -> None:
+        value = b"%08d" % self.sent[partition] + b"v" * (size - 8)
+        self.sent[partition] += 1
+        queue = self.queues[partition]
+        self.accumulator.append(queue, None, value, -1, message_size(0, None, value), self.now)
+
+    @rule(partition=partitions, leader=st.sampled_from(NODES))
+    def move(self, partition: int, leader: int | None) -> None:
+        self.accumulator.set_leader(self.queues[partition], leader, self.now)
+
+    @rule(node=st.sampled_from([0, 1]), max_bytes=st.sampled_from([100, 1000]))
+    def drain(self, node: int, max_bytes: int) -> None:
+        self.accumulator.advance(self.now)
+        ready = self.accumulator.has_ready(node)
+        batches = self.accumulator.drain(node, max_bytes, self.now)
+        assert bool(batches) == ready
+        assert len({batch.queue for batch in batches}) == len(batches)
+        assert all(batch.queue.leader == node and batch.is_out for batch in batches)
+        self.out += batches
+
+    @precondition(lambda self: self.out)
+    @rule(choice=choices)
+    def finish(self, choice: int) -> None:
+        batch = self.out.pop(choice % len(self.out))
+        numbers = self.numbers(batch)
+        if not batch.is_over:
+            self.stored[batch.queue.topic_partition.partition] += numbers
+        self.accumulator.finish(batch, self.now)
+
+    @precondition(lambda self: any(not batch.is_over for batch in self.out))
+    @rule(choice=choices, split=st.booleans(), delay_s=st.sampled_from([0.0, 0.1, 3.0]))
+    def come_back(self, choice: int, split: bool, delay_s: float) -> None:
+        candidates = [batch for batch in self.out if not batch.is_over]
+        batch = candidates[choice % len(candidates)]
+        self.out.remove(batch)
+        if split and batch.count > 1:
+            numbers = self.numbers(batch)
+            first, second = self.accumulator.split(batch, self.now)
+            assert self.numbers(first) + self.numbers(second) == numbers
+        else:
+            self.accumulator.put_back(batch, self.now, delay_s)
+
+    @rule(seconds=st.sampled_from([0.01, 0.5, 4.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.accumulator.advance(self.now)
+        for batch in self.accumulator.expire(self.now):
+            self.given_up[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
+
+    @rule()
+    def flush(self) -> None:
+        self.accumulator.flush(self.now)
+
+    @rule(hurried=st.booleans())
+    def hurry(self, hurried: bool) -> None:
+        if hurried:
+            self.accumulator.hurry(self.now)
+        else:
+            self.accumulator.relax()
+
+    @staticmethod
+    def numbers(batch: Batch) -> list[int]:
+        return [int((entry.value or b"")[:8]) for entry in entries(batch.builder.build())]
+
+    @invariant()
+    def order_is_kept(self) -> None:
+        for stored in self.stored:
+            assert stored == sorted(set(stored))
+
+    @invariant()
+    def at_most_one_batch_of_a_partition_is_out(self) -> None:
+        assert len({batch.queue for batch in self.out}) == len(self.out)
+
+    @invariant()
+    def nobody_is_forgotten(self) -> None:
+        """What is due has a place among the ready, what isn't a time to look again."""
+        for queue in self.queues:
+            if queue.batches and queue.muted_by is None and not queue.is_ready:
+                due = max(queue.batches[0].due_at, queue.not_before)
+                assert self.accumulator.next_time() is not None
+                assert queue in set(self.accumulator._waiting)
+                assert due > self.now or self.accumulator._hurried
+
+    def teardown(self) -> None:
+        for queue in self.queues:
+            self.accumulator.set_leader(queue, 0, self.now)
+        for _ in range(2000):
+            for batch in list(self.out):
+                self.out.remove(batch)
+                if not batch.is_over:
+                    self.stored[batch.queue.topic_partition.partition] += self.numbers(batch)
+                self.accumulator.finish(batch, self.now)
+            if not self.accumulator.unfinished:
+                break
+            self.accumulator.flush(self.now)
+            self.accumulator.advance(self.now)
+            self.out += self.accumulator.drain(0, 1000, self.now)
+            self.now += 0.01
+            for batch in self.accumulator.expire(self.now):
+                self.given_up[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
+        assert self.accumulator.unfinished == 0
+        for sent, stored, given_up in zip(self.sent, self.stored, self.given_up, strict=True):
+            assert stored == sorted(set(stored))
+            assert set(stored) | given_up == set(range(sent))
+            assert not set(stored) & given_up
+
+
+TestAccumulatorMachine = AccumulatorMachine.TestCase
+TestAccumulatorMachine.settings = settings(max_examples=100, stateful_step_count=60)

@@ -1,0 +1,153 @@
+"""acks=0: no answer, no offset; what was on its way when the broker closed is unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
+from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried
+from aiokafka08.testing import LINES, Close, EmbeddedCluster, Hang
+from tests.producer.conftest import Producer
+
+ProducerFor = Callable[..., Awaitable[Producer]]
+
+
+@pytest.mark.parametrize("line", LINES)
+async def test_messages_arrive_and_have_no_offsets(line: str, producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(version=line, topics={"t": 2}) as cluster:
+        producer = await producer_for(cluster, acks=0)
+        results = [
+            await producer.send_and_wait("t", b"%d" % n, partition=n % 2) for n in range(100)
+        ]
+        assert {result.offset for result in results} == {-1}
+        await producer.flush()
+        for partition in range(2):
+            assert [message.value for message in cluster.log("t", partition)] == [
+                b"%d" % n for n in range(partition, 100, 2)
+            ]
+        assert producer.metrics()["acks0_unknown"] == 0
+        assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_the_future_does_not_wait_for_the_broker_but_flush_does(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks=0)
+    await producer.partitions_for("t")
+    hanging = cluster.fault(ProduceRequest, then=Hang())
+    asked = cluster.next_request(ProduceRequest)
+    assert (await producer.send_and_wait("t", b"v", partition=0)).offset == -1
+    await asyncio.wrap_future(asked)
+    assert hanging.hits == 1
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(producer.flush(), 0.05)
+    assert producer.metrics()["requests_in_flight"] == 1
+    cluster.drop_connections()
+    await producer.flush()
+    assert producer.metrics()["acks0_unknown"] == 1
+
+
+async def test_each_request_is_followed_by_one_that_is_answered(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks=0)
+    await producer.send("t", b"v", partition=0)
+    await producer.flush()
+    produced = [one for one in cluster.history if type(one.request) is ProduceRequest]
+    pings = [
+        one
+        for one in cluster.history
+        if type(one.request) is ListOffsetsRequest and one.connection == produced[0].connection
+    ]
+    assert len(produced) == len(pings) == 1
+
+
+async def test_what_was_behind_a_refused_request_is_unknown(
+    producer_for: ProducerFor,
+) -> None:
+    async with EmbeddedCluster(topics={"t": 4}, message_max_bytes=500) as cluster:
+        producer = await producer_for(cluster, acks=0)
+        await producer.send("t", b"good", partition=0)
+        await producer.flush()
+        refreshed = cluster.next_request(MetadataRequest)
+        futures = []
+        for partition, size in enumerate((1000, 10, 10)):  # the first one closes the connection
+            futures += [await producer.send("t", b"v" * size, partition=partition)] * (
+                partition + 1
+            )
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert producer.metrics()["requests_in_flight"] == 3
+        await producer.flush()
+        assert {(await future).offset for future in futures} == {-1}
+        (unknown,) = producer.told(Acks0Unknown)
+        assert unknown.messages == 3
+        assert producer.metrics()["acks0_unknown"] == 3
+        assert producer.metrics()["buffer_used_bytes"] == 0
+        assert producer.told(BatchFailed) == producer.told(BatchRetried) == []
+        await producer.send("t", b"after", partition=0)  # on a new connection
+        await producer.flush()
+        assert [message.value for message in cluster.log("t", 0)] == [b"good", b"after"]
+        assert cluster.log("t", 1) == []  # read by nobody (docs/brokers.md 3.3)
+        await asyncio.wrap_future(refreshed)
+
+
+async def test_a_connection_lost_behind_the_write_is_not_tried_again(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks=0)
+    await producer.partitions_for("t")
+    cluster.fault(ProduceRequest, then=Close())
+    for _ in range(3):
+        await producer.send("t", b"v", partition=0)
+    await producer.flush()
+    assert cluster.log("t", 0) == []
+    assert producer.metrics()["acks0_unknown"] == 3
+
+
+async def test_a_broker_that_cannot_be_reached_loses_nothing_that_was_not_written(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks=0)
+    await producer.partitions_for("t")
+    cluster.kill(0, then="leaderless")
+    futures = [await producer.send("t", b"%d" % n, partition=0) for n in range(5)]
+    await asyncio.wrap_future(cluster.next_request(MetadataRequest))
+    assert not any(future.done() for future in futures)
+    cluster.elect()
+    await producer.flush()
+    assert [message.value for message in cluster.log("t", 0)] == [b"%d" % n for n in range(5)]
+    assert producer.metrics()["acks0_unknown"] == 0
+
+
+async def test_a_moved_leader_is_found_after_the_close(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks=0)
+    await producer.send("t", b"0", partition=0)
+    await producer.flush()
+    cluster.move_leader("t", 0, to=1)
+    await producer.send("t", b"lost", partition=0)
+    changed = cluster.next_request(MetadataRequest)
+    await producer.flush()
+    assert producer.metrics()["acks0_unknown"] == 1
+    await asyncio.wrap_future(changed)
+    while cluster.log("t", 0)[-1].value != b"2":
+        await producer.send("t", b"2", partition=0)
+        await producer.flush()
+
+
+async def test_stopping_without_time_tells_what_is_unknown(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks=0)
+    await producer.partitions_for("t")
+    cluster.fault(ProduceRequest, then=Hang())
+    future = await producer.send("t", b"v", partition=0)
+    await asyncio.wrap_future(cluster.next_request(ProduceRequest))
+    await producer.stop(timeout=0)
+    assert (await future).offset == -1
+    assert producer.metrics()["acks0_unknown"] == 1

@@ -1,0 +1,294 @@
+"""`DeliveryFuture` does what users and asyncio do with a future, and never more to its batch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import KafkaError, MessageSizeTooLargeError
+from aiokafka08.producer.delivery import Delivery, DeliveryFuture
+from aiokafka08.structs import RecordMetadata, TopicPartition
+
+TP = TopicPartition("t", 2)
+
+pytestmark = pytest.mark.both_loops
+
+
+def make(count: int = 3) -> tuple[Delivery, list[DeliveryFuture]]:
+    delivery = Delivery(TP, asyncio.get_running_loop())
+    return delivery, [DeliveryFuture(delivery, index, 1000 + index) for index in range(count)]
+
+
+def acknowledge(delivery: Delivery, base_offset: int = 40) -> None:
+    delivery.acknowledge(base_offset, -1, has_timestamps=True)
+
+
+async def test_the_result_is_its_place_in_the_batch() -> None:
+    delivery, futures = make()
+    assert not futures[1].done()
+    acknowledge(delivery)
+    assert futures[1].done()
+    assert await futures[1] == RecordMetadata("t", 2, TP, 41, 1001, 0, None)
+    assert futures[2].result().offset == 42
+    assert futures[0].exception() is None
+
+
+async def test_timestamps_are_the_brokers_where_it_set_them() -> None:
+    delivery, futures = make()
+    delivery.acknowledge(7, 5555, has_timestamps=True)
+    result = futures[1].result()
+    assert (result.offset, result.timestamp, result.timestamp_type) == (8, 5555, 1)
+
+
+async def test_format_0_has_no_timestamps_and_acks_0_no_offsets() -> None:
+    delivery, futures = make()
+    delivery.acknowledge(-1, -1, has_timestamps=False)
+    result = futures[2].result()
+    assert (result.offset, result.timestamp, result.timestamp_type) == (-1, None, None)
+
+
+async def test_asking_too_early_is_an_error() -> None:
+    _, (future, *_) = make()
+    with pytest.raises(asyncio.InvalidStateError):
+        future.result()
+    with pytest.raises(asyncio.InvalidStateError):
+        future.exception()
+
+
+async def test_asyncio_takes_it_for_a_future() -> None:
+    delivery, futures = make()
+    assert asyncio.isfuture(futures[0])
+    assert asyncio.ensure_future(futures[0]) is futures[0]
+    assert futures[0].get_loop() is asyncio.get_running_loop()
+    asyncio.get_running_loop().call_soon(acknowledge, delivery)
+    gathered = await asyncio.gather(*futures)
+    assert [result.offset for result in gathered] == [40, 41, 42]
+    assert [result.offset for result in await asyncio.gather(*futures)] == [40, 41, 42]
+
+
+async def test_wait_and_as_completed_and_shield() -> None:
+    delivery, futures = make()
+    done, pending = await asyncio.wait(futures, timeout=0.01)
+    assert not done
+    assert pending == set(futures)
+    shielded = asyncio.shield(futures[0])
+    asyncio.get_running_loop().call_soon(acknowledge, delivery)
+    done, pending = await asyncio.wait(futures)
+    assert not pending
+    assert (await shielded).offset == 40
+    assert {(await one).offset for one in asyncio.as_completed(futures)} == {40, 41, 42}
+
+
+async def test_wait_for_times_out_without_touching_the_batch() -> None:
+    delivery, futures = make()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(futures[0], 0.01)
+    assert futures[0].cancelled()
+    acknowledge(delivery)
+    assert futures[1].result().offset == 41
+    with pytest.raises(asyncio.CancelledError):
+        futures[0].result()
+    assert (await asyncio.wait_for(futures[2], 0.01)).offset == 42
+
+
+async def test_a_cancelled_task_cancels_its_own_future_only() -> None:
+    delivery, futures = make()
+
+    async def wait(future: DeliveryFuture) -> int:
+        return (await future).offset
+
+    tasks = [asyncio.create_task(wait(future)) for future in futures]
+    await asyncio.sleep(0)
+    tasks[0].cancel("enough")
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    assert futures[0].cancelled()
+    acknowledge(delivery)
+    assert [await task for task in tasks[1:]] == [41, 42]
+    assert not futures[0].cancel()
+    assert futures[0].done()
+
+
+async def test_cancelling_a_gather_cancels_its_children_only() -> None:
+    delivery, futures = make()
+    gathering = asyncio.gather(*futures[:2])
+    await asyncio.sleep(0)
+    gathering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gathering
+    acknowledge(delivery)
+    assert [future.cancelled() for future in futures] == [True, True, False]
+    assert futures[2].result().offset == 42
+
+
+async def test_gather_gives_errors_and_cancellations_as_results() -> None:
+    delivery, futures = make()
+    futures[0].cancel("gone")
+    delivery.fail(KafkaError("no"))
+    first, second, third = await asyncio.gather(*futures, return_exceptions=True)
+    assert isinstance(first, asyncio.CancelledError)
+    assert isinstance(second, KafkaError)
+    assert isinstance(third, KafkaError)
+
+
+async def test_callbacks_run_in_the_loop_in_their_context() -> None:
+    delivery, (future, *_) = make()
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="outer")
+    seen: list[tuple[Any, str]] = []
+
+    def note(done: DeliveryFuture) -> None:
+        seen.append((done, variable.get()))
+
+    def never(done: DeliveryFuture) -> None:
+        raise AssertionError
+
+    context = contextvars.copy_context()
+    context.run(variable.set, "inner")
+    future.add_done_callback(note)
+    future.add_done_callback(never)
+    future.add_done_callback(note, context=context)
+    assert future.remove_done_callback(never) == 1
+    acknowledge(delivery)
+    assert seen == []
+    await asyncio.sleep(0)
+    assert seen == [(future, "outer"), (future, "inner")]
+    future.add_done_callback(note)
+    assert len(seen) == 2
+    await asyncio.sleep(0)
+    assert len(seen) == 3
+
+
+async def test_a_callback_that_fails_does_not_stop_the_others() -> None:
+    delivery, futures = make()
+    loop = asyncio.get_running_loop()
+    told: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    seen: list[int] = []
+
+    def fail(done: DeliveryFuture) -> None:
+        raise ValueError("callback")
+
+    futures[0].add_done_callback(fail)
+    futures[1].add_done_callback(lambda done: seen.append(done.result().offset))
+    acknowledge(delivery)
+    await asyncio.sleep(0)
+    assert seen == [41]
+    assert isinstance(told[0]["exception"], ValueError)
+
+
+async def test_many_waiters_are_woken_in_order_over_several_turns_of_the_loop() -> None:
+    delivery, futures = make(1000)
+    seen: list[int] = []
+    for future in futures:
+        future.add_done_callback(lambda done: seen.append(done.result().offset))
+    acknowledge(delivery, 0)
+    turns = 0
+    while len(seen) < 1000:
+        await asyncio.sleep(0)
+        turns += 1
+    assert seen == list(range(1000))
+    assert turns > 2
+
+
+async def test_each_message_has_its_own_copy_of_the_error() -> None:
+    delivery, futures = make()
+    delivery.fail(MessageSizeTooLargeError("too large", errno=18))
+    errors = [future.exception() for future in futures]
+    assert len(set(map(id, errors))) == 3
+    for future, error in zip(futures, errors, strict=True):
+        for _ in range(2):
+            with pytest.raises(MessageSizeTooLargeError, match="too large") as caught:
+                await future
+            assert caught.value is error
+            assert caught.value.errno == 18
+
+
+async def test_an_error_that_nobody_asks_for_is_no_noise() -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    delivery, futures = make()
+    futures[0].add_done_callback(lambda done: None)
+    delivery.fail(KafkaError("no"))
+    await asyncio.sleep(0)
+    del delivery, futures
+    gc.collect()
+    assert told == []
+
+
+async def test_a_split_takes_waiters_along() -> None:
+    delivery, futures = make(4)
+    waiting = asyncio.gather(*futures, return_exceptions=True)
+    await asyncio.sleep(0)
+    first, second = (Delivery(TP, asyncio.get_running_loop()) for _ in range(2))
+    delivery.divide(3, first, second)
+    acknowledge(first)
+    second.fail(KafkaError("no"))
+    assert not delivery.done
+    results = await waiting
+    assert [one.offset for one in results[:3]] == [40, 41, 42]  # type: ignore[union-attr]
+    assert isinstance(results[3], KafkaError)
+    assert futures[3].done()
+
+
+async def test_finished_comes_after_all_parts_of_a_split() -> None:
+    loop = asyncio.get_running_loop()
+    delivery, _ = make(4)
+    waiting = asyncio.create_task(delivery.wait_finished())
+    await asyncio.sleep(0)
+    first, second = Delivery(TP, loop), Delivery(TP, loop)
+    delivery.divide(2, first, second)
+    first.finish()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    second.finish()
+    await waiting
+
+
+async def test_reprs_say_how_it_stands() -> None:
+    delivery, futures = make()
+    assert repr(futures[0]) == "<DeliveryFuture t/2 pending>"
+    futures[0].cancel()
+    assert repr(futures[0]) == "<DeliveryFuture t/2 cancelled>"
+    acknowledge(delivery)
+    assert repr(futures[1]) == "<DeliveryFuture t/2 offset 41>"
+
+
+async def test_cancelling_a_task_that_was_just_woken_loses_nothing() -> None:
+    """The batch is decided, the task's wake-up is on its way, then the task is cancelled."""
+    delivery, futures = make()
+
+    async def wait() -> int:
+        return (await futures[0]).offset
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    acknowledge(delivery)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert futures[0].result().offset == 40
+
+
+async def test_as_a_future_of_asyncios_own() -> None:
+    delivery, messages = make(600)
+    futures = [message.as_future() for message in messages]
+    futures[1].cancel()
+    loop = asyncio.get_running_loop()
+    first, second = Delivery(TP, loop), Delivery(TP, loop)
+    delivery.divide(400, first, second)
+    acknowledge(first, 0)
+    second.fail(KafkaError("no"))
+    results = await asyncio.gather(*futures, return_exceptions=True)
+    for index, result in enumerate(results):
+        if index == 1:
+            assert isinstance(result, asyncio.CancelledError)
+        elif index < 400:
+            assert result == messages[index].result()
+        else:
+            assert isinstance(result, KafkaError)
+    assert not messages[1].cancelled()

@@ -1,0 +1,290 @@
+"""Starting and stopping: always ends, names what it gives up, leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import warnings
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    ProducerClosed,
+)
+from aiokafka08.producer import AIOKafkaProducer
+from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
+from aiokafka08.testing import EmbeddedCluster, Hang, Silence
+from tests.producer.conftest import Producer
+
+ProducerFor = Callable[..., Awaitable[Producer]]
+
+
+async def all_closed(cluster: EmbeddedCluster) -> None:
+    """The cluster notices a little later that a connection is closed."""
+    while cluster.connections():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+pytestmark = pytest.mark.both_loops
+
+
+async def test_leaving_the_context_sends_what_is_buffered(cluster: EmbeddedCluster) -> None:
+    async with AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000
+    ) as producer:
+        future = await producer.send("t", b"v")
+        assert not future.done()
+    assert future.result().offset == 0
+    await all_closed(cluster)
+
+
+async def test_a_second_stop_is_nothing_and_one_meanwhile_waits(cluster: EmbeddedCluster) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000)
+    await producer.start()
+    future = await producer.send("t", b"v")
+    await asyncio.gather(producer.stop(), producer.stop())
+    assert future.done()
+    await producer.stop()
+
+
+async def test_before_the_start_and_after_the_end_calls_say_so(cluster: EmbeddedCluster) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    with pytest.raises(IllegalStateError, match="isn't started"):
+        await producer.send("t", b"v")
+    await producer.start()
+    with pytest.raises(IllegalStateError, match="started already"):
+        await producer.start()
+    await producer.stop()
+    for call in (
+        lambda: producer.send("t", b"v"),
+        lambda: producer.send_many("t", [b"v"]),
+        producer.flush,
+        lambda: producer.partitions_for("t"),
+    ):
+        with pytest.raises(ProducerClosed):
+            await call()
+    with pytest.raises(IllegalStateError, match="make a new one"):
+        await producer.start()
+
+
+async def test_stopping_without_starting_is_fine() -> None:
+    producer = AIOKafkaProducer()
+    await producer.stop()
+    with pytest.raises(IllegalStateError):
+        await producer.start()
+
+
+async def test_a_start_that_fails_leaves_nothing(unused_tcp_port: int) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=f"127.0.0.1:{unused_tcp_port}")
+    with pytest.raises(NoBrokersAvailable):
+        await producer.start()
+    assert len(asyncio.all_tasks()) == 1
+    await producer.stop()
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster) -> None:
+    cluster.fault(ListOffsetsRequest, then=Silence(), times=None)  # what it asks first
+    for turns in range(20):
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+        starting = asyncio.create_task(producer.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await producer.stop()
+
+
+async def test_stop_during_start_ends_both(cluster: EmbeddedCluster) -> None:
+    cluster.fault(ListOffsetsRequest, then=Silence(), times=None)
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    asked = cluster.next_request(ListOffsetsRequest)
+    starting = asyncio.create_task(producer.start())
+    await asyncio.wrap_future(asked)
+    await producer.stop()
+    with pytest.raises(ProducerClosed):
+        await starting
+
+
+async def test_stop_with_a_timeout_fails_the_rest_by_name(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    await producer.send_and_wait("t", b"v", partition=1)
+    cluster.fault(ProduceRequest, then=Hang(), times=None)
+    futures = [await producer.send("t", b"v", partition=n % 3) for n in range(30)]
+    futures += [await producer.send("t", b"v" * 10000, partition=n % 3) for n in range(30)]
+    await producer.stop(timeout=0.05)
+    for future in futures:
+        with pytest.raises(KafkaTimeoutError, match=r"stop\(timeout=0\.05\)"):
+            future.result()
+    assert producer.metrics()["messages_failed"] == 60
+    assert producer.metrics()["batches_unfinished"] == 0
+    assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_a_stop_that_is_cancelled_still_ends_everything(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    await producer.send_and_wait("t", b"v", partition=1)
+    cluster.fault(ProduceRequest, then=Silence(), times=None)
+    future = await producer.send("t", b"v")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(producer.stop(), 0.05)
+    with pytest.raises(ProducerClosed):
+        await future
+    await all_closed(cluster)
+
+
+async def test_senders_that_wait_when_it_stops_are_told(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, buffer_memory=1000)
+    await producer.partitions_for("t")
+    cluster.fault(ProduceRequest, then=Hang(), times=None)
+    futures = [await producer.send("t", b"v" * 474, partition=0) for _ in range(2)]
+    waiting = [asyncio.create_task(producer.send("t", b"v" * 474, partition=0)) for _ in range(3)]
+    many = asyncio.create_task(producer.send_many("t", [b"v" * 474] * 100, partition=1))
+    await asyncio.wrap_future(cluster.next_request(ProduceRequest))
+    await producer.stop(timeout=0.02)
+    for task in (*waiting, many):
+        with pytest.raises(ProducerClosed):
+            await task
+    for future in futures:
+        with pytest.raises(KafkaTimeoutError):
+            await future
+
+
+async def test_senders_that_wait_for_metadata_when_it_stops_are_told(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    cluster.fault(MetadataRequest, then=Silence(), times=None)
+    waiting = [asyncio.create_task(producer.send("other", b"v")) for _ in range(3)]
+    asked = asyncio.create_task(producer.partitions_for("other"))
+    await asyncio.wrap_future(cluster.next_request(MetadataRequest))
+    await producer.stop()
+    for task in (*waiting, asked):
+        with pytest.raises(ProducerClosed):
+            await task
+
+
+async def test_stop_while_many_tasks_send_ends_every_send(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    ends: list[Any] = []
+
+    async def send_on() -> None:
+        try:
+            while True:
+                ends.append(await producer.send_and_wait("t", b"v"))
+        except ProducerClosed as error:
+            ends.append(error)
+
+    tasks = [asyncio.create_task(send_on()) for _ in range(20)]
+    while len(ends) < 100:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await producer.stop()
+    await asyncio.gather(*tasks)
+    stored = sum(len(cluster.log("t", partition)) for partition in range(3))
+    assert stored == sum(not isinstance(end, ProducerClosed) for end in ends)
+
+
+async def test_a_cancelled_send_is_withdrawn_a_cancelled_future_is_not(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, linger_ms=60000)
+    withdrawn = asyncio.create_task(producer.send("t", b"withdrawn", partition=0))
+    await asyncio.sleep(0)  # it waits for metadata
+    withdrawn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await withdrawn
+    future = await producer.send("t", b"sent", partition=0)
+    future.cancel()
+    await producer.flush()
+    assert [message.value for message in cluster.log("t", 0)] == [b"sent"]
+
+
+async def test_sends_that_meet_an_unknown_topic_keep_their_order(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    tasks = [asyncio.create_task(producer.send("new", b"%d" % n)) for n in range(50)]
+    while not tasks[0].done():
+        tasks.append(asyncio.create_task(producer.send("new", b"%d" % len(tasks))))
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    await producer.flush()
+    assert [message.value for message in cluster.log("new", 0)] == [
+        b"%d" % n for n in range(len(tasks))
+    ]
+
+
+async def test_dropped_without_stop_it_warns(cluster: EmbeddedCluster) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    await producer.start()
+    await producer.send_and_wait("t", b"v")
+    router, engine = producer._router, producer._engine
+    assert engine is not None
+    with pytest.warns(ResourceWarning, match=r"AIOKafkaProducer was dropped without stop\(\)"):
+        producer = None  # type: ignore[assignment]
+    await engine.stop(ProducerClosed())
+    await router.stop()
+
+
+async def test_stopped_or_never_started_it_does_not_warn(cluster: EmbeddedCluster) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+        async with producer:
+            await producer.send_and_wait("t", b"v")
+        del producer
+        AIOKafkaProducer()
+        gc.collect()
+    assert [one for one in caught if issubclass(one.category, ResourceWarning)] == []
+
+
+async def test_another_loop_is_told(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+    producer = await producer_for(cluster)
+    await producer.send_and_wait("t", b"v")
+
+    def elsewhere() -> None:
+        asyncio.run(producer.send_and_wait("t", b"v"))
+
+    with pytest.raises(IllegalStateError, match="another event loop"):
+        await asyncio.to_thread(elsewhere)
+
+
+def _in_child(producer: AIOKafkaProducer, pipe: Any) -> None:
+    async def send() -> None:
+        await producer.send_and_wait("t", b"v")
+
+    asyncio._set_running_loop(None)
+    try:
+        asyncio.run(send())
+    except Exception as error:
+        pipe.send(str(error))
+    pipe.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+async def test_after_a_fork_it_is_told(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+    producer = await producer_for(cluster)
+    await producer.send_and_wait("t", b"v")
+    here, there = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_in_child, args=(producer, there))
+    child.start()
+    there.close()
+    try:
+        assert "before a fork" in await asyncio.to_thread(here.recv)
+    finally:
+        await asyncio.to_thread(child.join)
+        here.close()

@@ -1,0 +1,85 @@
+"""The bound on buffered bytes: first come, first served; who is cancelled takes nothing along."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka08.errors import ProducerClosed
+from aiokafka08.producer.memory import BufferMemory
+
+
+async def waiters(memory: BufferMemory, *sizes: int) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(memory.take(size)) for size in sizes]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def settled(tasks: list[asyncio.Task[None]]) -> list[bool]:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return [task.done() for task in tasks]
+
+
+async def test_room_is_given_in_the_order_of_asking() -> None:
+    memory = BufferMemory(100)
+    await memory.take(90)
+    tasks = await waiters(memory, 50, 10, 40)
+    assert memory.waiting == 3
+    assert memory.room() == 0
+    assert not memory.try_take(1)  # the small ones don't pass the large one
+    memory.give(30)
+    assert await settled(tasks) == [False, False, False]
+    memory.give(20)
+    assert await settled(tasks) == [True, True, False]
+    memory.give(40)
+    assert await settled(tasks) == [True, True, True]
+    assert memory.used_bytes == 100
+    assert memory.room() == 0
+
+
+async def test_a_cancelled_waiter_makes_room_for_those_behind_it() -> None:
+    memory = BufferMemory(100)
+    await memory.take(90)
+    tasks = await waiters(memory, 50, 10)
+    tasks[0].cancel()
+    assert await settled(tasks) == [True, True]
+    assert memory.used_bytes == 100
+
+
+async def test_a_waiter_cancelled_in_the_instant_it_is_served_gives_it_back() -> None:
+    memory = BufferMemory(100)
+    await memory.take(100)
+    tasks = await waiters(memory, 60, 60)
+    memory.give(100)  # serves the first; its task hasn't run yet
+    tasks[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    await tasks[1]
+    assert memory.used_bytes == 60
+
+
+async def test_a_waiter_cancelled_before_it_noticed_is_passed_over() -> None:
+    memory = BufferMemory(100)
+    await memory.take(100)
+    tasks = await waiters(memory, 60, 60)
+    tasks[0].cancel()
+    memory.give(100)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert memory.used_bytes == 60
+    assert memory.waiting == 0
+
+
+async def test_closing_ends_all_waiting() -> None:
+    memory = BufferMemory(100)
+    await memory.take(100)
+    tasks = await waiters(memory, 1, 1)
+    memory.close(ProducerClosed("stopped"))
+    for task in tasks:
+        with pytest.raises(ProducerClosed, match="stopped"):
+            await task
+    with pytest.raises(ProducerClosed):
+        await memory.take(1)
+    memory.give(100)
+    assert memory.used_bytes == 0

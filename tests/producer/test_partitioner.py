@@ -1,0 +1,351 @@
+"""Partitioners against vectors that the real producers made, and what they do without a key.
+
+`partitioner_vectors.json` was written by PartitionerVectors.java, which says how. Of each key it
+has Java's `hash_code` and `murmur2` (signed), and the partition for each of `partition_counts`:
+`java` by kafka-clients 0.8.2.2, `scala` by the version of the Scala producer (`byte[]` keys by its
+ByteArrayPartitioner, strings by its DefaultPartitioner). `java_without_key` are consecutive picks
+with a counter set to 0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pathlib
+import random
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.producer.partitioner import (
+    PARTITIONERS,
+    BatchAware,
+    DefaultPartitioner,
+    Partitioner,
+    RandomPartitioner,
+    RoundRobinPartitioner,
+    ScalaPartitioner080,
+    ScalaPartitioner082,
+    StickyPartitioner,
+    java_bytes_hash_code,
+    java_string_hash_code,
+    murmur2,
+    partitioner_factory,
+)
+
+AIOKAFKA: Any = importlib.import_module("aiokafka.partitioner")
+VECTORS = json.loads((pathlib.Path(__file__).parent / "partitioner_vectors.json").read_text())
+COUNTS: list[int] = VECTORS["partition_counts"]
+BYTES: list[dict[str, Any]] = VECTORS["bytes"]
+STRINGS: list[dict[str, Any]] = VECTORS["strings"]
+
+BY_VERSION = {
+    "0.8.0": ScalaPartitioner080,
+    "0.8.1.1": ScalaPartitioner080,
+    "0.8.2.2": ScalaPartitioner082,
+}
+MIN_INT = -(2**31)
+
+each_name = pytest.mark.parametrize("name", PARTITIONERS)
+
+
+def partitions(partitioner: Partitioner, key: bytes) -> list[int]:
+    """The partition of a key for each count; only the last partition has a leader."""
+    return [partitioner(key, range(count), [count - 1]) for count in COUNTS]
+
+
+# --- the real producers -------------------------------------------------------------------------
+
+
+def test_the_vectors_hold_the_edges() -> None:
+    assert {len(bytes.fromhex(one["key"])) for one in BYTES} >= set(range(41))
+    for keys in (BYTES, STRINGS):
+        assert {one["hash_code"] for one in keys} >= {MIN_INT, MIN_INT + 1, -1, 0, 1, 2**31 - 1}
+    assert any(ord(char) > 0xFFFF for one in STRINGS for char in one["key"])
+
+
+def test_murmur2_is_that_of_the_java_client() -> None:
+    for one in BYTES:
+        assert murmur2(bytes.fromhex(one["key"])) == one["murmur2"] % 2**32
+
+
+def test_keys_go_where_the_java_client_sends_them() -> None:
+    for one in BYTES:
+        assert partitions(DefaultPartitioner(), bytes.fromhex(one["key"])) == one["java"]
+
+
+def test_hash_codes_are_those_of_java() -> None:
+    for one in BYTES:
+        assert java_bytes_hash_code(bytes.fromhex(one["key"])) == one["hash_code"]
+    for one in STRINGS:
+        assert java_string_hash_code(one["key"]) == one["hash_code"]
+    assert java_string_hash_code("polygenelubricants") == MIN_INT
+
+
+@pytest.mark.parametrize("version", BY_VERSION)
+def test_bytes_keys_go_where_the_scala_producer_sends_them(version: str) -> None:
+    for one in BYTES:
+        found = partitions(BY_VERSION[version](), bytes.fromhex(one["key"]))
+        assert found == one["scala"][version]
+
+
+@pytest.mark.parametrize("version", BY_VERSION)
+def test_string_keys_go_where_the_scala_producer_sends_them(version: str) -> None:
+    halves = 0
+    for one in STRINGS:
+        sent = bytes.fromhex(one["utf_8"])
+        if sent.decode() != one["key"]:  # half a surrogate pair is sent as "?" by Java: lost
+            halves += 1
+            continue
+        assert partitions(BY_VERSION[version]("string"), sent) == one["scala"][version]
+    assert halves == 2
+
+
+@pytest.mark.parametrize("version", BY_VERSION)
+def test_signs_are_dropped_as_the_scala_producer_drops_them(version: str) -> None:
+    keys = {one["hash_code"]: bytes.fromhex(one["key"]) for one in BYTES}
+    for one in VECTORS["abs"]:
+        positive = one["scala"][version]
+        partition = BY_VERSION[version]()(keys[one["value"]], range(2**31), [])
+        assert partition == positive
+
+
+@pytest.mark.parametrize("vector", VECTORS["java_without_key"], ids=lambda one: one["available"])
+def test_round_robin_is_that_of_the_java_client(vector: dict[str, Any]) -> None:
+    partitioner, everything = RoundRobinPartitioner(), range(vector["partitions"])
+    for first in range(len(vector["available"]) or len(everything)):
+        partitioner._counter = first
+        picks = [partitioner(None, everything, vector["available"]) for _ in range(8)]
+        assert picks == vector["picks"][first:][:8]
+
+
+# --- aiokafka -----------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=70))
+def test_murmur2_is_that_of_aiokafka(key: bytes) -> None:
+    assert murmur2(key) == AIOKAFKA.murmur2(key)
+    for kind in (bytearray, memoryview):
+        assert murmur2(kind(key)) == murmur2(key)  # type: ignore[arg-type]
+        assert java_bytes_hash_code(kind(key)) == java_bytes_hash_code(key)  # type: ignore[arg-type]
+
+
+@given(key=st.binary(max_size=20), count=st.integers(1, 50), seed=st.integers())
+def test_the_default_is_that_of_aiokafka(key: bytes, count: int, seed: int) -> None:
+    ours, theirs = DefaultPartitioner(), AIOKAFKA.DefaultPartitioner()
+    for some in ([], [0], list(range(0, count, 2))):
+        for one_key in (key, None):
+            random.seed(seed)
+            expected = theirs(one_key, list(range(count)), some)
+            random.seed(seed)
+            assert ours(one_key, list(range(count)), some) == expected
+
+
+# --- all of them --------------------------------------------------------------------------------
+
+
+@each_name
+def test_a_key_keeps_its_partition_without_a_leader(name: str) -> None:
+    partitioner = PARTITIONERS[name]()
+    for key in (b"", b"key", b"\xc3\xbc" * 30):
+        home = partitioner(key, range(12), range(12))
+        for available in ([], [0], [one for one in range(12) if one != home]):
+            assert partitioner(key, range(12), available) == home
+
+
+@each_name
+def test_partition_ids_are_those_of_the_list(name: str) -> None:
+    partitioner = PARTITIONERS[name]()
+    for key in (None, b"key"):
+        assert partitioner(key, [7], []) == 7
+        assert partitioner(key, (3, 5), (5,)) in {3, 5}
+
+
+@each_name
+def test_messages_without_key_go_to_available_partitions(name: str) -> None:
+    partitioner = PARTITIONERS[name]()
+    for available in ([1, 3], [2], [0, 1, 2, 3], [3]):
+        for _ in range(20):
+            assert partitioner(None, range(4), available) in available
+    for _ in range(20):  # no leader anywhere: any will do, the message waits
+        assert partitioner(None, range(4), []) in range(4)
+
+
+@each_name
+@given(
+    calls=st.lists(
+        st.tuples(st.none() | st.text(max_size=5), st.sets(st.integers(0, 6))), max_size=20
+    )
+)
+def test_any_calls_give_a_partition(name: str, calls: list[tuple[str | None, set[int]]]) -> None:
+    partitioner = PARTITIONERS[name]()
+    for key, available in calls:
+        partition = partitioner(None if key is None else key.encode(), range(7), sorted(available))
+        assert partition in (available if key is None and available else range(7))
+        if isinstance(partitioner, BatchAware):
+            partitioner.on_new_batch(partition)
+
+
+@each_name
+def test_partitioners_take_arguments_by_position_only(name: str) -> None:
+    parameters = inspect.signature(PARTITIONERS[name]()).parameters.values()
+    assert [one.kind for one in parameters] == [inspect.Parameter.POSITIONAL_ONLY] * 3
+
+
+# --- without a key ------------------------------------------------------------------------------
+
+
+def picks(partitioner: Partitioner, available: list[int], times: int) -> list[int]:
+    return [partitioner(None, range(6), available) for _ in range(times)]
+
+
+def test_round_robin_is_fair_and_keys_do_not_count() -> None:
+    partitioner = RoundRobinPartitioner()
+    found = []
+    for number in range(60):
+        partitioner(b"%d" % number, range(6), [])
+        found += picks(partitioner, [0, 2, 5], 1)
+    assert Counter(found) == {0: 20, 2: 20, 5: 20}
+    assert all(one != other for one, other in pairwise(found))
+
+
+def test_round_robin_begins_anywhere() -> None:
+    assert {picks(RoundRobinPartitioner(), [0, 1, 2], 1)[0] for _ in range(200)} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", ["random", "scala-0.8.0", "scala-0.8.2", "sticky"])
+def test_one_partition_is_kept_while_it_is_available(name: str) -> None:
+    partitioner = PARTITIONERS[name]()
+    (first,) = set(picks(partitioner, [0, 1, 2], 50))
+    others = [one for one in (0, 1, 2) if one != first]
+    (second,) = set(picks(partitioner, others, 50))
+    assert second in others
+    # Not drawn back to the first one, and not away when no partition has a leader.
+    assert set(picks(partitioner, [0, 1, 2], 50)) == {second}
+    assert set(picks(partitioner, [], 50)) == {second}
+
+
+def test_producers_choose_different_partitions() -> None:
+    assert {picks(RandomPartitioner(), [0, 1, 2], 1)[0] for _ in range(200)} == {0, 1, 2}
+
+
+def test_sticky_moves_on_when_its_batch_closes() -> None:
+    partitioner = StickyPartitioner()
+    seen = set()
+    for _ in range(200):
+        (before,) = set(picks(partitioner, [0, 1, 2], 3))
+        partitioner.on_new_batch((before + 1) % 3)  # another partition's batch
+        assert picks(partitioner, [0, 1, 2], 1) == [before]
+        partitioner.on_new_batch(before)
+        (after,) = set(picks(partitioner, [0, 1, 2], 3))
+        assert after != before
+        seen.add(after)
+        partitioner.on_new_batch(before)  # told twice
+        assert picks(partitioner, [0, 1, 2], 1) == [after]
+    assert seen == {0, 1, 2}
+
+
+def test_sticky_stays_where_there_is_one_partition_only() -> None:
+    partitioner = StickyPartitioner()
+    for _ in range(3):
+        assert picks(partitioner, [4], 2) == [4, 4]
+        partitioner.on_new_batch(4)
+
+
+def test_only_sticky_wants_to_hear_of_batches() -> None:
+    aware = {name for name, make in PARTITIONERS.items() if isinstance(make(), BatchAware)}
+    assert aware == {"sticky"}
+
+
+# --- Scala's key types --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [ScalaPartitioner080, ScalaPartitioner082])
+def test_a_string_key_that_is_no_utf_8_is_refused(make: type[ScalaPartitioner080]) -> None:
+    with pytest.raises(ValueError, match="key of 3 bytes that isn't UTF-8"):
+        make("string")(b"\xff\xfe\xfd", range(3), [])
+    with pytest.raises(ValueError, match="'bytes' or 'string', not 'str'"):
+        make("str")  # type: ignore[arg-type]
+
+
+def test_the_names_with_string_are_for_string_keys() -> None:
+    sent, everywhere = "ключ".encode(), range(2**31)
+    for name, make in (("scala-0.8.0", ScalaPartitioner080), ("scala-0.8.2", ScalaPartitioner082)):
+        as_bytes = PARTITIONERS[name]()(sent, everywhere, [])
+        as_string = PARTITIONERS[f"{name}-string"]()(sent, everywhere, [])
+        assert as_bytes == make()(sent, everywhere, [])
+        assert as_string == java_string_hash_code("ключ") != as_bytes
+
+
+# --- one instance per topic ---------------------------------------------------------------------
+
+
+@each_name
+def test_a_name_makes_an_instance_per_topic(name: str) -> None:
+    factory = partitioner_factory(name)
+    one, other = factory(), factory()
+    assert type(one) is type(other)
+    assert one is not other
+
+
+def test_a_class_makes_an_instance_per_topic() -> None:
+    class Mine:
+        def __call__(self, key: object, everything: Any, available: Any, /) -> int:
+            return 3
+
+    factory = partitioner_factory(Mine)
+    assert isinstance(factory(), Mine)
+    assert factory() is not factory()
+
+
+@pytest.mark.parametrize("derived", [False, True])
+def test_an_instance_of_ours_is_copied_per_topic(derived: bool) -> None:
+    class Mine(ScalaPartitioner082):
+        """Has a __dict__ beside the slots."""
+
+        def __init__(self) -> None:
+            super().__init__("string")
+            self.kept = "as it is"
+
+    given_one: ScalaPartitioner082 = Mine() if derived else ScalaPartitioner082("string")
+    factory = partitioner_factory(given_one)
+    topics = [factory() for _ in range(100)]
+    assert len({id(one) for one in [*topics, given_one]}) == 101
+    assert len({picks(one, [0, 1, 2], 1)[0] for one in topics}) == 3  # each chose for itself
+    assert {one("ü".encode(), range(50), []) for one in topics} == {ord("ü") % 50}
+    if derived:
+        assert {one.kept for one in topics} == {"as it is"}  # type: ignore[attr-defined]
+
+
+def test_any_other_callable_is_shared_by_all_topics() -> None:
+    def mine(key: bytes | None, everything: Any, available: Any, /) -> int:
+        return everything[-1]
+
+    foreign = AIOKAFKA.DefaultPartitioner()
+    for one in (mine, foreign):
+        factory = partitioner_factory(one)
+        assert factory() is one
+        assert factory() is one
+
+
+def test_what_is_no_partitioner_is_refused() -> None:
+    with pytest.raises(ValueError, match="no partitioner 'murmur'; there are murmur2, scala-0"):
+        partitioner_factory("murmur")
+    with pytest.raises(TypeError, match="a name or a callable, not int"):
+        partitioner_factory(3)  # type: ignore[arg-type]
+
+
+def test_partitioners_need_nothing_but_the_standard_library() -> None:
+    code = (
+        "import sys; sys.modules.update(cramjam=None, snappy=None);"
+        "import aiokafka08.producer.partitioner"
+    )
+    root = pathlib.Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)

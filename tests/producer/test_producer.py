@@ -1,0 +1,504 @@
+"""`AIOKafkaProducer` on the embedded cluster: what is sent arrives, as and where it should."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiokafka
+import pytest
+
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCodecError,
+    UnsupportedVersionError,
+)
+from aiokafka08.producer import AIOKafkaProducer, DeliveryFuture
+from aiokafka08.protocol.api import MetadataRequest, ProduceRequest
+from aiokafka08.structs import RecordMetadata, TopicPartition
+from aiokafka08.testing import LINES, Answer, EmbeddedCluster, Hang
+from tests.producer.conftest import Producer
+
+ProducerFor = Callable[..., Awaitable[Producer]]
+
+
+def logged(cluster: EmbeddedCluster, topic: str = "t", partitions: int = 3) -> list[Any]:
+    return [
+        (partition, message.key, message.value)
+        for partition in range(partitions)
+        for message in cluster.log(topic, partition)
+    ]
+
+
+# --- one message ----------------------------------------------------------------------------------
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("line", LINES)
+async def test_a_message_arrives_on_every_line_of_brokers(
+    line: str, producer_for: ProducerFor
+) -> None:
+    async with EmbeddedCluster(version=line, topics={"t": 2}) as cluster:
+        producer = await producer_for(cluster)
+        result = await producer.send_and_wait("t", b"value", b"key", partition=1)
+        modern = line == "0.10"
+        assert result[:4] == ("t", 1, TopicPartition("t", 1), 0)
+        assert (result.timestamp_type, result.log_start_offset) == (0 if modern else None, None)
+        assert (result.timestamp is not None) is modern
+        (message,) = cluster.log("t", 1)
+        assert (message.key, message.value, message.timestamp_ms) == (
+            b"key",
+            b"value",
+            result.timestamp,
+        )
+        await producer.stop()
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("compression_type", ["gzip", "snappy", "lz4"])
+async def test_compressed_batches_arrive_on_every_line(
+    line: str, compression_type: str, producer_for: ProducerFor
+) -> None:
+    async with EmbeddedCluster(version=line, topics={"t": 1}) as cluster:
+        if compression_type == "lz4" and line in ("0.8.0", "0.8.1"):
+            with pytest.raises(UnsupportedCodecError, match=r"from 0\.8\.2 on"):
+                await producer_for(cluster, compression_type=compression_type)
+            return
+        producer = await producer_for(cluster, compression_type=compression_type)
+        futures = [await producer.send("t", b"value %d" % number) for number in range(100)]
+        assert [(await future).offset for future in futures] == list(range(100))
+        messages = cluster.log("t", 0)
+        assert [message.value for message in messages] == [b"value %d" % n for n in range(100)]
+        assert {message.codec for message in messages} == {
+            {"gzip": 1, "snappy": 2, "lz4": 3}[compression_type]
+        }
+
+
+@pytest.mark.parametrize("acks", [1, -1, "all", 2])
+async def test_acknowledgements(
+    acks: int | str, cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks=acks)
+    await producer.send_and_wait("t", b"v", partition=0)
+    (request,) = cluster.requests(ProduceRequest)
+    assert request.required_acks == (-1 if acks == "all" else acks)
+    assert 0 < request.timeout_ms < 5000
+
+
+async def test_a_number_of_replicas_is_refused_from_0_9_on(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(version="0.9") as cluster:
+        with pytest.raises(UnsupportedVersionError, match=r"0\.8 lines only"):
+            await producer_for(cluster, acks=2)
+
+
+async def test_serializers_and_other_kinds_of_bytes(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(
+        cluster, key_serializer=str.encode, value_serializer=lambda value: repr(value).encode()
+    )
+    await producer.send_and_wait("t", 17, "key", partition=0)
+    raw = await producer_for(cluster)
+    await raw.send_and_wait("t", bytearray(b"array"), memoryview(b"view"), partition=0)
+    await raw.send_and_wait("t", None, b"tombstone", partition=0)
+    await raw.send_and_wait("t", b"", partition=0)
+    assert logged(cluster) == [
+        (0, b"key", b"17"),
+        (0, b"view", b"array"),
+        (0, b"tombstone", None),
+        (0, None, b""),
+    ]
+
+
+async def test_wrong_arguments_are_told_at_once(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, max_request_size=1000)
+    with pytest.raises(TypeError, match="the value is str, not bytes"):
+        await producer.send("t", "text")
+    with pytest.raises(TypeError, match="the key is int, not bytes"):
+        await producer.send("t", b"", 5)
+    with pytest.raises(IllegalArgumentError, match="a key or a value"):
+        await producer.send("t")
+    with pytest.raises(InvalidTopicError):
+        await producer.send("a b", b"v")
+    with pytest.raises(IllegalArgumentError, match="partition=-1"):
+        await producer.send("t", b"v", partition=-1)
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 3; it has \[0, 1, 2\]"):
+        await producer.send("t", b"v", partition=3)
+    with pytest.raises(UnsupportedVersionError, match="headers"):
+        await producer.send("t", b"v", headers=[("a", b"b")])
+    with pytest.raises(UnsupportedVersionError, match="timestamp"):
+        await producer.send("t", b"v", timestamp_ms=1)
+    with pytest.raises(MessageSizeTooLargeError, match="max_request_size=1000"):
+        await producer.send("t", b"v" * 975)
+    await producer.send_and_wait("t", b"v" * 974)
+    assert len(cluster.requests(ProduceRequest)) == 1
+    assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_timestamps_of_format_1(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
+        producer = await producer_for(cluster)
+        given = await producer.send_and_wait("t", b"v", timestamp_ms=1234)
+        assert (given.timestamp, given.timestamp_type) == (1234, 0)
+        cluster.create_topic("log", 1, config={"message.timestamp.type": "LogAppendTime"})
+        stamped = await producer.send_and_wait("log", b"v", timestamp_ms=1234)
+        assert stamped.timestamp_type == 1
+        assert stamped.timestamp is not None
+        assert stamped.timestamp > 1234
+        with pytest.raises(IllegalArgumentError, match="timestamp_ms=-5"):
+            await producer.send("t", b"v", timestamp_ms=-5)
+
+
+async def test_unknown_topics_are_created_where_brokers_do_so(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    results = await asyncio.gather(*[producer.send_and_wait("new", b"%d" % n) for n in range(20)])
+    assert sorted(result.offset for result in results) == list(range(20))
+    assert await producer.partitions_for("new") == {0}
+    assert await producer.partitions_for("newer") == {0}
+
+
+async def test_unknown_topics_are_an_error_where_brokers_do_not(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(auto_create=False, topics={"t": 1}) as cluster:
+        producer = await producer_for(cluster, request_timeout_ms=300)
+        sends = [asyncio.create_task(producer.send("nowhere", b"v")) for _ in range(3)]
+        for send in sends:
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await send
+        cluster.create_topic("nowhere", 1)
+        assert (await producer.send_and_wait("nowhere", b"v")).offset == 0
+
+
+async def test_partitions_that_are_added_are_found_when_they_are_named(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    await producer.send_and_wait("t", b"v")
+    before = len(cluster.requests(MetadataRequest))
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await producer.send("t", b"v", partition=7)
+    assert len(cluster.requests(MetadataRequest)) == before + 1
+
+
+async def test_partitioners_are_asked_per_topic(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    seen: list[Any] = []
+
+    def choose(key: bytes | None, partitions: Any, available: Any) -> int:
+        seen.append((key, list(partitions), list(available)))
+        return 2 if key == b"two" else 99
+
+    producer = await producer_for(cluster, partitioner=choose)
+    assert (await producer.send_and_wait("t", b"v", b"two")).partition == 2
+    assert seen == [(b"two", [0, 1, 2], [0, 1, 2])]
+    with pytest.raises(IllegalArgumentError, match="the partitioner chose 99"):
+        await producer.send("t", b"v", b"other")
+
+
+async def test_sticky_partitioners_hear_of_new_batches(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, partitioner="sticky", linger_ms=60000)
+    first = [await producer.send("t", b"v") for _ in range(5)]
+    await producer.flush()
+    second = [await producer.send("t", b"v") for _ in range(5)]
+    await producer.flush()
+    partitions = [{(await future).partition for future in some} for some in (first, second)]
+    assert [len(one) for one in partitions] == [1, 1]
+    assert partitions[0] != partitions[1]
+
+
+async def test_a_partitioner_that_fails_when_told_of_batches_stops_nothing(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing:
+        def __call__(self, key: Any, partitions: Any, available: Any) -> int:
+            return 0
+
+        def on_new_batch(self, partition: int) -> None:
+            raise ValueError("no batches, please")
+
+    producer = await producer_for(cluster, partitioner=Failing())
+    assert (await producer.send_and_wait("t", b"v")).offset == 0
+    assert "no batches, please" in caplog.text
+
+
+# --- waiting and flushing -------------------------------------------------------------------------
+
+
+async def test_lingering_batches_go_together_when_flushed(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, linger_ms=60000)
+    futures = [await producer.send("t", b"%d" % n, partition=n % 3) for n in range(30)]
+    assert not any(future.done() for future in futures)
+    assert producer.metrics()["batches_unfinished"] == 3
+    await producer.flush()
+    assert all(future.done() for future in futures)
+    assert len(cluster.requests(ProduceRequest)) == 3  # one per broker
+    await producer.flush()
+
+
+async def test_lingering_ends_by_itself(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, linger_ms=20.5)
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    await producer.send_and_wait("t", b"v")
+    assert loop.time() - begin >= 0.0205
+
+
+async def test_partitions_of_a_broker_share_a_request(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(topics={"t": 8, "u": 2}) as cluster:
+        producer = await producer_for(cluster)
+        await producer.partitions_for("t")
+        await producer.partitions_for("u")
+        futures = [await producer.send("t", b"v", partition=n) for n in range(8)]
+        futures += [await producer.send("u", b"v", partition=n) for n in range(2)]
+        await asyncio.gather(*futures)
+        (request,) = cluster.requests(ProduceRequest)
+        assert sum(len(topic.partitions) for topic in request.topics) == 10
+
+
+# --- batches of the caller's ----------------------------------------------------------------------
+
+
+async def test_a_batch_of_the_callers_is_sent_as_it_is(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, max_batch_size=300, value_serializer=str.encode)
+    batch = producer.create_batch()
+    count = 0
+    while (appended := batch.append(timestamp=None, key=None, value="value")) is not None:
+        assert (appended.offset, appended.size) == (count, 31)
+        count += 1
+    assert count == batch.record_count() == 300 // 31
+    assert batch.size() == 31 * count
+    await producer.send_and_wait("t", "before", partition=1)
+    future = await producer.send_batch(batch, "t", partition=1)
+    result = await future
+    assert isinstance(result, RecordMetadata)
+    assert (result.partition, result.offset) == (1, 1)
+    assert len(cluster.log("t", 1)) == 1 + count
+    with pytest.raises(Exception, match="sent already"):
+        await producer.send_batch(batch, "t", partition=1)
+    assert await (await producer.send_batch(producer.create_batch(), "t", partition=0)) is None
+    with pytest.raises(UnsupportedVersionError):
+        producer.create_batch().append(timestamp=5, key=None, value="v")
+
+
+async def test_a_batch_with_timestamps_made_too_early_is_refused_for_old_brokers(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    early = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    plain, stamped = early.create_batch(), early.create_batch()
+    plain.append(timestamp=None, key=b"k", value=b"v")
+    stamped.append(timestamp=5, key=b"k", value=b"v")
+    async with early:
+        with pytest.raises(UnsupportedVersionError, match="timestamp"):
+            await early.send_batch(stamped, "t", partition=0)
+        result = await (await early.send_batch(plain, "t", partition=0))
+        assert result is not None
+        assert result.timestamp is None  # converted to format 0
+
+
+# --- options and the public surface ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"acks": -2}, "acks=-2: allowed are 0, 1, -1 or 'all'"),
+        ({"acks": "most"}, "acks='most'"),
+        ({"acks": True}, "acks=True"),
+        ({"compression_type": "lzma"}, "compression_type='lzma': allowed are None, 'gzip'"),
+        ({"linger_ms": -1}, "linger_ms=-1"),
+        ({"max_batch_size": 0}, "max_batch_size=0: allowed are integers from 1 on"),
+        ({"max_request_size": "1"}, "max_request_size='1'"),
+        ({"buffer_memory": 0}, "buffer_memory=0"),
+        ({"delivery_timeout_ms": 0}, "delivery_timeout_ms=0"),
+        ({"max_in_flight_requests_per_connection": 0}, "max_in_flight_requests"),
+        ({"partitioner": "murmur"}, "partitioner='murmur': no partitioner 'murmur'; there are"),
+        ({"partitioner": 5}, "partitioner=5"),
+        ({"request_timeout_ms": 0}, "request_timeout_ms=0"),
+        ({"bootstrap_servers": ""}, "names no server"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        AIOKafkaProducer(**options)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"enable_idempotence": True},
+        {"transactional_id": "t"},
+        {"compression_type": "zstd"},
+        {"security_protocol": "SASL_PLAINTEXT"},
+        {"sasl_plain_username": "u"},
+    ],
+)
+def test_what_the_protocol_cannot_do_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"from .* on"):
+        AIOKafkaProducer(**options)
+
+
+async def test_transactions_are_refused_at_the_call() -> None:
+    producer = AIOKafkaProducer()
+    for call in (
+        producer.begin_transaction,
+        producer.commit_transaction,
+        producer.abort_transaction,
+        lambda: producer.send_offsets_to_transaction({}, "g"),
+    ):
+        with pytest.raises(UnsupportedVersionError, match="InitProducerId"):
+            await call()
+    with pytest.raises(UnsupportedVersionError):
+        producer.transaction()
+
+
+async def test_a_loop_argument_is_taken_as_aiokafka_takes_it(cluster: EmbeddedCluster) -> None:
+    with pytest.warns(DeprecationWarning, match="loop"):
+        producer = AIOKafkaProducer(
+            loop=asyncio.get_running_loop(), bootstrap_servers=cluster.bootstrap_servers
+        )
+    async with producer:
+        await producer.send_and_wait("t", b"v")
+
+
+def test_names_arguments_and_defaults_are_those_of_aiokafka() -> None:
+    for name, theirs in inspect.getmembers(aiokafka.AIOKafkaProducer, inspect.isfunction):
+        if name.startswith("_") and name not in ("__init__", "__aenter__", "__aexit__"):
+            continue
+        their_parameters = inspect.signature(theirs).parameters
+        our_parameters = inspect.signature(getattr(AIOKafkaProducer, name)).parameters
+        for parameter in their_parameters.values():
+            ours = our_parameters[parameter.name]
+            assert ours.kind == parameter.kind, (name, parameter.name)
+            if (name, parameter.name) in {("__init__", "acks"), ("__init__", "partitioner")}:
+                continue  # sentinels there
+            assert ours.default == parameter.default, (name, parameter.name)
+        extra = set(our_parameters) - set(their_parameters)
+        assert all(our_parameters[one].default is not inspect.Parameter.empty for one in extra)
+
+
+async def test_metrics_and_health(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+    producer = await producer_for(cluster, linger_ms=60000)
+    assert producer.ready()
+    await producer.send("t", b"v" * 74, partition=0)
+    metrics = producer.metrics()
+    assert metrics["buffer_used_bytes"] == 100
+    assert metrics["batches_unfinished"] == 1
+    assert metrics["messages_sent"] == 0
+    await producer.flush()
+    metrics = producer.metrics()
+    assert (metrics["messages_sent"], metrics["bytes_sent"], metrics["requests_sent"]) == (
+        1,
+        100,
+        1,
+    )
+    assert (metrics["buffer_used_bytes"], metrics["oldest_batch_ms"], metrics["retries"]) == (
+        0,
+        0,
+        0,
+    )
+    assert all(isinstance(value, int | float) for value in metrics.values())
+    await producer.stop()
+    assert not producer.ready()
+    assert producer.metrics()["messages_sent"] == 1
+
+
+# --- waiting for memory ---------------------------------------------------------------------------
+
+
+async def test_a_full_buffer_makes_senders_wait_in_order(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, buffer_memory=300, request_timeout_ms=200)
+    await producer.partitions_for("t")
+    cluster.fault(ProduceRequest, then=Hang())  # until the request times out
+    values = [b"%d" % number + b"v" * 73 for number in range(8)]
+    futures = [await producer.send("t", value, partition=0) for value in values[:3]]
+    waiting = [asyncio.create_task(producer.send("t", one, partition=0)) for one in values[3:]]
+    await asyncio.wrap_future(cluster.next_request(ProduceRequest))
+    assert not any(task.done() for task in waiting)
+    assert producer.metrics()["senders_waiting"] == 1  # the others wait for this one
+    assert producer.metrics()["buffer_used_bytes"] == 300
+    waiting[1].cancel()  # 4 is withdrawn
+    futures += [await task for task in waiting if task is not waiting[1]]
+    await asyncio.gather(*futures)
+    log = list(dict.fromkeys(message.value for message in cluster.log("t", 0)))
+    assert log == values[:4] + values[5:]
+    assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_nothing_lingers_while_somebody_waits_for_memory(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, linger_ms=60000, buffer_memory=1000)
+    futures = [await producer.send("t", b"v" * 74) for _ in range(100)]
+    await producer.flush()
+    assert all(future.result().offset >= 0 for future in futures)
+
+
+async def test_waiting_for_memory_ends_with_the_delivery_timeout(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, buffer_memory=100, delivery_timeout_ms=200)
+    await producer.partitions_for("t")
+    hanging = cluster.fault(ProduceRequest, then=Hang(), times=None)
+    first = await producer.send("t", b"v" * 74, partition=0)
+    with pytest.raises(KafkaTimeoutError, match="buffer_memory=100 is full"):
+        await producer.send("t", b"v" * 74, partition=0)
+    with pytest.raises(KafkaTimeoutError, match="200 ms; the broker hasn't answered; the messages"):
+        await first
+    hanging.cancel()
+    cluster.drop_connections()
+    assert (await producer.send_and_wait("t", b"v" * 74, partition=0)).offset == 1
+
+
+async def test_a_message_larger_than_the_memory_is_refused(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, buffer_memory=100)
+    with pytest.raises(MessageSizeTooLargeError, match="buffer_memory=100"):
+        await producer.send("t", b"v" * 75)
+
+
+# --- answers that are errors ----------------------------------------------------------------------
+
+
+async def test_a_final_error_fails_the_batch_by_name_and_logs_once(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = await producer_for(cluster)
+    cluster.fault(ProduceRequest, then=Answer(2), times=None)
+    futures = [await producer.send("t", b"v", partition=0) for _ in range(100)]
+    results = await asyncio.gather(*futures, return_exceptions=True)
+    assert {type(result).__name__ for result in results} == {"CorruptRecordException"}
+    assert "produce to t/0" in str(results[0])
+    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert "messages=100" in record.getMessage()
+    assert producer.metrics()["batches_failed"] == 1
+    assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_the_future_is_light(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+    producer = await producer_for(cluster)
+    future = await producer.send("t", b"v")
+    assert type(future) is DeliveryFuture
+    assert not hasattr(future, "__dict__")
+    await future

@@ -1,0 +1,329 @@
+"""The producer on real brokers: acknowledgements and codecs, failover, back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    NotLeaderForPartitionError,
+    UnsupportedCodecError,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.config import net_config
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.api import FetchPartition, FetchRequest, Topic
+from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+from aiokafka08.telemetry import Acks0Unknown, BatchRetried, Telemetry
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.producer.conftest import Producer
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+ALL = ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"]
+ROOT = Path(__file__).parents[2]
+
+ProducerFor = Callable[..., Awaitable[Producer]]
+NewName = Callable[..., str]
+
+
+@asynccontextmanager
+async def reader(cluster: RealCluster) -> AsyncIterator[Router]:
+    config = net_config(
+        bootstrap_servers=cluster.bootstrap_servers,
+        client_id="test",
+        request_timeout_ms=10000,
+        retry_backoff_ms=50,
+        metadata_max_age_ms=300000,
+        connections_max_idle_ms=540000,
+        api_version=None,
+        security_protocol="PLAINTEXT",
+        ssl_context=None,
+    )
+    router = Router(config, Telemetry())
+    await router.start()
+    try:
+        yield router
+    finally:
+        await router.stop()
+
+
+async def read(
+    cluster: RealCluster, topic: str, partition: int = 0, count: int = 0
+) -> list[ConsumerRecord[bytes, bytes]]:
+    """A partition's log, up to `count` messages at least, or to its end."""
+    records: list[ConsumerRecord[bytes, bytes]] = []
+    topic_partition = TopicPartition(topic, partition)
+    async with reader(cluster) as router:
+        await router.metadata.topic(topic, timeout_s=10)
+        while True:
+            offset = records[-1].offset + 1 if records else 0
+            leader = router.metadata.snapshot.leader(topic_partition)
+            fetch = FetchRequest(
+                -1, 100, 1, [Topic(topic, [FetchPartition(partition, offset, 2 << 20)])]
+            )
+            answer = (await router.request(fetch, node_id=leader)).topics[0].partitions[0]
+            if answer.error_code == NotLeaderForPartitionError.errno:  # just moved
+                await router.metadata.refresh()
+                continue
+            assert answer.error_code == 0
+            decoded = MessageSetReader(
+                topic_partition,
+                answer.message_set,
+                offset,
+                max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+            ).read(1 << 30)
+            records += decoded
+            if len(records) >= count and not decoded:
+                return records
+
+
+@pytest.mark.parametrize("version", ALL)
+async def test_every_line_takes_every_kind_of_batch(
+    version: str,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    producer_for: ProducerFor,
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    sent = [b"%d" % number * 30 for number in range(500)]
+    for codec in (None, "gzip", "snappy", "lz4"):
+        for acks in (0, 1, "all"):
+            if codec == "lz4" and version in ("0.8.0", "0.8.1.1"):
+                with pytest.raises(UnsupportedCodecError):
+                    await producer_for(cluster, compression_type=codec)
+                continue
+            topic = unique_topic("kinds")
+            producer = await producer_for(cluster, compression_type=codec, acks=acks)
+            await producer.partitions_for(topic)
+            futures = [await producer.send(topic, value, b"k", partition=1) for value in sent[:250]]
+            deliveries = await producer.send_many(topic, sent[250:], partition=1)
+            await producer.flush()
+            records = await read(cluster, topic, 1, 500)
+            assert [record.value for record in records] == sent
+            assert [record.offset for record in records] == list(range(500))
+            offsets = [future.result().offset for future in futures]
+            offsets += [result.offset for result in await deliveries]
+            assert offsets == ([-1] * 500 if acks == 0 else list(range(500)))
+            stamped = version in ("0.10.2.2", "3.9.1")
+            assert (futures[0].result().timestamp is not None) is (stamped and acks != 0)
+            assert producer.told(BatchRetried) == producer.told(Acks0Unknown) == []
+            await producer.stop()
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1"])
+async def test_numbers_of_replicas_belong_to_the_0_8_lines(
+    version: str,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    producer_for: ProducerFor,
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    if version == "0.9.0.1":
+        with pytest.raises(UnsupportedVersionError, match=r"0\.8 lines only"):
+            await producer_for(cluster, acks=2)
+        return
+    # More than there are: 7 after the timeout, stored all the same (docs/brokers.md 5.1).
+    topic = unique_topic("acks")
+    producer = await producer_for(
+        cluster, acks=2, request_timeout_ms=1000, delivery_timeout_ms=1500
+    )
+    with pytest.raises(KafkaTimeoutError):
+        await producer.send_and_wait(topic, b"v", partition=0)
+    assert producer.told(BatchRetried)[0].may_be_stored
+    assert len(await read(cluster, topic)) >= 1
+
+
+@pytest.mark.parametrize("version", ALL)
+async def test_without_acks_a_refused_message_makes_what_is_behind_it_unknown(
+    version: str,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    producer_for: ProducerFor,
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    topic = unique_topic("closed")
+    producer = await producer_for(cluster, acks=0, max_request_size=2_000_000)
+    await producer.send(topic, b"before", partition=0)
+    await producer.flush()
+    future = await producer.send(topic, b"v" * 1_500_000, partition=0)
+    await producer.flush()
+    assert (await future).offset == -1
+    assert producer.metrics()["acks0_unknown"] == 1
+    await producer.send(topic, b"after", partition=0)
+    await producer.flush()
+    records = await read(cluster, topic, 0, 2)
+    assert [record.value for record in records] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.2.2", "0.10.2.2", "3.9.1"])
+@pytest.mark.parametrize("compression_type", [None, "snappy"])
+async def test_a_batch_larger_than_a_message_may_be_arrives(
+    version: str,
+    compression_type: str | None,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    producer_for: ProducerFor,
+) -> None:
+    """What is too large as one wrapper, or as one batch of a modern broker, is split (6.5, 5.4)."""
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    topic = unique_topic("split")
+    producer = await producer_for(
+        cluster,
+        compression_type=compression_type,
+        max_batch_size=3_000_000,
+        max_request_size=3_000_000,
+        linger_ms=1000,
+    )
+    sent = [random.Random(number).randbytes(30_000) for number in range(90)]
+    futures = [await producer.send(topic, value, partition=0) for value in sent]
+    assert [(await future).offset for future in futures] == list(range(90))
+    records = await read(cluster, topic, 0, 90)
+    assert [record.value for record in records] == sent
+    if compression_type is not None or version == "3.9.1":
+        assert producer.metrics()["retries"] > 0
+    with pytest.raises(MessageSizeTooLargeError):
+        await producer.send_and_wait(topic, b"".join(sent[:40]), partition=0)
+
+
+async def test_order_is_kept_when_leaders_are_killed_and_move(
+    broker_clusters: BrokerClusters, unique_topic: NewName, producer_for: ProducerFor
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2", 3)
+    topic = unique_topic("order")
+    await asyncio.to_thread(
+        cluster.create_topic, topic, 3, 3, {"unclean.leader.election.enable": "false"}
+    )
+    producer = await producer_for(cluster, acks="all", max_batch_size=1000, compression_type="gzip")
+    futures: list[Any] = []
+    sent: list[list[bytes]] = [[], [], []]
+    done = False
+
+    async def send_on() -> None:
+        while not done:
+            for partition in range(3):
+                value = b"%d" % len(futures)
+                sent[partition].append(value)
+                futures.append(await producer.send(topic, value, partition=partition))
+            await asyncio.sleep(0.001)
+
+    sending = asyncio.create_task(send_on())
+    victim = await asyncio.to_thread(cluster.leader, topic, 0)
+    await asyncio.to_thread(cluster.kill, victim)
+    await asyncio.to_thread(cluster.expire, victim)
+    others = set(cluster.nodes) - {victim}
+    for partition in range(3):
+        await asyncio.to_thread(cluster.wait_leader, topic, partition, others)
+    await asyncio.to_thread(cluster.restart, victim)
+    for partition in range(3):
+        await asyncio.to_thread(cluster.wait_isr, topic, partition, cluster.nodes)
+    second = await asyncio.to_thread(cluster.leader, topic, 0)
+    await asyncio.to_thread(cluster.stop, second)
+    done = True
+    await sending
+    await asyncio.gather(*futures)  # each of them acknowledged
+    assert producer.metrics()["retries"] > 0
+    for partition in range(3):
+        values = [record.value for record in await read(cluster, topic, partition)]
+        assert list(dict.fromkeys(values)) == sent[partition]
+
+
+MEMORY = """
+import asyncio, gc, json, os, resource, sys
+import psutil
+from aiokafka08.producer import AIOKafkaProducer
+
+bootstrap, topic, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+async def main():
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        value = os.urandom(size)
+        for _ in range(20000):  # warm: code, buffers, allocator
+            await producer.send(topic, value)
+        await producer.flush()
+        gc.collect()
+        process = psutil.Process()
+        before = most = process.memory_info().rss
+        print("paused?", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+
+        sent, blocked = 0, None
+        async def flood():
+            nonlocal sent
+            while True:
+                await producer.send(topic, value)
+                sent += 1
+
+        tasks = [asyncio.create_task(flood()) for _ in range(10)]
+        while blocked != sent:
+            blocked = sent
+            for _ in range(10):
+                await asyncio.sleep(0.05)
+                most = max(most, process.memory_info().rss)
+        metrics = producer.metrics()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        print(json.dumps({"before": before, "most": most, "sent": sent, **metrics}), flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        await producer.flush()
+        print(json.dumps(producer.metrics()), flush=True)
+
+asyncio.run(main())
+"""
+
+CONSTANT_BYTES = 16 * 1024 * 1024
+"""What a producer may take beside `buffer_memory`: a request that is being written and what the
+socket's transport holds of it, an eighth that a growing buffer has in reserve, the allocator's."""
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+async def test_with_a_paused_broker_memory_is_bounded_and_senders_wait(
+    size: int, broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    topic = unique_topic("memory")
+
+    def run() -> tuple[dict[str, float], dict[str, float]]:
+        with subprocess.Popen(
+            [sys.executable, "-c", MEMORY, cluster.bootstrap_servers, topic, str(size)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            try:
+                assert child.stdout.readline() == "paused?\n"
+                cluster.pause(0)
+                child.stdin.write("\n")
+                child.stdin.flush()
+                full = json.loads(child.stdout.readline())
+                cluster.resume(0)
+                child.stdin.write("\n")
+                child.stdin.flush()
+                return full, json.loads(child.stdout.readline())
+            finally:
+                cluster.resume(0)
+                child.kill()
+
+    full, end = await asyncio.to_thread(run)
+    assert full["buffer_used_bytes"] > 0.99 * full["buffer_limit_bytes"]
+    assert full["senders_waiting"] >= 1
+    assert full["most"] - full["before"] < full["buffer_limit_bytes"] + CONSTANT_BYTES
+    assert end["messages_sent"] == 20000 + full["sent"]
+    assert end["buffer_used_bytes"] == 0

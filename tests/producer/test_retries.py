@@ -1,0 +1,333 @@
+"""Answers, lost connections and moving leaders: nothing lost, order kept, doubt told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    BrokerResponseError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+)
+from aiokafka08.producer.verdict import MAX_UNEXPLAINED
+from aiokafka08.protocol.api import MetadataRequest, ProduceRequest
+from aiokafka08.telemetry import BatchFailed, BatchRetried
+from aiokafka08.testing import (
+    Answer,
+    Close,
+    Corrupt,
+    Delay,
+    EmbeddedCluster,
+    Hang,
+    Omit,
+    Truncate,
+    WrongCorrelationId,
+)
+from tests.producer.conftest import Producer
+
+ProducerFor = Callable[..., Awaitable[Producer]]
+
+
+def values(cluster: EmbeddedCluster, partition: int, topic: str = "t") -> list[bytes | None]:
+    return [message.value for message in cluster.log(topic, partition)]
+
+
+@pytest.mark.parametrize(
+    ("effect", "stored", "may_be_stored"),
+    [
+        (Answer(5), 1, False),
+        (Answer(6), 1, False),
+        (Answer(3), 1, False),
+        (Answer(19), 1, False),
+        (Answer(8), 1, False),
+        (Answer(7, perform=True), 2, True),
+        (Answer(20, perform=True), 2, True),
+        (Answer(-1), 1, True),
+        (Answer(99), 1, True),
+        (Omit(), 2, True),
+        (Close(), 1, True),
+        (Close(after_bytes=0), 2, True),
+        (Close(after_bytes=9, reset=True), 2, True),
+        (Truncate(3), 2, True),
+        (WrongCorrelationId(), 2, True),
+        (Corrupt(at=4), 2, True),  # the array count
+    ],
+    ids=repr,
+)
+async def test_a_batch_comes_through_and_doubt_is_told(
+    effect: Any,
+    stored: int,
+    may_be_stored: bool,
+    cluster: EmbeddedCluster,
+    producer_for: ProducerFor,
+) -> None:
+    producer = await producer_for(cluster)
+    cluster.fault(ProduceRequest, then=effect)
+    result = await producer.send_and_wait("t", b"v", partition=1)
+    assert values(cluster, 1) == [b"v"] * stored
+    assert result.offset == stored - 1
+    (retried,) = producer.told(BatchRetried)
+    assert retried.may_be_stored is may_be_stored
+    assert retried.messages == 1
+    assert producer.metrics()["retries"] == 1
+    assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+@pytest.mark.parametrize("code", [-1, 99])
+async def test_unknown_codes_are_told_with_their_number_after_some_tries(
+    code: int, cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    cluster.fault(ProduceRequest, then=Answer(code), times=None)
+    with pytest.raises(BrokerResponseError) as caught:
+        await producer.send_and_wait("t", b"v", partition=1)
+    assert caught.value.errno == code
+    assert str(code) in str(caught.value)
+    assert len(cluster.requests(ProduceRequest)) == 1 + MAX_UNEXPLAINED
+
+
+async def test_a_partition_left_out_of_all_answers_is_an_error(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    cluster.fault(ProduceRequest, then=Omit(), times=None)
+    with pytest.raises(KafkaProtocolError, match="t/1: the broker left it out"):
+        await producer.send_and_wait("t", b"v", partition=1)
+
+
+async def test_an_error_of_one_partition_does_not_touch_the_others(
+    producer_for: ProducerFor,
+) -> None:
+    async with EmbeddedCluster(topics={"t": 3}, message_max_bytes=500) as cluster:
+        producer = await producer_for(cluster)
+        futures = [
+            await producer.send("t", b"v" * size, partition=partition)
+            for partition, size in enumerate((100, 1000, 100))
+        ]
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        assert [type(one).__name__ for one in results] == [
+            "RecordMetadata",
+            "MessageSizeTooLargeError",
+            "RecordMetadata",
+        ]
+        assert len(cluster.requests(ProduceRequest)) == 1
+
+
+async def test_a_batch_that_is_too_large_is_split_until_it_fits(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(topics={"t": 1}, message_max_bytes=1000) as cluster:
+        producer = await producer_for(cluster, compression_type="gzip", max_batch_size=16384)
+        sent = [random.Random(number).randbytes(100) for number in range(100)]
+        futures = [await producer.send("t", value) for value in sent]
+        assert [(await future).offset for future in futures] == list(range(100))
+        assert values(cluster, 0) == sent
+        assert all(one.may_be_stored is False for one in producer.told(BatchRetried))
+        tries = len(cluster.requests(ProduceRequest))
+        for value in sent:  # the partition has learnt what fits
+            await producer.send("t", value)
+        await producer.flush()
+        assert len(cluster.requests(ProduceRequest)) - tries < tries - 5
+        assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_of_a_split_batch_only_the_message_that_is_too_large_fails(
+    producer_for: ProducerFor,
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}, message_max_bytes=1000) as cluster:
+        producer = await producer_for(cluster)
+        sizes = [100] * 20
+        sizes[13] = 2000
+        futures = [await producer.send("t", b"v" * size) for size in sizes]
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        failed = [
+            index for index, one in enumerate(results) if isinstance(one, MessageSizeTooLargeError)
+        ]
+        assert failed == [13]
+        assert [one.offset for one in results if not isinstance(one, BaseException)] == list(
+            range(19)
+        )
+        assert producer.metrics()["messages_failed"] == 1
+
+
+async def test_a_moved_leader_is_followed(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    await producer.send_and_wait("t", b"0", partition=0)
+    cluster.move_leader("t", 0, to=2)
+    assert (await producer.send_and_wait("t", b"1", partition=0)).offset == 1
+    assert values(cluster, 0) == [b"0", b"1"]
+
+
+async def test_a_killed_leader_is_followed(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks="all")
+    await producer.send_and_wait("t", b"0", partition=0)
+    cluster.kill(0, then="leaderless")
+    futures = [await producer.send("t", b"%d" % n, partition=0) for n in range(1, 10)]
+    asked = cluster.next_request(MetadataRequest, nth=2)  # it goes on asking while there is none
+    await asyncio.wrap_future(asked)
+    assert not any(future.done() for future in futures)
+    cluster.elect()
+    assert [(await future).offset for future in futures] == list(range(1, 10))
+    assert values(cluster, 0) == [b"%d" % n for n in range(10)]
+
+
+async def test_a_restarted_broker_is_found_at_its_new_address(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
+        producer = await producer_for(cluster)
+        await producer.send_and_wait("t", b"0", partition=0)
+        cluster.kill(0, then="leaderless")
+        future = await producer.send("t", b"1", partition=0)
+        cluster.restart(0, port=0)
+        cluster.elect()
+        assert (await future).offset == 1
+
+
+async def test_what_is_never_acknowledged_ends_with_the_delivery_timeout(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, delivery_timeout_ms=300)
+    cluster.fault(ProduceRequest, then=Answer(6), times=None)
+    with pytest.raises(KafkaTimeoutError, match=r"t/1: not acknowledged within 300 ms; last: .*6"):
+        await producer.send_and_wait("t", b"v", partition=1)
+    assert producer.metrics()["buffer_used_bytes"] == 0
+    assert len(producer.told(BatchFailed)) == 1
+
+
+async def test_without_a_leader_messages_end_with_the_delivery_timeout(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, delivery_timeout_ms=300)
+    await producer.partitions_for("t")
+    cluster.kill(1, then="leaderless")
+    with pytest.raises(KafkaTimeoutError, match="t/1: not acknowledged within 300 ms"):
+        await producer.send_and_wait("t", b"v", partition=1)
+    assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+
+
+async def test_a_silent_broker_costs_the_request_timeout_then_the_batch_goes_again(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, request_timeout_ms=300)
+    await producer.send_and_wait("t", b"0", partition=0)
+    cluster.fault(ProduceRequest, then=Hang())
+    result = await producer.send_and_wait("t", b"1", partition=0)
+    assert (result.offset, values(cluster, 0)) == (2, [b"0", b"1", b"1"])
+    assert producer.told(BatchRetried)[0].may_be_stored
+
+
+async def test_behind_a_slow_request_others_keep_their_time(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    """Four requests take 0.2 s each, one after the other; none may take longer than 0.5 s."""
+    async with EmbeddedCluster(topics={"t": 4}) as slow:
+        producer = await producer_for(slow, request_timeout_ms=500)
+        await producer.partitions_for("t")
+        slow.fault(ProduceRequest, then=Delay(0.2), times=None)
+        futures = []
+        for partition in range(4):
+            written = slow.next_request(ProduceRequest)
+            futures.append(await producer.send("t", b"v", partition=partition))
+            if partition == 0:
+                await asyncio.wrap_future(written)
+            else:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+        assert producer.metrics()["requests_in_flight"] == 4
+        await asyncio.gather(*futures)
+        assert producer.told(BatchRetried) == []
+
+
+async def test_requests_in_flight_are_bounded(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(topics={"t": 10}) as cluster:
+        producer = await producer_for(cluster, max_in_flight_requests_per_connection=3)
+        await producer.send_and_wait("t", b"v", partition=0)
+        cluster.fault(ProduceRequest, then=Delay(0.1))
+        futures = []
+        for partition in range(10):
+            futures.append(await producer.send("t", b"v", partition=partition))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert producer.metrics()["requests_in_flight"] <= 3
+        assert producer.metrics()["requests_in_flight"] == 3
+        await asyncio.gather(*futures)
+        assert len(cluster.requests(ProduceRequest)) == 5  # 1, 3, and one with the other seven
+
+
+def chaos(cluster: EmbeddedCluster, dice: random.Random) -> None:
+    """Do one bad thing."""
+    match dice.randrange(6):
+        case 0:
+            cluster.move_leader("t", dice.randrange(3))
+        case 1:
+            cluster.drop_connections(dice.randrange(3))
+        case 2:
+            code = dice.choice([3, 5, 6, 7, 10, 19, 20])
+            cluster.fault(ProduceRequest, then=Answer(code, perform=code in (7, 20)))
+        case 3:
+            cluster.fault(ProduceRequest, then=Close(dice.choice([None, 0, 5])))
+        case 4:
+            cluster.fault(ProduceRequest, then=Omit())
+        case 5:
+            alive = [node for node, info in cluster.nodes.items() if info.alive]
+            if len(alive) == 3:
+                cluster.kill(dice.choice(alive))
+            else:
+                (dead,) = set(cluster.nodes) - set(alive)
+                cluster.restart(dead)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_order_is_kept_through_all_of_it(seed: int, producer_for: ProducerFor) -> None:
+    """Numbered messages, several in flight, while everything goes wrong: each partition's log,
+    without what was stored twice, has the order of the calls; all that was acknowledged is there.
+    """
+    dice = random.Random(seed)
+    async with EmbeddedCluster(brokers=3, version="0.8.2", topics={"t": 3}) as cluster:
+        producer = await producer_for(
+            cluster,
+            acks="all",
+            max_batch_size=200,
+            request_timeout_ms=500,
+            retry_backoff_ms=5,
+            delivery_timeout_ms=30000,
+            compression_type=dice.choice([None, "gzip"]),
+        )
+        sent: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+        futures: dict[bytes, Any] = {}
+        for number in range(1500):
+            partition = dice.randrange(3)
+            value = b"%d" % number
+            sent[partition].append(value)
+            futures[value] = await producer.send("t", value, partition=partition)
+            if dice.random() < 0.05:
+                await asyncio.sleep(0.001)
+            if dice.random() < 0.02:
+                chaos(cluster, dice)
+        for node, info in cluster.nodes.items():
+            if not info.alive:
+                cluster.restart(node)
+        cluster.clear_faults()
+        results = await asyncio.gather(*futures.values(), return_exceptions=True)
+        lost = {
+            value
+            for value, one in zip(futures, results, strict=True)
+            if isinstance(one, KafkaError)
+        }
+        # Only unknown codes and partitions left out may use up their tries.
+        assert len(lost) < 100
+        for partition, wanted in sent.items():
+            seen = list(dict.fromkeys(values(cluster, partition)))
+            assert [value for value in seen if value not in lost] == [
+                value for value in wanted if value not in lost
+            ]
+        assert producer.metrics()["buffer_used_bytes"] == 0
+        assert producer.metrics()["batches_unfinished"] == 0

@@ -1,0 +1,202 @@
+"""`send_many`: whole sequences at once, accepted as memory allows, with the fate of each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    UnsupportedVersionError,
+)
+from aiokafka08.producer.partitioner import murmur2
+from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.testing import Answer, EmbeddedCluster, Hang
+from tests.producer.conftest import Producer
+
+ProducerFor = Callable[..., Awaitable[Producer]]
+
+
+async def test_every_message_has_its_place(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    values = [b"%d" % number for number in range(10000)]
+    deliveries = await producer.send_many("t", values)
+    assert len(deliveries) == 10000
+    results = await deliveries
+    assert deliveries.done()
+    assert len(results) == 10000
+    logs = [cluster.log("t", partition) for partition in range(3)]
+    for value, result in zip(values, results, strict=True):
+        assert logs[result.partition][result.offset].value == value
+    assert results[-1] == results[9999]
+    assert [one.offset for one in results[5:8]] == [results[n].offset for n in (5, 6, 7)]
+    with pytest.raises(IndexError):
+        results[10000]
+    assert await deliveries is not None  # again
+    assert deliveries.errors() == {}
+    assert producer.metrics()["messages_sent"] == 10000
+
+
+async def test_keys_decide_on_partitions_and_order_is_kept(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    keys = [b"key %d" % (number % 17) for number in range(5000)]
+    results = await (
+        await producer.send_many("t", list(map(str.encode, map(str, range(5000)))), keys)
+    )
+    for number, (key, result) in enumerate(zip(keys, results, strict=True)):
+        assert result.partition == (murmur2(key) & 0x7FFFFFFF) % 3
+        message = cluster.log("t", result.partition)[result.offset] if number % 500 == 0 else None
+        assert message is None or (message.key, message.value) == (key, b"%d" % number)
+    for partition in range(3):
+        offsets = [one.offset for one in results if one.partition == partition]
+        assert offsets == sorted(offsets)
+
+
+async def test_a_partition_a_tuple_and_a_generator(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, value_serializer=str.encode)
+    results = await (await producer.send_many("t", (str(n) for n in range(10)), partition=2))
+    assert [(one.partition, one.offset) for one in results] == [(2, n) for n in range(10)]
+    nothing = await (await producer.send_many("t", ()))
+    assert list(nothing) == []
+
+
+async def test_round_robin_means_each_message(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, partitioner="round_robin")
+    results = await (await producer.send_many("t", [b"v"] * 300))
+    partitions = [one.partition for one in results]
+    assert [partitions.count(partition) for partition in range(3)] == [100, 100, 100]
+    assert len(set(partitions[:3])) == 3
+
+
+async def test_timestamps_of_format_1(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(version="0.10", topics={"t": 2}) as cluster:
+        producer = await producer_for(cluster)
+        times = [1000 + number for number in range(100)]
+        keys = [b"%d" % number for number in range(100)]
+        results = await (await producer.send_many("t", keys, keys, timestamps_ms=times))
+        assert [one.timestamp for one in results] == times
+        assert [
+            cluster.log("t", one.partition)[one.offset].timestamp_ms for one in results
+        ] == times
+        results = await (await producer.send_many("t", keys))
+        assert all(one.timestamp is not None and one.timestamp > 1100 for one in results)
+
+
+async def test_wrong_arguments_are_told_before_anything_is_buffered(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, max_request_size=1000)
+    with pytest.raises(TypeError, match="list of values"):
+        await producer.send_many("t", b"value")
+    with pytest.raises(TypeError, match="the value is str"):
+        await producer.send_many("t", [b"good", "bad"])
+    with pytest.raises(IllegalArgumentError, match="2 values, but 1 keys"):
+        await producer.send_many("t", [b"", b""], [b""])
+    with pytest.raises(IllegalArgumentError, match="2 values, but 1 timestamps_ms"):
+        await producer.send_many("t", [b"", b""], timestamps_ms=[1])
+    with pytest.raises(IllegalArgumentError, match="a key or a value"):
+        await producer.send_many("t", [b"", None], [b"", None])
+    with pytest.raises(UnsupportedVersionError, match="timestamp"):
+        await producer.send_many("t", [b""], timestamps_ms=[1])
+    with pytest.raises(MessageSizeTooLargeError, match="message 1 takes 1034 bytes"):
+        await producer.send_many("t", [b"", b"v" * 1000])
+    assert cluster.requests(ProduceRequest) == []
+    assert producer.metrics()["buffer_used_bytes"] == 0
+    await (await producer.send_many("t", [b"", None], [None, b""]))
+
+
+async def test_an_error_names_the_first_message_that_failed(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    cluster.fault(
+        ProduceRequest,
+        then=Answer(2),
+        where=lambda request: request.topics[0].partitions[0].partition == 1,
+    )
+    values = [b"%d" % number for number in range(100)]
+    deliveries = await producer.send_many("t", values, keys=values)
+    with pytest.raises(KafkaError) as caught:
+        await deliveries
+    errors = deliveries.errors()
+    first = min(errors)
+    assert set(errors) == {n for n in range(100) if (murmur2(values[n]) & 0x7FFFFFFF) % 3 == 1}
+    assert f"message {first} of 100: produce to t/1" in str(caught.value)
+    assert f"and {len(errors) - 1} others" in str(caught.value)
+    assert type(caught.value).__name__ == "CorruptRecordException"
+
+
+async def test_in_a_split_batch_the_right_message_is_named(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(topics={"t": 1}, message_max_bytes=1000) as cluster:
+        producer = await producer_for(cluster)
+        values = [b"v"] * 50
+        values[37] = b"v" * 2000
+        deliveries = await producer.send_many("t", values)
+        with pytest.raises(MessageSizeTooLargeError, match="message 37 of 50"):
+            await deliveries
+        assert list(deliveries.errors()) == [37]
+
+
+async def test_more_than_the_memory_is_accepted_in_chunks(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, buffer_memory=5000, max_batch_size=1000)
+    most = 0
+    sending = asyncio.create_task(producer.send_many("t", [b"v" * 74] * 1000))
+    while not sending.done():
+        most = max(most, int(producer.metrics()["buffer_used_bytes"]))
+        await asyncio.sleep(0)
+    assert 3000 <= most <= 5000
+    assert len(await sending.result()) == 1000
+
+
+async def test_later_senders_wait_their_turn(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, buffer_memory=5000, max_batch_size=1000)
+    many = asyncio.create_task(
+        producer.send_many("t", [b"%d" % n + b"v" * 71 for n in range(1000)], partition=0)
+    )
+    await asyncio.sleep(0)
+    after = await producer.send("t", b"after", partition=0)
+    await many.result()
+    assert (await after).offset == 1000
+
+
+async def test_cancelled_midway_it_sends_what_it_had_accepted(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, buffer_memory=5000, request_timeout_ms=300)
+    await producer.partitions_for("t")
+    cluster.fault(ProduceRequest, then=Hang())
+    sending = asyncio.create_task(producer.send_many("t", [b"v" * 74] * 1000, partition=0))
+    await asyncio.wrap_future(cluster.next_request(ProduceRequest))
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    await producer.flush()
+    assert 0 < len(cluster.log("t", 0)) <= 100
+    assert (await producer.send_and_wait("t", b"v")).offset >= 0
+
+
+async def test_the_loop_is_not_held(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+    producer = await producer_for(cluster)
+    turns = 0
+    sending = asyncio.create_task(producer.send_many("t", [b"v" * 100] * 100_000))
+    while not sending.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 20
+    await sending.result()

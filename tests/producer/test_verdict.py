@@ -1,0 +1,89 @@
+"""What an answer to Produce means for a batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08.errors import (
+    BrokerResponseError,
+    CorruptRecordException,
+    KafkaProtocolError,
+    MessageSizeTooLargeError,
+    NotLeaderForPartitionError,
+)
+from aiokafka08.producer.verdict import MAX_UNEXPLAINED, Outcome, Verdict, judge
+from aiokafka08.protocol.api import ProducedPartition
+from aiokafka08.structs import TopicPartition
+
+TP = TopicPartition("t", 3)
+
+
+def verdict(code: int, offset: int = -1, messages: int = 2, unexplained: int = 0) -> Verdict:
+    return judge(ProducedPartition(3, code, offset), TP, messages, unexplained)
+
+
+def test_stored_is_code_0_with_an_offset() -> None:
+    assert verdict(0, 0) == Verdict(Outcome.STORED)
+
+
+@pytest.mark.parametrize("code", [3, 5, 6])
+def test_stale_metadata_is_refreshed_and_the_batch_tried_again(code: int) -> None:
+    result = verdict(code)
+    assert (result.outcome, result.refresh, result.may_be_stored) == (Outcome.RETRY, True, False)
+    assert "t/3" in str(result.error)
+
+
+@pytest.mark.parametrize(("code", "may_be_stored"), [(7, True), (20, True), (19, False)])
+def test_trouble_with_replicas_is_tried_again(code: int, may_be_stored: bool) -> None:
+    result = verdict(code, 17)  # 7 comes with an offset (docs/brokers.md 5.1)
+    assert (result.outcome, result.may_be_stored) == (Outcome.RETRY, may_be_stored)
+    assert not result.unexplained
+
+
+@pytest.mark.parametrize("code", [10, 18])
+def test_too_large_is_split_down_to_single_messages(code: int) -> None:
+    assert verdict(code).outcome is Outcome.SPLIT
+    alone = verdict(code, messages=1)
+    assert alone.outcome is Outcome.FAILED
+    assert isinstance(alone.error, MessageSizeTooLargeError)
+
+
+@pytest.mark.parametrize("code", [2, 17, 21, 29, 32, 87])
+def test_final_codes_are_final(code: int) -> None:
+    result = verdict(code)
+    assert result.outcome is Outcome.FAILED
+    assert isinstance(result.error, BrokerResponseError)
+    assert result.error.errno == code
+
+
+@pytest.mark.parametrize("code", [-1, 4711, 9, 16])
+def test_what_nobody_can_explain_is_tried_a_bounded_number_of_times(code: int) -> None:
+    for before in range(MAX_UNEXPLAINED):
+        result = verdict(code, unexplained=before)
+        assert (result.outcome, result.unexplained) == (Outcome.RETRY, True)
+    result = verdict(code, unexplained=MAX_UNEXPLAINED)
+    assert result.outcome is Outcome.FAILED
+    assert isinstance(result.error, BrokerResponseError)
+    assert result.error.errno == code
+    assert str(code) in str(result.error)
+
+
+def test_success_without_an_offset_is_no_success() -> None:
+    result = verdict(0, -1)
+    assert (result.outcome, result.may_be_stored, result.unexplained) == (
+        Outcome.RETRY,
+        False,
+        True,
+    )
+    assert verdict(0, -1, unexplained=MAX_UNEXPLAINED).outcome is Outcome.FAILED
+
+
+def test_a_partition_left_out_of_the_answer_may_be_stored() -> None:
+    result = judge(None, TP, 1, 0)
+    assert (result.outcome, result.may_be_stored) == (Outcome.RETRY, True)
+    assert isinstance(judge(None, TP, 1, MAX_UNEXPLAINED).error, KafkaProtocolError)
+
+
+def test_errors_are_those_of_the_table() -> None:
+    assert isinstance(verdict(6).error, NotLeaderForPartitionError)
+    assert isinstance(verdict(2).error, CorruptRecordException)

@@ -1,0 +1,127 @@
+"""What hostile bytes may do: come out as the documented error, soon, and in little memory."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
+from aiokafka08.protocol import api
+from aiokafka08.protocol.message_set import entries, survey
+from tests.protocol.oracle import reader
+
+DECOMPRESSED_LIMIT = 64 * 1024
+MOST_SECONDS = 2.0
+"""CPU time that one hostile case may take; far more than any needs, for machines that are busy."""
+
+LENGTHS = (-(2**31), -12, -2, -1, 0, 1, 13, 0x7FFF, 0xFFFF, 2**31 - 1)
+"""What a length, a size or a count may claim."""
+
+
+class Endured:
+    """Counts of what came out, for the tests to show that they reached both ends."""
+
+    def __init__(self) -> None:
+        self.values = 0
+        self.errors = 0
+        self.records = 0
+        self.corrupt = 0
+
+
+def endure_response(
+    request: type[api.Request[Any]], version: int, frame: bytes, seen: Endured
+) -> None:
+    """Decode an answer, and the message sets in it."""
+    try:
+        response: Any = api.decode_response(request, version, memoryview(frame))
+    except KafkaProtocolError:
+        seen.errors += 1
+        return
+    seen.values += 1
+    if request is api.FetchRequest:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                endure_message_set(bytes(partition.message_set), 5, seen)
+
+
+def endure_request(frame: bytes, seen: Endured) -> None:
+    try:
+        envelope: Any = api.decode_request(memoryview(frame))
+    except KafkaProtocolError:
+        seen.errors += 1
+        return
+    seen.values += 1
+    if isinstance(envelope.body, api.ProduceRequest):
+        for topic in envelope.body.topics:
+            for partition in topic.partitions:
+                endure_message_set(bytes(partition.message_set), 0, seen)
+
+
+def endure_message_set(message_set: bytes, fetch_offset: int, seen: Endured) -> None:
+    """Read a set with and without CRC checks, behind each damage too; survey and walk it."""
+    surveyed = survey(message_set)
+    assert 0 <= surveyed.whole_bytes <= len(message_set)
+    assert surveyed.next_offset is None or 0 < surveyed.next_offset <= 2**63
+    assert (
+        surveyed.tail_size is None or surveyed.tail_size >= len(message_set) - surveyed.whole_bytes
+    )
+    try:
+        for _ in entries(message_set):
+            pass
+    except CorruptRecordException:
+        seen.corrupt += 1
+    for check_crcs in (True, False):
+        _read_behind_damage(message_set, fetch_offset, check_crcs, seen)
+
+
+def _read_behind_damage(
+    message_set: bytes, fetch_offset: int, check_crcs: bool, seen: Endured
+) -> None:
+    for _ in range(20):
+        whole = reader(message_set, fetch_offset, check_crcs=check_crcs, limit=DECOMPRESSED_LIMIT)
+        try:
+            while records := whole.read(7):
+                assert len(records) <= 7
+                for record in records:
+                    assert fetch_offset <= record.offset < 2**63, "offsets never fall"
+                    fetch_offset = record.offset
+                seen.records += len(records)
+        except CorruptRecordException:
+            seen.corrupt += 1
+        if whole.error is None or whole.error.next_offset is None:
+            return
+        assert whole.error.next_offset >= fetch_offset, "the way on leads on"
+        fetch_offset = whole.error.next_offset
+
+
+@contextmanager
+def bounded(input_bytes: int, *, more_bytes: int = 0) -> Iterator[None]:
+    """The body takes little CPU time and, where it is traced, memory in proportion to its input.
+
+    40 bytes of objects for each of input: a topic without partitions is six bytes on the wire.
+    """
+    traced = tracemalloc.is_tracing()
+    if traced:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+    started = time.process_time()
+    yield
+    spent = time.process_time() - started
+    assert spent < MOST_SECONDS, f"{spent:.1f} s for {input_bytes} bytes"
+    if traced:
+        peak = tracemalloc.get_traced_memory()[1] - before
+        most_bytes = 40 * input_bytes + 256 * 1024 + more_bytes
+        assert peak < most_bytes, f"{peak} bytes of memory for {input_bytes} bytes"
+
+
+@contextmanager
+def memory_traced() -> Iterator[None]:
+    """`bounded` can measure in here."""
+    tracemalloc.start(1)
+    try:
+        yield
+    finally:
+        tracemalloc.stop()

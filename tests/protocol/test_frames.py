@@ -1,0 +1,124 @@
+"""Frames come out whole, once and in order, however the stream was cut; sizes are checked first."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.frame import FrameReader
+from tests.protocol.strategies import examples
+
+SCRATCH = 64 * 1024
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+def read_all(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
+    """What comes out when the stream arrives in pieces that end at `cuts`."""
+    frames = []
+    for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        frames += [bytes(frame) for frame in reader.feed(stream[start:stop])]
+    return frames
+
+
+@examples(100)
+@given(data=st.data())
+def test_any_chunking_gives_the_same_frames(data: st.DataObject) -> None:
+    sizes = st.sampled_from([0, 1, 3, 4, 5, 100, SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, 150_000])
+    bodies = [
+        random.Random(index).randbytes(size)
+        for index, size in enumerate(data.draw(st.lists(sizes, max_size=6)))
+    ]
+    stream = framed(*bodies)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=20)))
+    reader = FrameReader()
+    assert read_all(reader, stream, cuts) == bodies
+    assert reader.pending_bytes == 0
+
+
+def test_frames_come_out_byte_by_byte() -> None:
+    bodies = [b"", b"a", b"four", bytes(1000)]
+    stream = framed(*bodies)
+    assert read_all(FrameReader(), stream, list(range(1, len(stream)))) == bodies
+
+
+@pytest.mark.parametrize("size", [10, SCRATCH - 4, SCRATCH - 3, 200_000])
+def test_the_driver_fills_the_buffer_it_is_given(size: int) -> None:
+    """As `asyncio.BufferedProtocol` does: as much as comes, up to the buffer's length."""
+    bodies = [random.Random(size).randbytes(size), b"behind"]
+    stream = memoryview(framed(*bodies))
+    reader = FrameReader()
+    frames = []
+    while stream:
+        room = reader.get_buffer()
+        assert len(room) > 0
+        count = min(len(room), len(stream), 30_000)
+        room[:count] = stream[:count]
+        stream = stream[count:]
+        frames += [bytes(frame) for frame in reader.received(count)]
+    assert frames == bodies
+
+
+def test_a_frame_stays_as_it_was_while_later_ones_arrive() -> None:
+    bodies = [random.Random(size).randbytes(size) for size in (10, 200_000, 20, 300_000)]
+    reader = FrameReader()
+    frames = [frame for body in bodies for frame in reader.feed(framed(body))]
+    assert [bytes(frame) for frame in frames] == bodies
+
+
+def test_a_large_frame_is_not_copied_out_of_its_buffer() -> None:
+    reader = FrameReader()
+    assert not list(reader.feed(framed(bytes(200_000))[:SCRATCH]))
+    room = reader.get_buffer()
+    assert len(room) == 200_000 - (SCRATCH - 4)
+    (frame,) = reader.received(len(room))
+    assert frame.obj is room.obj
+
+
+def test_pending_bytes_tells_of_an_incomplete_frame() -> None:
+    reader = FrameReader()
+    assert reader.pending_bytes == 0
+    list(reader.feed(b"\0\0"))
+    assert reader.pending_bytes == 2
+    list(reader.feed(b"\0\4abc"))
+    assert reader.pending_bytes == 7
+    list(reader.feed(b"d"))
+    assert reader.pending_bytes == 0
+
+
+@pytest.mark.parametrize("size", [-1, -12, -(2**31), 1001, 0x48545450, 2**31 - 1])
+def test_a_size_out_of_bounds_is_refused_naming_peer_and_limit(size: int) -> None:
+    reader = FrameReader(1000, "kafka2:9092")
+    with pytest.raises(
+        KafkaProtocolError, match=f"kafka2:9092 announced a frame of {size} bytes, 0 to 1000"
+    ):
+        list(reader.feed(size.to_bytes(4, "big", signed=True)))
+
+
+def test_a_frame_of_the_largest_size_is_taken() -> None:
+    (frame,) = FrameReader(1000).feed(framed(bytes(1000)))
+    assert len(frame) == 1000
+
+
+def test_the_frames_before_a_damaged_one_come_out_first() -> None:
+    frames = FrameReader().feed(framed(b"one", b"two") + b"\xff\xff\xff\xff" + framed(b"three"))
+    assert bytes(next(frames)) == b"one"
+    assert bytes(next(frames)) == b"two"
+    with pytest.raises(KafkaProtocolError):
+        next(frames)
+
+
+def test_an_oversized_announcement_allocates_nothing() -> None:
+    reader = FrameReader(100 * 1024 * 1024)
+    tracemalloc.start()
+    with pytest.raises(KafkaProtocolError):
+        list(reader.feed((2**31 - 1).to_bytes(4, "big")))
+    assert tracemalloc.get_traced_memory()[1] < 64 * 1024
+    tracemalloc.stop()

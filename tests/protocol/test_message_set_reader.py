@@ -1,0 +1,568 @@
+"""What consumers get out of fetched sets: offsets, timestamps, wrappers, damage, slices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import LOG_APPEND_TIME, MessageSetReader, Survey, survey
+from tests.protocol.oracle import (
+    LIMIT,
+    TP,
+    Record,
+    brief,
+    crc32,
+    entry,
+    message,
+    raw_message,
+    read,
+    reader,
+    sized,
+    wrapper,
+)
+from tests.protocol.strategies import examples
+
+each_magic = pytest.mark.parametrize("magic", [0, 1])
+each_compression = pytest.mark.parametrize(
+    "codec", [codec for codec in Codec if codec], ids=lambda codec: codec.name
+)
+
+
+def plain(offset: int, value: bytes | None = b"v", **how: Any) -> bytes:
+    """The entry of a message without a key."""
+    return entry(offset, message(None, value, **how))
+
+
+def numbered(*offsets: int, **how: Any) -> bytes:
+    """A set of messages whose values are their offsets."""
+    return b"".join(plain(offset, str(offset).encode(), **how) for offset in offsets)
+
+
+def failure(message_set: bytes, fetch_offset: int = 0, **how: Any) -> CorruptRecordException:
+    """The error that is met first in this set."""
+    with pytest.raises(CorruptRecordException) as caught:
+        reader(message_set, fetch_offset, **how).read(1000)
+    return caught.value
+
+
+# --- plain sets ---------------------------------------------------------------------------------
+
+
+def test_a_record_says_all_that_the_message_says() -> None:
+    data = entry(7, message(b"key", b"value")) + entry(
+        8, message(None, None, magic=1, timestamp_ms=1_500_000_000_000)
+    )
+    first, second = read(data)
+    assert first == Record(
+        topic="topic",
+        partition=3,
+        offset=7,
+        timestamp=None,
+        timestamp_type=None,
+        key=b"key",
+        value=b"value",
+        checksum=crc32(data[16:34]),
+        serialized_key_size=3,
+        serialized_value_size=5,
+        headers=(),
+    )
+    assert second == Record(
+        topic="topic",
+        partition=3,
+        offset=8,
+        timestamp=1_500_000_000_000,
+        timestamp_type=0,
+        key=None,
+        value=None,
+        checksum=crc32(data[50:]),
+        serialized_key_size=-1,
+        serialized_value_size=-1,
+        headers=(),
+    )
+
+
+@each_magic
+@examples(100)
+@given(
+    fields=st.lists(
+        st.tuples(st.none() | st.binary(max_size=30), st.none() | st.binary(max_size=30)),
+        max_size=8,
+    ),
+    data=st.data(),
+)
+def test_null_and_empty_keys_and_values_are_told_apart(
+    magic: int, fields: list[tuple[bytes | None, bytes | None]], data: st.DataObject
+) -> None:
+    message_set = b"".join(
+        entry(offset, message(key, value, magic=magic))
+        for offset, (key, value) in enumerate(fields, 10)
+    )
+    cut = data.draw(st.integers(0, 25))
+    tail = entry(99, message(None, b"", magic=magic))[:cut]
+    records = read(message_set + tail)
+    assert [(record.key, record.value) for record in records] == fields
+    assert [record.offset for record in records] == list(range(10, 10 + len(fields)))
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_set_may_be_any_buffer_and_the_records_keep_nothing_of_it(kind: type) -> None:
+    data = bytearray(numbered(0, 1))
+    whole = MessageSetReader(TP, kind(data), 0, max_decompressed_bytes=LIMIT)
+    data[:] = bytes(len(data))
+    records = whole.read(10)
+    assert brief(records) == [(0, b"0"), (1, b"1")]
+    assert all(type(record.value) is bytes for record in records)
+
+
+def test_messages_below_the_fetch_offset_are_dropped_unread() -> None:
+    broken = plain(4, crc_error=1)
+    assert brief(read(broken + numbered(5, 6, 8), 6)) == [(6, b"6"), (8, b"8")]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 11, 12, 13, 25, 26, 27, 30])
+def test_a_cut_off_message_at_the_end_is_ignored(cut: int) -> None:
+    data = numbered(0, 1) + entry(2, message(b"key", b"value"))[:cut]
+    assert brief(read(data)) == [(0, b"0"), (1, b"1")]
+
+
+@pytest.mark.parametrize("rest", [12, 20, 100])
+def test_a_filler_of_modern_brokers_is_ignored(rest: int) -> None:
+    """Offset -1, and a size beyond the rest (brokers.md 7.8)."""
+    filler = entry(-1, bytes(rest - 12), size=max(rest + 1, 61))
+    assert len(filler) == rest
+    assert brief(read(numbered(0) + filler)) == [(0, b"0")]
+
+
+def test_an_empty_set_has_no_records() -> None:
+    assert read(b"") == []
+
+
+@each_magic
+@examples(50)
+@given(
+    sizes=st.lists(st.integers(1, 5), max_size=6),
+    wrapped=st.lists(st.booleans(), min_size=6, max_size=6),
+    fetch_offset=st.integers(0, 20),
+)
+def test_slices_of_any_size_give_the_same_records(
+    magic: int, sizes: list[int], wrapped: list[bool], fetch_offset: int
+) -> None:
+    message_set, offset = b"", 0
+    for size, is_wrapped in zip(sizes, wrapped, strict=False):
+        offsets = range(offset, offset + size)
+        if is_wrapped:
+            inner_from = 0 if magic else offset
+            inner = numbered(*range(inner_from, inner_from + size), magic=magic)
+            message_set += wrapper(offsets[-1], inner, magic=magic)
+        else:
+            message_set += numbered(*offsets, magic=magic)
+        offset += size
+    message_set += numbered(99)[:20]
+    whole = read(message_set, fetch_offset)
+    assert [record.offset for record in whole] == list(range(fetch_offset, offset))
+    for most in (1, 2, 7, 1000):
+        sliced = reader(message_set, fetch_offset)
+        records: list[Record] = []
+        while some := sliced.read(most):
+            assert len(some) <= most
+            records += some
+        assert records == whole
+        assert len(some) == 0
+
+
+# --- wrappers -----------------------------------------------------------------------------------
+
+
+@each_compression
+def test_format_0_has_absolute_offsets_in_its_wrappers(codec: Codec) -> None:
+    data = wrapper(7, numbered(5, 6, 7), codec) + numbered(8) + wrapper(11, numbered(9, 11), codec)
+    assert [offset for offset, _ in brief(read(data))] == [5, 6, 7, 8, 9, 11]
+
+
+@each_compression
+def test_format_1_has_offsets_relative_to_the_last_message_of_the_wrapper(codec: Codec) -> None:
+    """KIP-31: the wrapper's offset is that of the last message inside."""
+    data = wrapper(102, numbered(0, 1, 2, magic=1), codec, magic=1)
+    assert brief(read(data)) == [(100, b"0"), (101, b"1"), (102, b"2")]
+
+
+def test_a_compacted_wrapper_of_format_1_keeps_its_gaps() -> None:
+    data = wrapper(107, numbered(1, 4, 7, magic=1), magic=1)
+    assert [offset for offset, _ in brief(read(data))] == [101, 104, 107]
+    data = wrapper(107, numbered(0, 3, magic=1), magic=1)  # the last ones are gone: not relative
+    assert [offset for offset, _ in brief(read(data))] == [104, 107]
+
+
+def test_relative_offsets_count_from_the_last_whole_message_inside() -> None:
+    inner = numbered(0, 1, 2, magic=1) + plain(3, b"cut off", magic=1)[:20]
+    assert [offset for offset, _ in brief(read(wrapper(12, inner, magic=1)))] == [10, 11, 12]
+
+
+def test_messages_of_format_1_in_a_wrapper_of_format_0_have_absolute_offsets() -> None:
+    """0.8.2 and 0.9 store messages of any magic, and make the wrapper themselves (5.9, 6.3)."""
+    records = read(wrapper(6, numbered(5, 6, magic=1, timestamp_ms=77)))
+    assert brief(records) == [(5, b"5"), (6, b"6")]
+    assert [record.timestamp for record in records] == [77, 77]
+
+
+@each_magic
+def test_a_fetch_inside_a_wrapper_drops_the_lower_offsets(magic: int) -> None:
+    inner = numbered(0, 1, 2, 3, magic=1) if magic else numbered(10, 11, 12, 13)
+    data = wrapper(13, inner, magic=magic) + numbered(14)
+    for fetch_offset in range(9, 16):
+        offsets = [record.offset for record in read(data, fetch_offset)]
+        assert offsets == list(range(max(fetch_offset, 10), 15))
+
+
+@each_magic
+def test_a_wrapper_below_the_fetch_offset_is_not_even_opened(magic: int) -> None:
+    garbage = entry(9, message(None, b"no gzip", magic=magic, attributes=1))
+    assert brief(read(garbage + numbered(10), 10)) == [(10, b"10")]
+
+
+def test_log_append_time_on_a_wrapper_stands_for_all_inside() -> None:
+    inner = plain(0, magic=1, timestamp_ms=5) + plain(1, magic=1, timestamp_ms=6)
+    data = wrapper(1, inner, magic=1, attributes=LOG_APPEND_TIME, timestamp_ms=1000)
+    assert [(one.timestamp, one.timestamp_type) for one in read(data)] == [(1000, 1)] * 2
+
+
+def test_create_time_in_a_wrapper_is_each_messages_own() -> None:
+    inner = plain(0, magic=1, timestamp_ms=5) + plain(1, magic=1, timestamp_ms=6)
+    data = wrapper(1, inner, magic=1, timestamp_ms=6)
+    assert [(one.timestamp, one.timestamp_type) for one in read(data)] == [(5, 0), (6, 0)]
+
+
+def test_log_append_time_of_a_plain_message_is_told() -> None:
+    (record,) = read(plain(0, magic=1, timestamp_ms=5, attributes=LOG_APPEND_TIME))
+    assert (record.timestamp, record.timestamp_type) == (5, 1)
+
+
+def test_the_timestamp_type_means_nothing_in_format_0() -> None:
+    """Attribute bits beyond the codec are stored by 0.8 and come back (brokers.md 5.10)."""
+    (record,) = read(plain(0, b"v", attributes=LOG_APPEND_TIME))
+    assert (record.timestamp, record.timestamp_type, record.value) == (None, None, b"v")
+    (record,) = read(plain(0, b"v", attributes=-128))
+    assert record.value == b"v"
+
+
+def test_an_empty_wrapper_has_no_records_and_the_next_entry_follows() -> None:
+    assert brief(read(wrapper(5, b"") + wrapper(6, b"", magic=1) + numbered(7))) == [(7, b"7")]
+
+
+def test_the_nested_wrapper_of_0_9_0_1_is_opened_under_its_one_offset() -> None:
+    """It is stored with one offset, those inside are left as they came (brokers.md 6.7)."""
+    nested = wrapper(5, numbered(0, 1, 2))
+    data = wrapper(6, numbered(4) + nested + numbered(6)) + numbered(7)
+    assert brief(read(data)) == [(4, b"4"), (5, b"0"), (5, b"1"), (5, b"2"), (6, b"6"), (7, b"7")]
+    assert brief(read(data, 6)) == [(6, b"6"), (7, b"7")]
+    sliced = reader(data, 5)
+    assert [brief(sliced.read(2)) for _ in range(4)] == [
+        [(5, b"0"), (5, b"1")],
+        [(5, b"2"), (6, b"6")],
+        [(7, b"7")],
+        [],
+    ]
+
+
+def test_a_nested_wrapper_of_format_1_too_has_its_one_offset() -> None:
+    nested = wrapper(5, numbered(0, 1, 2, magic=1), magic=1)
+    data = wrapper(6, numbered(4) + nested + numbered(6))
+    assert [offset for offset, _ in brief(read(data))] == [4, 5, 5, 5, 6]
+
+
+@each_magic
+def test_three_levels_of_wrappers_are_refused_and_what_follows_can_be_read(magic: int) -> None:
+    three = wrapper(5, wrapper(5, wrapper(5, numbered(5), magic=magic), magic=magic), magic=magic)
+    data = numbered(4) + three + numbered(6)
+    whole = reader(data)
+    assert brief(whole.read(10)) == [(4, b"4")]
+    with pytest.raises(CorruptRecordException, match="wrapper in a wrapper in a wrapper") as caught:
+        whole.read(10)
+    assert (caught.value.offset, caught.value.next_offset) == (5, 6)
+    assert brief(read(data, 6)) == [(6, b"6")]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (entry(5, message(None, None, attributes=1)), "wrapper without a value"),
+        (entry(5, message(None, b"no gzip", attributes=1)), "codec 1"),
+        (entry(5, message(None, b"", attributes=2)), "codec 2"),
+        (entry(5, message(None, b"\x04\x22\x4d\x18", attributes=3)), "codec 3"),
+        (entry(5, message(None, b"plain on 0.8.1", attributes=4)), "codec 4"),
+        (entry(5, message(None, b"", attributes=7)), "codec 7"),
+    ],
+    ids=["null value", "garbage", "empty snappy", "cut lz4", "codec 4", "codec 7"],
+)
+def test_a_wrapper_that_cannot_be_opened_is_corrupt_as_a_whole(data: bytes, why: str) -> None:
+    error = failure(data + numbered(6))
+    assert why in str(error)
+    assert (error.partition, error.offset, error.next_offset) == (TP, 5, 6)
+    assert brief(read(data + numbered(6), 6)) == [(6, b"6")]
+
+
+# --- what comes again ---------------------------------------------------------------------------
+
+
+def test_a_message_that_comes_twice_is_read_once() -> None:
+    """3.9.1 sends the first batch behind a control batch twice (brokers.md 7.12)."""
+    assert [one.offset for one in read(numbered(7, 7, 9, 11), 6)] == [7, 9, 11]
+    assert [one.offset for one in read(numbered(7, 8, 7, 8, 9))] == [7, 8, 9]
+    cut = numbered(7, 8) + numbered(7, 8)[:40]
+    assert [one.offset for one in read(cut, 6)] == [7, 8]
+
+
+@each_magic
+def test_a_wrapper_that_comes_twice_is_read_once(magic: int) -> None:
+    inner = numbered(0, 1, magic=1) if magic else numbered(7, 8)
+    data = wrapper(8, inner, magic=magic) * 2 + numbered(9)
+    assert [one.offset for one in read(data)] == [7, 8, 9]
+    sliced = reader(data)
+    assert [[one.offset for one in sliced.read(1)] for _ in range(4)] == [[7], [8], [9], []]
+
+
+@each_magic
+def test_messages_that_come_again_inside_a_wrapper_are_read_once(magic: int) -> None:
+    inner = numbered(0, 1, 2, magic=1) if magic else numbered(6, 7, 8)
+    data = numbered(6, 7) + wrapper(8, inner, magic=magic) + numbered(8, 9)
+    assert brief(read(data)) == [(6, b"6"), (7, b"7"), (8, inner[-1:]), (9, b"9")]
+
+
+def test_a_wrapper_whose_offset_lies_below_its_messages_does_not_lead_back() -> None:
+    data = wrapper(5, numbered(5, 20)) + numbered(6, 21)
+    assert [one.offset for one in read(data)] == [5, 20, 21]
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+def poisoned(kind: str) -> bytes:
+    """Messages 10 – 14, of which 12 fails its CRC."""
+    magic = int(kind.endswith("1"))
+    first = 0 if magic and kind.startswith("wrapper") else 10
+    inner = b"".join(
+        plain(first + index, str(10 + index).encode(), magic=magic, crc_error=index == 2)
+        for index in range(5)
+    )
+    return wrapper(14, inner, magic=magic) if kind.startswith("wrapper") else inner
+
+
+each_poison = pytest.mark.parametrize("kind", ["plain 0", "plain 1", "wrapper 0", "wrapper 1"])
+
+
+@each_poison
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_a_poison_message_comes_as_an_error_behind_the_messages_before_it(
+    kind: str, most: int
+) -> None:
+    """Brokers hand out what a producer stored with a wrong inner CRC (brokers.md 6.8)."""
+    whole = reader(poisoned(kind) + numbered(15), 10)
+    records: list[Record] = []
+    while len(records) < 2:
+        records += whole.read(most)
+    assert brief(records) == [(10, b"10"), (11, b"11")]
+    for _ in range(3):  # for ever
+        with pytest.raises(CorruptRecordException, match="CRC") as caught:
+            whole.read(most)
+    assert (caught.value.partition, caught.value.offset, caught.value.next_offset) == (TP, 12, 13)
+    assert "topic 'topic', partition 3, offset 12" in str(caught.value)
+    assert "seek() to 13 skips it" in str(caught.value)
+    assert whole.error is caught.value
+
+
+@each_poison
+def test_a_reader_that_starts_behind_the_poison_reads_on(kind: str) -> None:
+    data = poisoned(kind) + numbered(15)
+    assert brief(read(data, 13)) == [(13, b"13"), (14, b"14"), (15, b"15")]
+
+
+@each_poison
+def test_without_crc_checks_the_poison_is_a_message_like_others(kind: str) -> None:
+    assert [one.offset for one in read(poisoned(kind), 10, check_crcs=False)] == [
+        10,
+        11,
+        12,
+        13,
+        14,
+    ]
+
+
+def test_raising_again_and_again_does_not_grow_the_traceback() -> None:
+    whole = reader(plain(0, crc_error=1))
+    depths = []
+    for _ in range(5):
+        with pytest.raises(CorruptRecordException) as caught:
+            whole.read(1)
+        depths.append(len(caught.traceback))
+    assert len(set(depths)) == 1
+
+
+@each_magic
+def test_a_wrapper_that_fails_its_crc_is_skipped_as_a_whole(magic: int) -> None:
+    inner = numbered(0, 1, magic=1) if magic else numbered(10, 11)
+    data = wrapper(11, inner, magic=magic, crc_error=1) + numbered(12)
+    error = failure(data, 10)
+    assert (error.offset, error.next_offset) == (11, 12)
+    assert brief(read(data, 12)) == [(12, b"12")]
+
+
+@pytest.mark.parametrize("size", [-(2**31), -12, -1, 0, 13])
+def test_an_impossible_size_hides_the_next_offset(size: int) -> None:
+    for check_crcs in (True, False):
+        whole = reader(numbered(4) + entry(5, bytes(20), size=size), check_crcs=check_crcs)
+        assert brief(whole.read(10)) == [(4, b"4")]
+        with pytest.raises(CorruptRecordException, match=f"size field says {size}") as caught:
+            whole.read(10)
+        assert (caught.value.offset, caught.value.next_offset) == (5, None)
+
+
+@pytest.mark.parametrize("rest", [12, 13, 20, 25])
+def test_an_impossible_size_is_seen_in_a_rest_shorter_than_any_message(rest: int) -> None:
+    data = numbered(4) + entry(5, bytes(rest - 12), size=rest - 12)
+    whole = reader(data)
+    assert brief(whole.read(10)) == [(4, b"4")]
+    with pytest.raises(CorruptRecordException, match="size field"):
+        whole.read(10)
+
+
+@pytest.mark.parametrize("size", [-12, 0, 13])
+def test_behind_an_impossible_size_in_a_wrapper_comes_the_next_entry(size: int) -> None:
+    """The wrapper around it is whole, so its end is known."""
+    data = wrapper(7, numbered(5) + entry(6, bytes(20), size=size)) + numbered(8)
+    whole = reader(data)
+    assert brief(whole.read(10)) == [(5, b"5")]
+    with pytest.raises(CorruptRecordException, match="size field") as caught:
+        whole.read(10)
+    assert (caught.value.offset, caught.value.next_offset) == (6, 8)
+    assert brief(read(data, 8)) == [(8, b"8")]
+
+
+@pytest.mark.parametrize("size", [-12, 0, 13])
+def test_an_impossible_size_in_a_wrapper_of_format_1_makes_all_its_offsets_unknown(
+    size: int,
+) -> None:
+    """They count from the last message inside, which can't be found."""
+    inner = numbered(0, 1, magic=1) + entry(2, bytes(20), size=size)
+    error = failure(wrapper(12, inner, magic=1) + numbered(13))
+    assert (error.offset, error.next_offset) == (12, 13)
+    assert "size" in str(error)
+
+
+@pytest.mark.parametrize("check_crcs", [True, False])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\0\0" + b"\xff\xff\xff\xfe" + sized(b""),
+        b"\0\0" + b"\x80\0\0\0" + sized(b""),
+        b"\0\0" + b"\0\0\0\x05" + sized(b""),
+        b"\0\0" + b"\x7f\xff\xff\xff" + sized(b""),
+        b"\0\0" + sized(b"key") + b"\xff\xff\xff\xfe",
+        b"\0\0" + sized(None) + b"\0\0\0\5" + b"valu",
+        b"\0\0" + sized(None) + b"\0\0\0\3" + b"valu",
+        b"\0\0" + sized(None) + b"\x7f\xff\xff\xff" + b"v",
+        b"\0\0" + sized(None) + b"\xff\xff\xff\xff" + b"v",
+        b"\0\0" + sized(b"0123") + b"\0\0\0",
+        b"\1\0" + sized(None) + sized(b"short"),
+        b"\1\0" + bytes(8) + b"\0\0\0\6" + sized(b""),
+        b"\2\0" + bytes(8) + sized(None) + sized(None),
+        b"\x80\0" + sized(None) + sized(None),
+    ],
+    ids=[
+        "key length -2",
+        "key length -2^31",
+        "key takes the value length",
+        "key length 2^31-1",
+        "value length -2",
+        "value past the end",
+        "bytes behind the value",
+        "value length 2^31-1",
+        "bytes behind a null value",
+        "no room for the value length",
+        "format 1 too short for its timestamp",
+        "key past the end in format 1",
+        "magic 2",
+        "magic -128",
+    ],
+)
+def test_lengths_that_contradict_each_other_are_corrupt(body: bytes, check_crcs: bool) -> None:
+    bad = entry(5, raw_message(body))
+    data = numbered(4) + bad + numbered(6)
+    for message_set, fetch_offset in ((data, 0), (wrapper(6, data), 0)):
+        whole = reader(message_set, fetch_offset, check_crcs=check_crcs)
+        assert brief(whole.read(10)) == [(4, b"4")]
+        with pytest.raises(CorruptRecordException) as caught:
+            whole.read(10)
+        assert (caught.value.offset, caught.value.next_offset) == (5, 6)
+        assert brief(read(message_set, 6)) == [(6, b"6")]
+
+
+@each_compression
+@each_magic
+def test_a_wrapper_over_the_decompression_limit_is_refused(codec: Codec, magic: int) -> None:
+    inner = plain(0, bytes(2000), magic=magic)
+    data = wrapper(0, inner, codec, magic=magic) + numbered(1)
+    assert len(reader(data, limit=len(inner)).read(10)) == 2
+    error = failure(data, limit=len(inner) - 1)
+    assert (error.offset, error.next_offset) == (0, 1)
+    assert f"more than {len(inner) - 1} bytes" in str(error)
+
+
+# --- survey -------------------------------------------------------------------------------------
+
+
+def test_a_survey_tells_where_the_next_fetch_begins() -> None:
+    data = numbered(5, 6) + wrapper(9, numbered(7, 8, 9))
+    assert survey(data) == Survey(next_offset=10, whole_bytes=len(data), tail_size=None)
+    assert survey(b"") == Survey(None, 0, None)
+
+
+@pytest.mark.parametrize("shown", [12, 13, 25, 26, 60])
+def test_a_survey_tells_what_the_cut_off_message_needs(shown: int) -> None:
+    whole, tail = numbered(5), plain(6, bytes(100))
+    assert survey(whole + tail[:shown]) == Survey(6, len(whole), len(tail))
+    assert survey(tail[:shown]) == Survey(None, 0, len(tail))
+
+
+@pytest.mark.parametrize("shown", range(12))
+def test_a_survey_cannot_tell_the_size_of_less_than_a_header(shown: int) -> None:
+    whole = numbered(5)
+    assert survey(whole + numbered(6)[:shown]) == Survey(6, len(whole), None)
+
+
+def test_a_survey_knows_the_filler_of_modern_brokers() -> None:
+    whole = numbered(5)
+    for filler in (entry(-1, bytes(10), size=61), entry(-1, b"", size=100_000)):
+        assert survey(whole + filler) == Survey(6, len(whole), None)
+        assert survey(filler) == Survey(None, 0, None)
+
+
+@pytest.mark.parametrize("size", [-(2**31), -12, -1, 0, 13])
+def test_a_survey_stops_at_an_impossible_size(size: int) -> None:
+    whole = numbered(5)
+    assert survey(whole + entry(6, bytes(20), size=size)) == Survey(6, len(whole), None)
+
+
+def test_a_survey_never_leads_back() -> None:
+    """Whatever a broker sends, the next fetch isn't below what came."""
+    assert survey(numbered(5, 9, 7)).next_offset == 10
+    assert survey(plain(-1)) == Survey(None, len(plain(-1)), None)
+    assert survey(numbered(5) + plain(-1)).next_offset == 6
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50), max_size=6),
+    cut=st.integers(0, 61),
+    kind=st.sampled_from([bytes, bytearray, memoryview]),
+)
+def test_a_survey_agrees_with_the_reader(sizes: list[int], cut: int, kind: type) -> None:
+    data = b"".join(plain(offset, bytes(size)) for offset, size in enumerate(sizes))
+    tail = plain(77, bytes(50))[:cut]
+    seen = survey(kind(data + tail))
+    assert seen.next_offset == (len(read(data + tail)) or None)
+    assert seen.whole_bytes == len(data)
+    assert seen.tail_size == (76 if cut >= 12 else None)

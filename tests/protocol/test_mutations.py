@@ -1,0 +1,165 @@
+"""Captured frames with bits flipped, lengths stomped on, pieces cut, doubled and swapped.
+
+The same cases in each run; `--full` adds seeds. Message sets are also mutated so that no CRC hides
+it: signed again afterwards, and inside a wrapper that is right.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol.compression import Codec, decompress
+from aiokafka08.protocol.message_set import entries
+from tests.protocol.golden import FETCHES, PRODUCES, VECTORS, message_sets
+from tests.protocol.hostile import (
+    DECOMPRESSED_LIMIT,
+    LENGTHS,
+    Endured,
+    bounded,
+    endure_message_set,
+    endure_request,
+    endure_response,
+    memory_traced,
+)
+from tests.protocol.oracle import crc32, wrapper
+
+ROUNDS = 40
+"""Mutations of each subject in one run."""
+
+
+class Subject(NamedTuple):
+    """Bytes to mutate, and what is done with them then."""
+
+    name: str
+    data: bytes
+    endure: Callable[[bytes, Endured], None]
+
+
+def subjects() -> Iterator[Subject]:
+    for vector in VECTORS:
+        yield Subject(vector.name + " request", vector.request_body, endure_request)
+        yield Subject(
+            vector.name + " response",
+            vector.response_body,
+            partial(endure_response, vector.request_class, vector.layout),
+        )
+    for vector in FETCHES + PRODUCES:
+        for message_set in message_sets(vector):
+            yield Subject(vector.name + " set", message_set, endure_set)
+            yield Subject(vector.name + " set, signed", message_set, endure_signed)
+            for entry in entries(message_set):
+                if entry.codec and entry.value is not None:
+                    codec = Codec(entry.codec)
+                    inside = decompress(codec, entry.value, DECOMPRESSED_LIMIT)
+                    for magic in (0, 1):
+                        yield Subject(
+                            f"{vector.name} inside {codec.name} {magic}",
+                            inside,
+                            partial(endure_inside, codec, magic),
+                        )
+
+
+def endure_set(message_set: bytes, seen: Endured) -> None:
+    endure_message_set(message_set, 5, seen)
+
+
+def endure_signed(message_set: bytes, seen: Endured) -> None:
+    endure_message_set(signed(message_set), 0, seen)
+
+
+def endure_inside(codec: Codec, magic: int, message_set: bytes, seen: Endured) -> None:
+    endure_message_set(wrapper(20, signed(message_set), codec, magic=magic), 0, seen)
+
+
+def signed(message_set: bytes) -> bytes:
+    """The set with right CRCs, as far as its sizes lead."""
+    data, pos = bytearray(message_set), 0
+    while len(data) - pos >= 16:
+        size = struct.unpack_from(">i", data, pos + 8)[0]
+        stop = pos + 12 + size
+        if size < 4 or stop > len(data):
+            break
+        struct.pack_into(">I", data, pos + 12, crc32(data[pos + 16 : stop]))
+        pos = stop
+    return bytes(data)
+
+
+SUBJECTS = list(subjects())
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    """The data with one to three faults."""
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at = rng.randrange(len(changed) + 1)
+        match rng.randrange(7):
+            case 0:  # a bit
+                if at < len(changed):
+                    changed[at] ^= 1 << rng.randrange(8)
+            case 1:  # a byte
+                if at < len(changed):
+                    changed[at] = rng.randrange(256)
+            case 2:  # a length
+                stomp = struct.pack(">i", rng.choice(LENGTHS))[rng.choice((0, 2)) :]
+                changed[at : at + len(stomp)] = stomp
+            case 3:  # a length, a little off
+                if at + 4 <= len(changed):
+                    value = struct.unpack_from(">i", changed, at)[0] + rng.randint(-3, 3)
+                    struct.pack_into(">I", changed, at, value & 0xFFFFFFFF)
+            case 4:  # cut off
+                del changed[at:]
+            case 5:  # a piece is missing
+                del changed[at : at + rng.randint(1, 8)]
+            case 6:  # a piece of another frame comes in
+                other = rng.choice(SUBJECTS).data
+                begin = rng.randrange(len(other) + 1)
+                changed[at:at] = other[begin : begin + rng.randint(1, 40)]
+    return bytes(changed)
+
+
+def run(seed: int) -> Endured:
+    seen = Endured()
+    for subject in SUBJECTS:
+        for index in range(ROUNDS):
+            data = mutated(random.Random(f"{seed} {subject.name} {index}"), subject.data)
+            try:
+                # In the message sets: an lz4 scratch, the output as pieces and as a whole.
+                with bounded(len(data), more_bytes=8 * DECOMPRESSED_LIMIT + (4 << 20)):
+                    subject.endure(data, seen)
+            except BaseException as error:
+                error.add_note(f"seed {seed}, {subject.name}, index {index}: {data.hex()}")
+                raise
+    return seen
+
+
+def test_mutated_frames_are_values_or_the_documented_errors() -> None:
+    with memory_traced():
+        seen = run(0)
+    # The run reaches what it is about, on both sides.
+    assert seen.values + seen.errors == 2 * ROUNDS * len(VECTORS)
+    assert min(seen.values, seen.errors) > 500
+    assert min(seen.records, seen.corrupt) > 1000
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(1, 101))
+def test_many_more_mutated_frames_are_values_or_the_documented_errors(seed: int) -> None:
+    run(seed)
+
+
+def test_signing_again_makes_every_crc_right() -> None:
+    for subject in SUBJECTS:
+        if subject.endure is endure_signed:
+            for index in range(ROUNDS):
+                data = signed(mutated(random.Random(index), subject.data))
+                try:
+                    assert all(entry.crc_ok for entry in entries(data))
+                except CorruptRecordException:
+                    pass

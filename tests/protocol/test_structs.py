@@ -1,0 +1,277 @@
+"""Declared structs: each API in each version there and back, and what a version refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import mmap
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol import api
+from aiokafka08.protocol.types import Int16, Int32, Int64, NullableString, String, compiled
+from tests.protocol.strategies import examples, since_of, texts, values
+
+SPOKEN = [(request, version) for request in api.APIS.values() for version in request.versions]
+each_api_and_version = pytest.mark.parametrize(
+    ("request_class", "version"), SPOKEN, ids=lambda it: getattr(it, "__name__", f"v{it}")
+)
+
+correlation_ids = st.integers(-(2**31), 2**31 - 1)
+
+
+def structs_in(type_: Any) -> Iterator[Any]:
+    """All struct classes that a declaration is made of, itself first."""
+    if isinstance(type_, type) and dataclasses.is_dataclass(type_):
+        yield type_
+        for hint in typing.get_type_hints(type_, include_extras=True).values():
+            yield from structs_in(hint)
+    for arg in typing.get_args(type_):
+        yield from structs_in(arg)
+
+
+# --- there and back -----------------------------------------------------------------------------
+
+
+@each_api_and_version
+@examples(25)
+@given(data=st.data())
+def test_a_request_comes_back_as_it_was_sent(
+    request_class: type[api.Request[Any]], version: int, data: st.DataObject
+) -> None:
+    request = data.draw(values(request_class, version))
+    correlation_id, client_id = data.draw(correlation_ids), data.draw(texts)
+    frame = b"".join(api.encode_request(request, version, correlation_id, client_id))
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    envelope = api.decode_request(frame[4:])
+    assert envelope.header == api.RequestHeader(
+        request_class.api, version, correlation_id, client_id
+    )
+    assert envelope.body == request
+
+
+@each_api_and_version
+@examples(25)
+@given(data=st.data())
+def test_a_response_comes_back_as_it_was_sent(
+    request_class: type[api.Request[Any]], version: int, data: st.DataObject
+) -> None:
+    response = data.draw(values(request_class.response, version))
+    correlation_id = data.draw(correlation_ids)
+    frame = b"".join(api.encode_response(response, version, correlation_id))
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert api.decode_correlation_id(frame[4:]) == correlation_id
+    assert api.decode_response(request_class, version, frame[4:]) == response
+
+
+@each_api_and_version
+@examples(10)
+@given(data=st.data())
+def test_a_response_cut_anywhere_or_too_long_is_a_protocol_error(
+    request_class: type[api.Request[Any]], version: int, data: st.DataObject
+) -> None:
+    response = data.draw(values(request_class.response, version))
+    frame = b"".join(api.encode_response(response, version, 1))[4:]
+    for cut in range(len(frame)):
+        with pytest.raises(KafkaProtocolError):
+            api.decode_response(request_class, version, frame[:cut])
+    with pytest.raises(KafkaProtocolError, match="1 bytes too many"):
+        api.decode_response(request_class, version, frame + b"\0")
+
+
+@each_api_and_version
+@examples(10)
+@given(data=st.data())
+def test_a_request_cut_anywhere_is_a_protocol_error_and_bytes_behind_it_are_ignored(
+    request_class: type[api.Request[Any]], version: int, data: st.DataObject
+) -> None:
+    request = data.draw(values(request_class, version))
+    frame = b"".join(api.encode_request(request, version, 1, "me"))[4:]
+    for cut in range(len(frame)):
+        with pytest.raises(KafkaProtocolError):
+            api.decode_request(frame[:cut])
+    assert api.decode_request(frame + b"stray").body == request
+
+
+def test_byte_fields_of_a_frame_view_are_views_not_copies() -> None:
+    response = api.FetchResponse(
+        0, [api.Topic("t", [api.FetchedPartition(0, 0, 1, b"message set")])]
+    )
+    frame = bytearray(b"".join(api.encode_response(response, 0, 1))[4:])
+    decoded = api.decode_response(api.FetchRequest, 0, memoryview(frame))
+    view = decoded.topics[0].partitions[0].message_set
+    assert isinstance(view, memoryview)
+    assert view.obj is frame
+
+
+def test_a_message_set_is_passed_on_not_copied() -> None:
+    message_set = b"message set"
+    request = api.ProduceRequest(1, 1000, [api.Topic("t", [api.ProducePartition(0, message_set)])])
+    assert any(part is message_set for part in api.encode_request(request, 0, 1, "me"))
+
+
+# --- what a version can't carry -----------------------------------------------------------------
+
+
+def absent_fields() -> list[Any]:
+    """(struct class, version, field, absent value) for all that some spoken version leaves out."""
+    found = {}
+    for request, version in SPOKEN:
+        for type_ in (request, request.response):
+            for cls in structs_in(type_):
+                for name, hint in typing.get_type_hints(cls, include_extras=True).items():
+                    since = since_of(hint)
+                    if since is not None and not since.first <= version <= since.last:
+                        found[cls.__name__, version, name] = (cls, version, name, since.absent)
+    return list(found.values())
+
+
+def test_the_fields_that_versions_leave_out_are_those_of_the_protocol_guides() -> None:
+    assert {(cls.__name__, version, name) for cls, version, name, _ in absent_fields()} == {
+        ("ProducedPartition", 0, "timestamp"),
+        ("ProducedPartition", 1, "timestamp"),
+        ("ProduceResponse", 0, "throttle_time_ms"),
+        ("FetchResponse", 0, "throttle_time_ms"),
+        ("Broker", 0, "rack"),
+        ("TopicState", 0, "is_internal"),
+        ("MetadataResponse", 0, "controller_id"),
+        ("OffsetCommitRequest", 0, "generation"),
+        ("OffsetCommitRequest", 0, "member"),
+        ("OffsetCommitRequest", 0, "retention_time_ms"),
+        ("OffsetCommitRequest", 1, "retention_time_ms"),
+        ("CommitPartition", 0, "timestamp"),
+        ("CommitPartition", 2, "timestamp"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "name", "absent"),
+    absent_fields(),
+    ids=lambda it: getattr(it, "__name__", str(it)),
+)
+@examples(10)
+@given(data=st.data())
+def test_a_value_that_the_version_has_no_field_for_is_refused(
+    cls: Any, version: int, name: str, absent: Any, data: st.DataObject
+) -> None:
+    struct = data.draw(values(cls, version))
+    hint = typing.get_type_hints(cls, include_extras=True)[name]
+    value = data.draw(values(hint, version).filter(lambda value: value != absent))
+    setattr(struct, name, value)
+    with pytest.raises(ValueError, match=f"{cls.__name__} version {version} can't carry {name}"):
+        compiled(cls, version).write(struct, [])
+
+
+def test_all_topics_is_null_in_metadata_version_1_only() -> None:
+    encoded = api.encode_request(api.MetadataRequest(None), 1, 1, "me")
+    frame = b"".join(encoded)[4:]
+    assert frame.endswith(b"\xff\xff\xff\xff")
+    assert api.decode_request(frame).body == api.MetadataRequest(None)
+    with pytest.raises(ValueError, match="null"):
+        api.encode_request(api.MetadataRequest(None), 0, 1, "me")
+    with pytest.raises(KafkaProtocolError, match="count -1"):
+        api.decode_request(frame[:3] + b"\x00" + frame[4:])
+
+
+@each_api_and_version
+def test_a_version_beside_the_range_is_refused(
+    request_class: type[api.Request[Any]], version: int
+) -> None:
+    del version
+    for unknown in (-1, request_class.versions.stop):
+        with pytest.raises(ValueError, match=f"{request_class.__name__} has no version"):
+            api.encode_request(request_class.__new__(request_class), unknown, 1, "me")
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (Int16, 2**15),
+        (Int32, -(2**31) - 1),
+        (Int64, 2**63),
+        (Int32, None),
+        (String, None),
+        (String, "x" * 2**15),
+        (NullableString, "é" * 2**14),
+        (String, "\ud800"),
+    ],
+    ids=str,
+)
+def test_a_value_that_does_not_fit_its_wire_type_is_a_value_error(type_: Any, value: Any) -> None:
+    @dataclasses.dataclass(slots=True)
+    class Holder:
+        field: Any
+
+    Holder.__annotations__["field"] = type_
+    with pytest.raises(ValueError):  # noqa: PT011 (each has its own text)
+        compiled(Holder, 0).write(Holder(value), [])
+
+
+def test_a_request_over_two_gigabytes_is_refused_before_its_size_turns_negative() -> None:
+    pages = memoryview(mmap.mmap(-1, 1 << 30))  # never touched, so never resident
+    for count in (2, 5):
+        partitions = [api.ProducePartition(index, pages) for index in range(count)]
+        request = api.ProduceRequest(1, 1000, [api.Topic("t", partitions)])
+        with pytest.raises(ValueError, match="bytes is too large"):
+            api.encode_request(request, 0, 1, "me")
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def test_the_table_has_each_api_of_the_design_in_its_versions() -> None:
+    assert {request.api.name: list(request.versions) for request in api.APIS.values()} == {
+        "PRODUCE": [0, 1, 2],
+        "FETCH": [0, 1, 2],
+        "LIST_OFFSETS": [0],
+        "METADATA": [0, 1],
+        "OFFSET_COMMIT": [0, 1, 2],
+        "OFFSET_FETCH": [0, 1],
+        "GROUP_COORDINATOR": [0],
+        "JOIN_GROUP": [0],
+        "HEARTBEAT": [0],
+        "LEAVE_GROUP": [0],
+        "SYNC_GROUP": [0],
+        "DESCRIBE_GROUPS": [0],
+        "LIST_GROUPS": [0],
+        "API_VERSIONS": [0],
+    }
+    assert all(key == request.api for key, request in api.APIS.items())
+
+
+@pytest.mark.parametrize("key", [4, 5, 6, 7])
+def test_the_keys_of_the_brokers_own_are_named_but_not_spoken(key: int) -> None:
+    assert api.ApiKey(key).name
+    assert key not in api.APIS
+
+
+@pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 17, 19, 36, 32767])
+def test_an_unknown_key_comes_as_an_envelope_without_a_body(key: int) -> None:
+    header = api.RequestHeader(key, 0, 7, "me")
+    out: list[Any] = []
+    compiled(api.RequestHeader, 0).write(header, out)
+    assert api.decode_request(b"".join(out) + b"whatever") == api.Envelope(header, None)
+
+
+@each_api_and_version
+def test_an_unknown_version_comes_as_an_envelope_without_a_body(
+    request_class: type[api.Request[Any]], version: int
+) -> None:
+    del version
+    for unknown in (-1, request_class.versions.stop, 32767):
+        header = api.RequestHeader(request_class.api, unknown, 7, None)
+        out: list[Any] = []
+        compiled(api.RequestHeader, 0).write(header, out)
+        assert api.decode_request(b"".join(out)) == api.Envelope(header, None)
+
+
+def test_only_produce_without_acks_expects_no_response() -> None:
+    assert not api.ProduceRequest(0, 1000, []).expects_response
+    assert api.ProduceRequest(1, 1000, []).expects_response
+    assert api.ProduceRequest(-1, 1000, []).expects_response
+    assert api.HeartbeatRequest("group", 1, "member").expects_response

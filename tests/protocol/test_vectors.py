@@ -1,0 +1,258 @@
+"""The frames captured from real brokers: decoded, compared, re-encoded, cut and joined."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol import api
+from aiokafka08.protocol.compression import Codec, decompress
+from aiokafka08.protocol.connection import Answer, ClientConnection, ServerConnection
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    MessageSetBuilder,
+    MessageSetReader,
+    entries,
+    survey,
+)
+from aiokafka08.structs import TopicPartition
+from tests.protocol.golden import (
+    FETCHES,
+    PRODUCES,
+    VECTORS,
+    Vector,
+    every_fetch,
+    every_produce,
+    every_vector,
+    message_sets,
+    request_fields,
+    response_fields,
+)
+
+
+def test_all_vectors_are_here() -> None:
+    assert len(VECTORS) == 61
+    assert len(FETCHES) == 13
+    assert len(PRODUCES) == 15
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+@every_vector
+def test_a_captured_request_says_what_was_asked(vector: Vector) -> None:
+    envelope = api.decode_request(vector.request_body)
+    assert envelope.header.api_key == vector.request_class.api
+    assert envelope.header.api_version == vector.version
+    assert envelope.body is not None
+    assert {
+        "correlation_id": envelope.header.correlation_id,
+        "client_id": envelope.header.client_id,
+        **request_fields(envelope.body, vector.version),
+    } == vector.request
+
+
+@every_vector
+def test_a_captured_request_is_encoded_byte_for_byte(vector: Vector) -> None:
+    buffers = api.encode_request(
+        vector.decoded_request(),
+        vector.version,
+        vector.request["correlation_id"],
+        vector.request["client_id"],
+    )
+    assert b"".join(buffers) == vector.request_frame
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+def message_set_fields(message_set: bytes, fetch_offset: int) -> dict[str, Any]:
+    """What the vectors say about a fetched message set."""
+    reader = MessageSetReader(
+        TopicPartition("vec", 0),
+        message_set,
+        fetch_offset,
+        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+    )
+    return {
+        "message_set_bytes": len(message_set),
+        "messages": message_fields(message_set),
+        "truncated_tail_bytes": len(message_set) - survey(message_set).whole_bytes,
+        "deliver": [
+            [record.offset, in_hex(record.key), in_hex(record.value)]
+            for record in reader.read(1000)
+            if record.timestamp_type is None  # the vectors leave out format 1
+        ],
+    }
+
+
+def message_fields(message_set: bytes) -> list[dict[str, Any]]:
+    messages = []
+    for entry in entries(message_set):
+        fields: dict[str, Any] = {
+            "offset": entry.offset,
+            "crc": entry.crc,
+            "crc_ok": entry.crc_ok,
+            "magic": entry.magic,
+            "attributes": entry.attributes,
+            "key": in_hex(entry.key),
+            "value": in_hex(entry.value),
+        }
+        if entry.timestamp_ms is not None:
+            fields["timestamp"] = entry.timestamp_ms
+        if entry.codec:
+            assert entry.value is not None
+            fields["inner"] = message_fields(decompress(Codec(entry.codec), entry.value, 2**20))
+        messages.append(fields)
+    return messages
+
+
+def in_hex(field: bytes | None) -> str | None:
+    return None if field is None else field.hex()
+
+
+@every_vector
+def test_a_captured_answer_says_what_the_broker_meant(vector: Vector) -> None:
+    fields = {
+        "correlation_id": api.decode_correlation_id(vector.response_body),
+        **response_fields(vector.decoded_response(), vector.layout),
+    }
+    if vector.request_class is api.FetchRequest:
+        asked = {
+            (topic, partition): fetch_offset
+            for topic, partitions in vector.request["topics"]
+            for partition, fetch_offset, _ in partitions
+        }
+        for topic in fields["topics"]:
+            for partition in topic["partitions"]:
+                message_set = bytes(partition.pop("message_set"))
+                fetch_offset = asked[topic["topic"], partition["partition"]]
+                partition |= message_set_fields(message_set, fetch_offset)
+    assert fields == vector.expected
+
+
+@every_vector
+def test_a_captured_answer_is_encoded_byte_for_byte(vector: Vector) -> None:
+    buffers = api.encode_response(
+        vector.decoded_response(), vector.layout, vector.expected["correlation_id"]
+    )
+    assert b"".join(buffers) == vector.response_frame
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [vector for vector in VECTORS if vector.layout != vector.version],
+    ids=lambda vector: vector.name,
+)
+def test_an_answer_in_an_older_layout_is_refused_not_misread(vector: Vector) -> None:
+    with pytest.raises(KafkaProtocolError):
+        api.decode_response(vector.request_class, vector.version, vector.response_body)
+
+
+# --- the stream: whole, byte by byte, in pieces, with a neighbour ---------------------------------
+
+
+def chunkings(stream: bytes) -> Iterator[list[bytes]]:
+    """The stream whole, byte by byte, and in a few seeded random ways."""
+    yield [stream]
+    yield [stream[index : index + 1] for index in range(len(stream))]
+    for seed in range(5):
+        cuts = sorted(random.Random(seed).choices(range(len(stream) + 1), k=2 + 3 * seed))
+        yield [
+            stream[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True)
+        ]
+
+
+def client_asking(vector: Vector) -> tuple[ClientConnection, bytes]:
+    """A client that has sent the vector's request under its correlation id, and that frame."""
+    client = ClientConnection(vector.request["client_id"])
+    nothing = api.ProduceRequest(0, 0, [])  # takes an id, but no slot
+    for _ in range(vector.request["correlation_id"] - 1):
+        client.send(nothing, 0)
+    correlation_id, buffers = client.send(vector.decoded_request(), vector.layout)
+    assert correlation_id == vector.request["correlation_id"]
+    return client, b"".join(buffers)
+
+
+@every_vector
+def test_a_client_gets_the_answer_however_the_stream_is_cut(vector: Vector) -> None:
+    expected = Answer(vector.request["correlation_id"], vector.decoded_response())
+    neighbour = api.MetadataResponse([api.Broker(1, "behind", 9092)], -1, [])
+    for behind in (False, True):
+        for chunks in chunkings(
+            vector.response_frame
+            + behind
+            * b"".join(api.encode_response(neighbour, 0, vector.request["correlation_id"] + 1))
+        ):
+            client, sent = client_asking(vector)
+            if vector.layout == vector.version:
+                assert sent == vector.request_frame
+            client.send(api.MetadataRequest([]), 0)
+            answers = [answer for chunk in chunks for answer in client.receive(chunk)]
+            assert answers[0] == expected
+            assert answers[1:] == [Answer(expected.correlation_id + 1, neighbour)] * behind
+            assert client.in_flight == (not behind)
+            assert client.frames.pending_bytes == 0
+
+
+@every_vector
+def test_a_server_gets_the_request_however_the_stream_is_cut(vector: Vector) -> None:
+    neighbour = b"".join(api.encode_request(api.HeartbeatRequest("g", 1, "m"), 0, 7, "behind"))
+    expected = [api.decode_request(vector.request_body), api.decode_request(neighbour[4:])]
+    for behind in (False, True):
+        for chunks in chunkings(vector.request_frame + behind * neighbour):
+            server = ServerConnection()
+            got = [envelope for chunk in chunks for envelope in server.receive(chunk)]
+            assert got == expected[: 1 + behind]
+
+
+# --- the message sets of Produce, built again ---------------------------------------------------
+
+
+@every_produce
+def test_a_produced_set_is_built_again(vector: Vector) -> None:
+    for message_set in message_sets(vector):
+        wrappers = [entry for entry in entries(message_set) if entry.codec]
+        if not wrappers:
+            messages = list(entries(message_set))
+            builder = MessageSetBuilder(0)
+        else:
+            (wrapper,) = wrappers
+            assert wrapper.value is not None
+            codec = Codec(wrapper.codec)
+            messages = list(entries(decompress(codec, wrapper.value, 2**20)))
+            builder = MessageSetBuilder(0, codec)
+        for message in messages:
+            builder.append(message.key, message.value, -1)
+        built = builder.build()
+        if "bad-crc" in vector.name:
+            assert built[:12] + built[16:] == message_set[:12] + message_set[16:]
+        elif not wrappers:
+            assert built == message_set
+        else:
+            # Compressors differ; the messages inside may not.
+            (again,) = entries(built)
+            assert again.value is not None
+            assert (again.codec, again.key, again.crc_ok) == (codec, None, True)
+            assert again.offset == len(messages) - 1
+            assert list(entries(decompress(codec, again.value, 2**20))) == messages
+
+
+@every_fetch
+def test_a_fetched_set_read_in_slices_gives_the_same_records(vector: Vector) -> None:
+    for message_set in message_sets(vector):
+
+        def reader(data: bytes) -> MessageSetReader:
+            return MessageSetReader(TopicPartition("vec", 0), data, 0, max_decompressed_bytes=2**20)
+
+        whole = reader(message_set).read(1000)
+        for size in (1, 2, 7):
+            sliced, records = reader(message_set), []
+            while slice_ := sliced.read(size):
+                assert len(slice_) <= size
+                records += slice_
+            assert records == whole

@@ -1,0 +1,155 @@
+"""The ground that tests stand on, seen from outside: small test files run by a pytest of their own,
+with this project's configuration, conftest and plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+Run = Callable[..., pytest.RunResult]
+LOOP_IDS = ("[asyncio]", "[uvloop]")
+
+
+def section(result: pytest.RunResult, title: str) -> str:
+    """What the run said of one test, below the line with this title."""
+    lines = result.outlines
+    [start] = [at for at, line in enumerate(lines) if line.strip("_ ") == title.strip()]
+    ends = (at for at, line in enumerate(lines) if at > start and line.startswith(("___", "===")))
+    return "\n".join(lines[start + 1 : next(ends)])
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a test file, as `pytest` would in the project."""
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+
+    def run_pytest(source: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(source)
+        options = ("-c", str(PROJECT / "pyproject.toml"), "-p", "tests.conftest", *options)
+        return pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", "-v", ".")
+
+    return run_pytest
+
+
+LOOPS = """
+import asyncio, time
+import pytest
+
+async def test_debug(caplog):
+    assert asyncio.get_running_loop().get_debug()
+    time.sleep(0.2)  # debug mode itself would complain
+    await asyncio.sleep(0)
+    assert not caplog.records
+
+@pytest.mark.both_loops
+async def test_both():
+    print("module", type(asyncio.get_running_loop()).__module__)
+
+@pytest.mark.full
+def test_slow(): pass
+"""
+
+
+def test_by_default_on_asyncio_and_where_marked_on_both_loops(run: Run) -> None:
+    result = run(LOOPS, "-s")
+    result.assert_outcomes(passed=3, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "aiokafka08: message set *, loop auto, full no, CPython *",
+            "*test_debug PASSED*",
+            "*test_both?asyncio?*module asyncio.*",
+            "*test_both?uvloop?*module uvloop*",
+        ]
+    )
+
+
+def test_one_loop_for_all_and_slow_tests_too(run: Run) -> None:
+    result = run(LOOPS, "-s", "--loop=uvloop", "--full")
+    result.assert_outcomes(passed=3)
+    result.stdout.no_fnmatch_line("*module asyncio.*")
+
+
+ENDINGS = """
+import asyncio, socket, warnings
+import pytest
+
+@pytest.fixture
+async def service():
+    stop = asyncio.Event()
+    task = asyncio.create_task(stop.wait(), name="service")
+    yield
+    stop.set()
+    await task
+
+async def outer(): await inner()
+async def inner(): await asyncio.sleep(30)
+
+async def test_fixtures_have_tasks(service): pass
+
+@pytest.mark.both_loops
+async def test_lost_task():
+    asyncio.create_task(outer(), name="lost one")
+    await asyncio.sleep(0)
+
+async def test_warning():
+    warnings.warn("old", DeprecationWarning)
+
+async def test_socket():
+    class Cycle: pass
+    one = Cycle()
+    one.itself, one.socket = one, socket.socket()
+
+async def test_coroutine():
+    outer()
+
+@pytest.mark.timeout(1)
+@pytest.mark.both_loops
+async def test_hangs(service):
+    await outer()
+
+@pytest.fixture
+async def hanging_end():
+    yield
+    await inner()
+
+@pytest.mark.timeout(1)
+@pytest.mark.both_loops
+async def test_fails(hanging_end):
+    assert False
+
+async def test_last(): pass
+"""
+
+
+def test_what_is_left_behind_and_what_hangs_fails_in_its_own_name(run: Run) -> None:
+    result = run(ENDINGS, "--rootdir=.", "--tb=short")
+    outcomes = [line.split("::")[1].split()[:2] for line in result.outlines if "%]" in line]
+    assert outcomes == [
+        ["test_fixtures_have_tasks", "PASSED"],
+        *(["test_lost_task" + loop, end] for loop in LOOP_IDS for end in ("PASSED", "ERROR")),
+        ["test_warning", "FAILED"],
+        ["test_socket", "PASSED"],
+        ["test_socket", "ERROR"],
+        ["test_coroutine", "FAILED"],
+        *(["test_hangs" + loop, end] for loop in LOOP_IDS for end in ("FAILED", "ERROR")),
+        *(["test_fails" + loop, end] for loop in LOOP_IDS for end in ("FAILED", "ERROR")),
+        ["test_last", "PASSED"],
+    ]
+    for loop in LOOP_IDS:
+        lost = section(result, f"ERROR at teardown of test_lost_task{loop}")
+        assert "asyncio tasks left behind:\n  lost one: outer (" in lost
+        assert "      inner (" in lost
+        hangs = section(result, f" test_hangs{loop}")
+        assert "Timeout: this took more than 1 s\nasyncio tasks:\n  Task-" in hangs
+        assert ": test_hangs (" in hangs
+        assert "      inner (" in hangs
+        assert "  service: Event.wait (" in hangs
+        fails = section(result, f"ERROR at teardown of test_fails{loop}")
+        assert "Timeout: this took more than 1 s\nasyncio tasks:\n  Task-" in fails
+        assert "      hanging_end (" in fails
+        assert "      inner (" in fails
+    assert "unclosed <socket.socket" in section(result, "ERROR at teardown of test_socket")
+    assert "coroutine 'outer' was never awaited" in section(result, " test_coroutine")

@@ -1,0 +1,182 @@
+"""Short forms for the requests that tests send through a `Peer`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from aiokafka08.protocol import api
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.compression import Codec, compress
+from aiokafka08.protocol.message_set import Entry, encode_entry, entries
+from tests.testing.peer import Peer
+
+Pair = tuple[bytes | None, bytes | None]
+
+
+def plain(*values: bytes | Pair | None, first: int = 0, magic: int = 0) -> bytes:
+    """A message set of plain messages; values, or (key, value)."""
+    pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
+    return b"".join(
+        encode_entry(
+            first + i, key, value, magic=magic, **({"timestamp_ms": 1000 + i} if magic else {})
+        )
+        for i, (key, value) in enumerate(pairs)
+    )
+
+
+def wrapper(codec: Codec, inner: bytes, magic: int = 0, offset: int = 0) -> bytes:
+    """One compressed message around a message set."""
+    value = compress(codec, inner, magic=magic)
+    return encode_entry(offset, None, value, attributes=codec, magic=magic)
+
+
+def bad_crc(message_set: bytes) -> bytes:
+    """The same set, the CRC of its first message wrong."""
+    return message_set[:12] + bytes(byte ^ 0xFF for byte in message_set[12:16]) + message_set[16:]
+
+
+class Produced(NamedTuple):
+    error_code: int
+    offset: int
+
+
+def produce_request(
+    topic: str, message_set: bytes, partition: int = 0, acks: int = 1, timeout_ms: int = 3000
+) -> api.ProduceRequest:
+    sets = [api.ProducePartition(partition, message_set)]
+    return api.ProduceRequest(acks, timeout_ms, [Topic(topic, sets)])
+
+
+def produce(
+    peer: Peer,
+    topic: str,
+    message_set: bytes,
+    partition: int = 0,
+    acks: int = 1,
+    timeout_ms: int = 3000,
+) -> Produced:
+    request = produce_request(topic, message_set, partition, acks, timeout_ms)
+    answer: api.ProduceResponse = peer.ask(request)
+    [one] = answer.topics
+    assert one.topic == topic
+    [done] = one.partitions
+    assert done.partition == partition
+    return Produced(done.error_code, done.offset)
+
+
+class Fetched(NamedTuple):
+    error_code: int
+    high_watermark: int
+    message_set: bytes
+
+    def entries(self) -> list[Entry]:
+        return list(entries(self.message_set))
+
+    def values(self) -> list[tuple[int, bytes | None]]:
+        return [(entry.offset, entry.value) for entry in self.entries()]
+
+
+def fetch_request(
+    topic: str,
+    offset: int,
+    partition: int = 0,
+    max_bytes: int = 1 << 20,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    replica_id: int = -1,
+) -> api.FetchRequest:
+    asked = [api.FetchPartition(partition, offset, max_bytes)]
+    return api.FetchRequest(replica_id, max_wait_ms, min_bytes, [Topic(topic, asked)])
+
+
+def fetch(
+    peer: Peer,
+    topic: str,
+    offset: int,
+    partition: int = 0,
+    max_bytes: int = 1 << 20,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    replica_id: int = -1,
+    version: int = 0,
+    layout: int | None = None,
+) -> Fetched:
+    request = fetch_request(topic, offset, partition, max_bytes, max_wait_ms, min_bytes, replica_id)
+    answer: api.FetchResponse = peer.ask(request, version, layout)
+    return fetched(answer, topic, partition)
+
+
+def fetched(answer: api.FetchResponse, topic: str, partition: int = 0) -> Fetched:
+    [one] = answer.topics
+    assert one.topic == topic
+    [got] = one.partitions
+    assert got.partition == partition
+    return Fetched(got.error_code, got.high_watermark, bytes(got.message_set))
+
+
+def list_offsets(
+    peer: Peer,
+    topic: str,
+    timestamp: int,
+    count: int = 1,
+    partition: int = 0,
+    replica_id: int = -1,
+) -> tuple[int, list[int]]:
+    asked = [api.ListOffsetsPartition(partition, timestamp, count)]
+    answer: api.ListOffsetsResponse = peer.ask(
+        api.ListOffsetsRequest(replica_id, [Topic(topic, asked)])
+    )
+    [one] = answer.topics
+    [got] = one.partitions
+    return got.error_code, got.offsets
+
+
+def metadata(peer: Peer, topics: Sequence[str] = ()) -> api.MetadataResponse:
+    answer: api.MetadataResponse = peer.ask(api.MetadataRequest(list(topics)))
+    return answer
+
+
+def commit(
+    peer: Peer,
+    group: str | None,
+    topic: str,
+    offset: int,
+    metadata: str | None = "",
+    *,
+    partition: int = 0,
+    version: int = 0,
+    generation: int = -1,
+    member: str = "",
+) -> int:
+    asked = [api.CommitPartition(partition, offset, -1, metadata)]
+    request = api.OffsetCommitRequest(group, generation, member, -1, [Topic(topic, asked)])
+    answer: api.OffsetCommitResponse = peer.ask(request, version)
+    [one] = answer.topics
+    [done] = one.partitions
+    assert (one.topic, done.partition) == (topic, partition)
+    return done.error_code
+
+
+def committed(
+    peer: Peer, group: str | None, topic: str, *, partition: int = 0, version: int = 0
+) -> tuple[int, str | None, int]:
+    """Offset, metadata, error code."""
+    request = api.OffsetFetchRequest(group, [Topic(topic, [partition])])
+    answer: api.OffsetFetchResponse = peer.ask(request, version)
+    [one] = answer.topics
+    [got] = one.partitions
+    assert (one.topic, got.partition) == (topic, partition)
+    return got.offset, got.metadata, got.error_code
+
+
+def find_coordinator(peer: Peer, group: str) -> api.GroupCoordinatorResponse:
+    """Asked for until there is one."""
+    deadline = time.monotonic() + 15
+    while True:
+        answer: api.GroupCoordinatorResponse = peer.ask(api.GroupCoordinatorRequest(group))
+        if not answer.error_code or time.monotonic() > deadline:
+            return answer
+        assert answer == api.GroupCoordinatorResponse(15, -1, "", -1)
+        time.sleep(0.02)

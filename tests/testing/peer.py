@@ -1,0 +1,78 @@
+"""A client made of one blocking socket: frames out, frames in, nothing clever."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from aiokafka08.protocol.api import Request, Response, decode_response, encode_request
+
+R = TypeVar("R", bound=Response)
+
+
+class Peer:
+    """One connection to one broker."""
+
+    def __init__(self, address: tuple[str, int], timeout: float = 5.0) -> None:
+        self.socket = socket.create_connection(address, timeout=timeout)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.socket.close()
+
+    def send(self, request: Request[Any], version: int = 0) -> int:
+        self._correlation_id += 1
+        frame = encode_request(request, version, self._correlation_id, "peer")
+        self.socket.sendall(b"".join(frame))
+        return self._correlation_id
+
+    def receive(self, request: type[Request[R]], layout: int = 0) -> R:
+        return decode_response(request, layout, self.frame())
+
+    def ask(self, request: Request[Any], version: int = 0, layout: int | None = None) -> Any:
+        """The answer to a request; its layout is that of the version unless said otherwise."""
+        correlation_id = self.send(request, version)
+        frame = self.frame()
+        assert int.from_bytes(frame[:4], "big", signed=True) == correlation_id
+        return decode_response(type(request), version if layout is None else layout, frame)
+
+    def frame(self) -> bytes:
+        """The next frame, without its size."""
+        return self.exactly(int.from_bytes(self.exactly(4), "big"))
+
+    def exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise EOFError(f"closed after {len(data)} of {count} bytes")
+            data += part
+        return bytes(data)
+
+    def is_closed(self) -> bool:
+        """Whether the broker ends the connection (waits for it)."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def is_silent(self, seconds: float = 0.15) -> bool:
+        """Whether nothing comes for so long, not even an end."""
+        before = self.socket.gettimeout()
+        self.socket.settimeout(seconds)
+        try:
+            self.socket.recv(1)
+        except TimeoutError:
+            return True
+        finally:
+            self.socket.settimeout(before)
+        return False

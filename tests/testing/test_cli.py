@@ -1,0 +1,90 @@
+"""`python -m aiokafka08.testing`, as a process."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from aiokafka08.testing.__main__ import main
+from tests.testing.frames import metadata
+from tests.testing.peer import Peer
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "aiokafka08.testing", *arguments]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def first_line(process: subprocess.Popen[str]) -> tuple[str, list[int]]:
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    return line, [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", line)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_runs_until_a_signal(number: signal.Signals) -> None:
+    arguments = ("--brokers", "2", "--port", "0", "--version", "0.8.1", "--topic", "orders:4")
+    with running(*arguments, "--topic", "single") as process:
+        line, ports = first_line(process)
+        assert "Kafka 0.8.1 in memory" in line
+        assert len(ports) == 2
+        with Peer(("127.0.0.1", ports[1])) as peer:
+            topics = {one.topic: len(one.partitions) for one in metadata(peer).topics}
+            assert topics == {"orders": 4, "single": 1}
+            process.send_signal(number)
+            assert peer.is_closed()
+        _, errors = process.communicate(timeout=10)
+        assert process.returncode == 0
+        assert "node 1: connection 1 from 127.0.0.1" in errors
+        assert "Traceback" not in errors
+        assert errors.splitlines()[-1].endswith("connection 1 ended")
+
+
+def test_ports_follow_each_other() -> None:
+    with running("--port", "0", "--quiet") as process:
+        _, [free] = first_line(process)
+        process.terminate()
+        process.wait(10)
+    with running("--brokers", "1", "--port", str(free)) as process:
+        assert first_line(process)[1] == [free]
+        with running("--port", str(free)) as second:
+            _, errors = second.communicate(timeout=10)
+            assert second.returncode == 1
+            assert "in use" in errors
+            assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--host", "0.0.0.0"], "--allow-remote"),
+        (["--host", "192.0.2.1"], "--allow-remote"),
+        (["--host", "0.0.0.0", "--allow-remote"], "--advertised-host"),
+        (["--version", "0.7"], "0.8.0"),
+        (["--topic", "t:many"], "'many' is no number"),
+    ],
+)
+def test_what_it_refuses(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_no_brokers(caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["--brokers", "0"]) == 1
+    assert "0 brokers" in caplog.text

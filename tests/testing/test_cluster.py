@@ -1,0 +1,551 @@
+"""The handles of the embedded cluster, its two ways to run, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import IllegalStateError
+from aiokafka08.protocol import api
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.testing import LINES, EmbeddedCluster, LoggedMessage, hub
+from tests.testing.frames import (
+    commit,
+    fetch,
+    fetch_request,
+    fetched,
+    list_offsets,
+    metadata,
+    plain,
+    produce,
+    produce_request,
+)
+from tests.testing.peer import Peer
+
+
+@pytest.fixture
+def three() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, topics={"t": 3}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def solo() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        yield cluster
+
+
+def address(cluster: EmbeddedCluster, node: int = 0) -> tuple[str, int]:
+    return cluster.nodes[node].host, cluster.nodes[node].port
+
+
+def parked_fetch(cluster: EmbeddedCluster, peer: Peer, node: int = 0, offset: int = 0) -> None:
+    """A long poll that the broker has begun."""
+    begun = cluster.next_request(api.FetchRequest, node=node)
+    peer.send(fetch_request("t", offset, max_wait_ms=10_000))
+    begun.result(5)
+
+
+# --- life -----------------------------------------------------------------------------------------
+
+
+def test_in_a_thread_of_its_own() -> None:
+    before = threading.active_count()
+    with EmbeddedCluster(2, topics={"t": 1}) as cluster:
+        assert threading.active_count() == before + 1
+        assert cluster.bootstrap_servers.count(",") == 1
+        assert "0.8.2" in repr(cluster)
+        assert [node.alive for node in cluster.nodes.values()] == [True, True]
+        with Peer(address(cluster, 1)) as peer:
+            assert metadata(peer, ["t"]).topics[0].error_code == 0
+        port = cluster.nodes[0].port
+    assert threading.active_count() == before
+    assert "not running" in repr(cluster)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port)).close()
+
+
+@pytest.mark.both_loops
+async def test_in_the_callers_loop() -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        reader, writer = await asyncio.open_connection(*address(cluster))
+        writer.write(b"".join(api.encode_request(api.MetadataRequest(["t"]), 0, 5, "x")))
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        answer = api.decode_response(api.MetadataRequest, 0, await reader.readexactly(size))
+        assert answer.topics[0].topic == "t"
+        # All handles work from within the loop.
+        seen = cluster.next_request(api.MetadataRequest)
+        cluster.append("t", 0, [b"x"])
+        assert cluster.log("t", 0)[0].value == b"x"
+        writer.write(b"".join(api.encode_request(api.MetadataRequest([]), 0, 6, "x")))
+        assert (await asyncio.wrap_future(seen)).correlation_id == 6
+        cluster.kill(0)
+        assert await reader.read() != b"unexpected"
+        cluster.restart(0)
+        cluster.kill(0)
+        cluster.restart(0, port=0)
+        assert cluster.connections() == 0
+        writer.close()
+
+
+@pytest.mark.both_loops
+async def test_nothing_is_left_of_clients_that_come_and_go() -> None:
+    """Clients that connect, or have gone already, in the moment of the end."""
+    for _ in range(20):
+        async with EmbeddedCluster() as cluster:
+            sockets = [socket.create_connection(address(cluster)) for _ in range(3)]
+            sockets[0].close()
+            await asyncio.sleep(0)
+        for one in sockets:
+            one.close()
+    gc.collect()
+
+
+def test_the_ends_of_threads_leave_nothing() -> None:
+    for number in range(30):
+        with EmbeddedCluster() as cluster, socket.create_connection(address(cluster)):
+            if number % 2:
+                metadata_frame = api.encode_request(api.MetadataRequest([]), 0, 1, "x")
+                with socket.create_connection(address(cluster)) as other:
+                    other.sendall(b"".join(metadata_frame))
+    gc.collect()
+
+
+def test_waiting_requests_do_not_hold_up_the_end() -> None:
+    with EmbeddedCluster(topics={"t": 1}) as cluster, Peer(address(cluster)) as peer:
+        parked_fetch(cluster, peer)
+        never = cluster.next_request(api.HeartbeatRequest)
+    assert peer.socket.fileno() == -1
+    with pytest.raises(concurrent.futures.CancelledError):
+        never.result(0)
+
+
+def test_misuse() -> None:
+    with pytest.raises(ValueError, match="brokers"):
+        EmbeddedCluster(0)
+    with pytest.raises(ValueError, match=r"0\.8\.0, 0\.8\.1, 0\.8\.2, 0\.9, 0\.10"):
+        EmbeddedCluster(version="0.7")
+    cluster = EmbeddedCluster()
+    with pytest.raises(IllegalStateError, match="isn't running"):
+        cluster.kill(0)
+    with pytest.raises(ValueError, match="topic name"), EmbeddedCluster(topics={"a b": 1}):
+        pass
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        for act in (
+            lambda: cluster.kill(7),
+            lambda: cluster.create_topic("t"),
+            lambda: cluster.create_topic("u", 0),
+            lambda: cluster.create_topic("u", 1, 2),
+            lambda: cluster.create_topic("u", config={"compression.type": "gzip"}),
+            lambda: cluster.delete_topic("u"),
+            lambda: cluster.append("t", 1, [b"x"]),
+            lambda: cluster.move_leader("t", 0),
+            lambda: cluster.shrink_isr("t", 0, 0),
+        ):
+            with pytest.raises(ValueError, match=r"\w"):
+                act()
+        with pytest.raises(IllegalStateError, match="alive"):
+            cluster.restart(0)
+        with pytest.raises(IllegalStateError, match="running"):
+            cluster.__enter__()
+        cluster.kill(0)
+        with pytest.raises(IllegalStateError, match="dead"):
+            cluster.kill(0)
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use"), EmbeddedCluster(port=port):
+            pass
+    with EmbeddedCluster(port=port) as cluster:
+        assert cluster.bootstrap_servers == f"127.0.0.1:{port}"
+
+
+def test_it_may_be_started_again_and_remembers_its_logs(solo: EmbeddedCluster) -> None:
+    cluster = EmbeddedCluster(topics={"t": 1})
+    with cluster:
+        cluster.append("t", 0, [b"x"])
+        port = cluster.nodes[0].port
+    with cluster:
+        assert cluster.nodes[0].port == port
+        assert [message.value for message in cluster.log("t", 0)] == [b"x"]
+
+
+# --- brokers --------------------------------------------------------------------------------------
+
+
+def test_kill_and_restart(three: EmbeddedCluster) -> None:
+    with Peer(address(three, 1)) as peer, Peer(address(three)) as other:
+        produce(peer, "t", plain(b"x"), partition=1)
+        three.kill(1)
+        assert peer.is_closed()
+        with pytest.raises(ConnectionRefusedError):
+            Peer(address(three, 1))
+        assert three.leader("t", 1) == 2
+        assert {broker.node_id for broker in metadata(other, ["t"]).brokers} == {0, 2}
+        assert produce(other, "t", plain(b"y"), acks=-1) == (0, 0)
+        before = address(three, 1)
+        three.restart(1)
+        assert address(three, 1) == before
+        assert {broker.node_id for broker in metadata(other, ["t"]).brokers} == {0, 1, 2}
+        three.kill(1)
+        three.restart(1, port=0)
+        ports = {broker.node_id: broker.port for broker in metadata(other, ["t"]).brokers}
+        assert ports[1] == three.nodes[1].port
+    assert three.move_leader("t", 1, to=1) == 1
+    with Peer(address(three, 1)) as peer:
+        assert fetch(peer, "t", 0, partition=1).values() == [(0, b"x")]
+
+
+def test_a_death_that_nobody_has_noticed(three: EmbeddedCluster) -> None:
+    """The seven seconds after a kill -9 (brokers.md 9.1)."""
+    with Peer(address(three)) as peer:
+        three.kill(1, then="unnoticed")
+        answer = metadata(peer, ["t"])
+        assert len(answer.brokers) == 3
+        assert {one.partition: one.leader for one in answer.topics[0].partitions}[1] == 1
+        assert produce(peer, "t", plain(b"x"), partition=1) == (6, -1)
+        # acks=-1 waits for the dead follower until it has left the ISR.
+        begun = three.next_request(api.ProduceRequest)
+        peer.send(produce_request("t", plain(b"y"), acks=-1, timeout_ms=10_000))
+        begun.result(5)
+        assert three.offsets("t", 0) == (0, 0, 1)
+        three.notice(1)
+        produced = peer.receive(api.ProduceRequest)
+        assert produced.topics[0].partitions[0].error_code == 0
+        assert three.offsets("t", 0) == (0, 1, 1)
+        assert three.leader("t", 1) == 2
+        assert len(metadata(peer, ["t"]).brokers) == 2
+
+
+def test_an_acks_all_that_times_out_on_a_dead_follower(three: EmbeddedCluster) -> None:
+    with Peer(address(three)) as peer:
+        three.kill(1, then="unnoticed")
+        assert produce(peer, "t", plain(b"y"), acks=-1, timeout_ms=30) == (7, 0)
+        assert produce(peer, "t", plain(b"y"), acks=1) == (0, 1)
+        # Consumers don't see what the ISR hasn't got, and may not ask beyond it on 0.8.
+        assert fetch(peer, "t", 0) == (0, 0, b"")
+        assert fetch(peer, "t", 1) == (-1, -1, b"")
+        assert list_offsets(peer, "t", -1) == (0, [0])
+        three.restart(1)
+        assert len(fetch(peer, "t", 0).values()) == 2
+
+
+def test_leaderless_until_told(three: EmbeddedCluster) -> None:
+    with Peer(address(three)) as peer:
+        three.kill(1, then="leaderless")
+        [one] = [p for p in metadata(peer, ["t"]).topics[0].partitions if p.partition == 1]
+        assert (one.error_code, one.leader) == (5, -1)
+        assert produce(peer, "t", plain(b"x"), partition=1) == (6, -1)
+        three.elect("t", 0)
+        assert three.leader("t", 1) == -1
+        three.elect()
+        assert three.leader("t", 1) == 2
+
+
+def test_a_controlled_shutdown_moves_leaders_first(three: EmbeddedCluster) -> None:
+    with Peer(address(three)) as peer:
+        parked_fetch(three, peer)
+        three.stop(0)
+        # The long poll hears of it before the connection ends.
+        assert fetched(peer.receive(api.FetchRequest), "t") == (6, -1, b"")
+        assert peer.is_closed()
+    assert three.leader("t", 0) == 1
+    three.restart(0)
+    assert three.leader("t", 0) == 1
+
+
+def test_an_unclean_election_loses_messages(three: EmbeddedCluster) -> None:
+    three.append("t", 0, [b"kept"])
+    three.shrink_isr("t", 0)
+    three.append("t", 0, [b"lost", b"lost"])
+    three.kill(0)
+    assert three.leader("t", 0) == 1
+    assert three.offsets("t", 0) == (0, 1, 1)
+    three.restart(0)
+    with Peer(address(three, 1)) as peer:
+        assert produce(peer, "t", plain(b"new"), acks=-1) == (0, 1)
+
+
+def test_without_unclean_elections_a_partition_waits_for_its_leader() -> None:
+    with EmbeddedCluster(2) as cluster:
+        cluster.create_topic("t", config={"unclean.leader.election.enable": "false"})
+        cluster.shrink_isr("t", 0)
+        cluster.append("t", 0, [b"x"])
+        cluster.kill(0)
+        assert cluster.leader("t", 0) == -1
+        cluster.restart(0)
+        assert cluster.leader("t", 0) == 0
+        assert cluster.offsets("t", 0) == (0, 1, 1)
+
+
+def test_drop_connections(three: EmbeddedCluster) -> None:
+    with Peer(address(three)) as zero, Peer(address(three, 1)) as one:
+        metadata(zero)
+        metadata(one)
+        assert (three.connections(), three.connections(1)) == (2, 1)
+        assert three.drop_connections(1) == 1
+        assert one.is_closed()
+        metadata(zero)
+        assert three.drop_connections() == 1
+    with Peer(address(three)) as again:
+        metadata(again)
+
+
+# --- leaders, replicas ----------------------------------------------------------------------------
+
+
+def test_move_leader_wakes_who_waits(three: EmbeddedCluster) -> None:
+    with Peer(address(three)) as peer, Peer(address(three, 1)) as other:
+        parked_fetch(three, peer)
+        assert three.move_leader("t", 0) == 1
+        assert fetched(peer.receive(api.FetchRequest), "t") == (6, -1, b"")
+        assert produce(peer, "t", plain(b"x")) == (6, -1)
+        assert produce(other, "t", plain(b"x"), acks=-1) == (0, 0)
+        [state] = [p for p in metadata(peer, ["t"]).topics[0].partitions if not p.partition]
+        assert (state.leader, sorted(state.isr)) == (1, [0, 1, 2])
+
+
+def test_move_leader_goes_round(three: EmbeddedCluster) -> None:
+    assert [three.move_leader("t", 0) for _ in range(4)] == [1, 2, 0, 1]
+    three.shrink_isr("t", 0, 2)
+    assert three.move_leader("t", 0) == 0
+    three.append("t", 0, [b"x"])
+    assert three.move_leader("t", 0, to=2) == 2
+    assert three.log("t", 0) == []
+
+
+def test_min_insync_replicas() -> None:
+    with EmbeddedCluster(3) as cluster:
+        cluster.create_topic("t", config={"min.insync.replicas": "2"})
+        with Peer(address(cluster)) as peer:
+            assert produce(peer, "t", plain(b"x"), acks=-1) == (0, 0)
+            cluster.shrink_isr("t", 0, 1)
+            assert produce(peer, "t", plain(b"x"), acks=-1) == (0, 1)
+            cluster.shrink_isr("t", 0, 2)
+            assert produce(peer, "t", plain(b"x"), acks=-1) == (19, -1)
+            assert produce(peer, "t", plain(b"x"), acks=1) == (0, 2)
+            assert produce(peer, "t", plain(b"x"), acks=2, timeout_ms=20) == (7, 3)
+            cluster.restore_isr("t", 0)
+            assert produce(peer, "t", plain(b"x"), acks=-1) == (0, 4)
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9"])
+def test_metadata_of_a_shrunken_isr_is_stale_on_0_8(version: str) -> None:
+    with EmbeddedCluster(2, version, {"t": 1}) as cluster, Peer(address(cluster)) as peer:
+        cluster.shrink_isr("t", 0)
+        [state] = metadata(peer, ["t"]).topics[0].partitions
+        assert state.isr == ([0, 1] if version == "0.8.2" else [0])
+
+
+def test_a_coordinator_that_moves(three: EmbeddedCluster) -> None:
+    assert three.coordinator("g") is None
+    with Peer(address(three)) as peer:
+        peer.ask(api.GroupCoordinatorRequest("g"))
+        first = three.coordinator("g")
+        assert first is not None
+        with Peer(address(three, first)) as there:
+            assert commit(there, "g", "t", 5, "note", version=1) == 0
+        three.kill(first)
+        second = three.coordinator("g")
+        assert second not in (None, first)
+    assert second is not None
+    with Peer(address(three, second)) as peer:
+        assert peer.ask(api.GroupCoordinatorRequest("g")).node_id == second
+    assert three.committed("g", "t", 0) == (5, "note")
+    assert three.committed("g", "t", 0, "zookeeper") is None
+
+
+# --- topics and logs ------------------------------------------------------------------------------
+
+
+def test_append_and_log(solo: EmbeddedCluster) -> None:
+    assert solo.append("t", 0, [b"a", None], [b"k", None]) == 0
+    assert solo.append("t", 0, [b"b", b"c"], codec=Codec.GZIP) == 2
+    assert solo.log("t", 0) == [
+        LoggedMessage(0, b"k", b"a", None, 0),
+        LoggedMessage(1, None, None, None, 0),
+        LoggedMessage(2, None, b"b", None, 1),
+        LoggedMessage(3, None, b"c", None, 1),
+    ]
+
+
+def test_append_and_log_with_timestamps() -> None:
+    with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
+        cluster.append("t", 0, [b"a"], timestamp_ms=77)
+        cluster.append("t", 0, [b"b", b"c"], timestamp_ms=78, codec=Codec.LZ4)
+        found = [(one.offset, one.timestamp_ms, one.codec) for one in cluster.log("t", 0)]
+        assert found == [(0, 77, 0), (1, 78, 3), (2, 78, 3)]
+
+
+def test_an_append_wakes_a_long_poll(solo: EmbeddedCluster) -> None:
+    with Peer(address(solo)) as peer:
+        parked_fetch(solo, peer)
+        solo.append("t", 0, [b"x"])
+        assert fetched(peer.receive(api.FetchRequest), "t").values() == [(0, b"x")]
+
+
+def test_corrupt_bytes_in_the_log(solo: EmbeddedCluster) -> None:
+    solo.append("t", 0, [b"good"])
+    bad = bytearray(encode_entry(1, None, b"poison"))
+    bad[-1] ^= 1
+    solo.append_raw("t", 0, bytes(bad))
+    solo.append("t", 0, [b"good"])
+    with Peer(address(solo)) as peer:
+        assert [one.crc_ok for one in fetch(peer, "t", 0).entries()] == [True, False, True]
+    assert [one.offset for one in solo.log("t", 0)] == [0, 1, 2]
+    solo.append_raw("t", 0, encode_entry(3, None, b"no gzip", attributes=1) + b"\0" * 30)
+    assert len(solo.log("t", 0)) == 4
+
+
+def test_retention_holes_and_loss(solo: EmbeddedCluster) -> None:
+    for number in range(10):
+        solo.append("t", 0, [b"%d" % number])
+    with Peer(address(solo)) as peer:
+        solo.delete_before("t", 0, 3)
+        assert fetch(peer, "t", 2) == (1, -1, b"")
+        assert list_offsets(peer, "t", -2) == (0, [3])
+        solo.remove("t", 0, [5, 6, 9])
+        assert [offset for offset, _ in fetch(peer, "t", 5).values()] == [7, 8]
+        assert fetch(peer, "t", 9) == (0, 10, b"")  # a hole at the end: nothing, and no error
+        solo.truncate("t", 0, 8)
+        assert solo.offsets("t", 0) == (3, 8, 8)
+        assert fetch(peer, "t", 9) == (1, -1, b"")
+        assert produce(peer, "t", plain(b"new")) == (0, 8)
+
+
+def test_compaction(solo: EmbeddedCluster) -> None:
+    solo.append("t", 0, [b"1", b"2", b"3", b"4"], [b"a", b"b", b"a", None])
+    solo.compact("t", 0)
+    assert [(one.offset, one.key) for one in solo.log("t", 0)] == [(1, b"b"), (2, b"a"), (3, None)]
+
+
+def test_deleting_a_topic_wakes_who_waits(solo: EmbeddedCluster) -> None:
+    with Peer(address(solo)) as peer:
+        parked_fetch(solo, peer)
+        solo.delete_topic("t")
+        assert fetched(peer.receive(api.FetchRequest), "t") == (3, -1, b"")
+
+
+def test_offsets_by_time_with_a_clock_in_hand() -> None:
+    now = 1000.0
+    with EmbeddedCluster(topics={"t": 1}, clock=lambda: now) as cluster:
+        for number in range(3):
+            now = 1000.0 + number
+            cluster.append("t", 0, [b"x"])
+            cluster.roll_segment("t", 0)
+        with Peer(address(cluster)) as peer:
+            assert list_offsets(peer, "t", 1_001_500, 10) == (0, [1, 0])
+
+
+def test_auto_creation_can_be_switched_off() -> None:
+    options: dict[str, Any] = {"auto_create": False, "topics": {"t": 1}}
+    with EmbeddedCluster(**options) as cluster, Peer(address(cluster)) as peer:
+        codes = {one.topic: one.error_code for one in metadata(peer, ["t", "u", "a b"]).topics}
+        assert codes == {"t": 0, "u": 3, "a b": 3}
+
+
+# --- history, back-pressure, threads --------------------------------------------------------------
+
+
+def test_history(three: EmbeddedCluster) -> None:
+    with Peer(address(three)) as peer, Peer(address(three, 1)) as other:
+        produce(peer, "t", plain(b"x"))
+        metadata(other, ["t"])
+        produce(other, "t", plain(b"y"), partition=1)
+    [first, second, third] = three.history
+    assert (first.node, first.client_id, first.api_version) == (0, "peer", 0)
+    assert second.connection == third.connection != first.connection
+    assert three.requests(api.MetadataRequest) == [api.MetadataRequest(["t"])]
+    assert len(three.requests(api.ProduceRequest)) == 2
+    [request] = three.requests(api.ProduceRequest, node=1)
+    assert bytes(request.topics[0].partitions[0].message_set) == plain(b"y")
+
+
+def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "HISTORY_REQUESTS", 10)
+    monkeypatch.setattr(hub, "HISTORY_BYTES", 5000)
+    with Peer(address(solo)) as peer:
+        for number in range(20):
+            produce(peer, "t", plain(bytes([number]) * (1000 - 26)))
+        kept = solo.requests(api.ProduceRequest)
+        assert [one.topics[0].partitions[0].message_set[-1] for one in kept] == [15, 16, 17, 18, 19]
+        for _ in range(9):
+            metadata(peer)
+    assert len(solo.history) == 10
+    assert len(solo.requests(api.ProduceRequest)) == 1
+
+
+def test_next_request(solo: EmbeddedCluster) -> None:
+    third = solo.next_request(api.MetadataRequest, nth=3)
+    where = solo.next_request(api.MetadataRequest, where=lambda one: one.topics == ["b"])
+    with Peer(address(solo)) as peer:
+        for name in ("a", "b", "c"):
+            metadata(peer, [name])
+    assert third.result(5).request == api.MetadataRequest(["c"])
+    assert where.result(5).request == api.MetadataRequest(["b"])
+
+
+def test_a_client_that_does_not_read_is_not_read_from(solo: EmbeddedCluster) -> None:
+    solo.append("t", 0, [bytes(900_000)])
+    with Peer(address(solo)) as peer:
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        frame = b"".join(api.encode_request(fetch_request("t", 0), 0, 1, "x"))
+        for _ in range(50):
+            peer.socket.sendall(frame)
+        deadline = time.monotonic() + 0.3
+        while time.monotonic() < deadline and len(solo.history) < 50:
+            time.sleep(0.01)
+        # Some megabytes fit into the sockets' buffers, but not 45 MB.
+        assert len(solo.history) < 40
+        for _ in range(50):
+            assert fetched(peer.receive(api.FetchRequest), "t").error_code == 0
+
+
+def test_requests_behind_a_long_poll_are_not_piled_up(solo: EmbeddedCluster) -> None:
+    big = b"".join(api.encode_request(produce_request("t", plain(bytes(900_000))), 0, 1, "x"))
+    with Peer(address(solo)) as peer:
+        parked_fetch(solo, peer)
+        peer.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            peer.socket.sendall(big * 50)
+
+
+def test_handles_from_many_threads(three: EmbeddedCluster) -> None:
+    errors: list[BaseException] = []
+
+    def act(number: int) -> None:
+        try:
+            for _ in range(50):
+                three.append("t", number % 3, [b"x"])
+                three.move_leader("t", number % 3)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=act, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert sum(three.offsets("t", number).end for number in range(3)) == 300
+
+
+@pytest.mark.parametrize("version", list(LINES))
+def test_a_frame_in_single_bytes(version: str) -> None:
+    frame = b"".join(api.encode_request(produce_request("t", plain(b"x")), 0, 9, "x"))
+    with EmbeddedCluster(1, version, {"t": 1}) as cluster, Peer(address(cluster)) as peer:
+        for at in range(len(frame)):
+            peer.socket.sendall(frame[at : at + 1])
+        answer = peer.receive(api.ProduceRequest)
+        assert answer.topics[0].partitions[0].error_code == 0

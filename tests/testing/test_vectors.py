@@ -1,0 +1,301 @@
+"""The captured requests sent again to the embedded cluster, its answers held against the real ones.
+
+Each scene builds the state that the broker had, from what the vectors themselves say; then its
+requests are sent as they were captured, byte by byte. Order within an answer, ports and the bytes
+that a compressor makes may differ; nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.protocol import api
+from aiokafka08.protocol.compression import Codec, decompress
+from aiokafka08.protocol.message_set import entries
+from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.sets import walk
+from tests.testing.frames import commit, metadata
+from tests.testing.peer import Peer
+
+FOLDER = Path(__file__).parent.parent / "protocol" / "vectors"
+
+
+@dataclass
+class Vector:
+    raw: dict[str, Any]
+
+    @property
+    def request(self) -> type[api.Request[Any]]:
+        return api.APIS[self.raw["api"]]
+
+    @property
+    def layout(self) -> int:
+        return int(self.raw["response_layout"].removeprefix("v"))
+
+    @property
+    def topic(self) -> str:
+        topics = self.raw["request"].get("topics") or [""]
+        first = topics[0]
+        return first if isinstance(first, str) else first[0]
+
+    def answer_of(self, peer: Peer) -> Any:
+        """What the embedded broker says to the captured bytes."""
+        peer.socket.sendall(bytes.fromhex(self.raw["request_hex"]))
+        frame = peer.frame()
+        assert frame[:4] == self.captured[4:8]
+        return api.decode_response(self.request, self.layout, frame)
+
+    @property
+    def captured(self) -> bytes:
+        return bytes.fromhex(self.raw["response_hex"])
+
+    @property
+    def answer(self) -> Any:
+        """What the real broker said."""
+        return api.decode_response(self.request, self.layout, self.captured[4:])
+
+
+def vectors(file: str, broker: str, topic: str | None = None) -> list[Vector]:
+    found = [Vector(raw) for raw in json.loads((FOLDER / f"{file}.json").read_text())["vectors"]]
+    return [
+        vector
+        for vector in found
+        if vector.raw["broker"] == broker and topic in (None, vector.topic)
+    ]
+
+
+def plainly(answer: Any) -> Any:
+    """An answer without what may differ."""
+    match answer:
+        case api.MetadataResponse():
+            for broker in answer.brokers:
+                broker.port = 0
+            for state in answer.topics:
+                state.partitions.sort(key=lambda one: one.partition)
+            answer.topics.sort(key=lambda one: one.topic)
+        case api.GroupCoordinatorResponse():
+            pass
+        case api.FetchResponse():
+            return answer.throttle_time_ms, {
+                (topic.topic, one.partition): (
+                    one.error_code,
+                    one.high_watermark,
+                    opened(one.message_set),
+                )
+                for topic in answer.topics
+                for one in topic.partitions
+            }
+        case _ if hasattr(answer, "topics"):
+            for topic in answer.topics:
+                topic.partitions.sort(key=lambda one: one.partition)
+            answer.topics.sort(key=lambda one: one.topic)
+    return answer
+
+
+def opened(message_set: Any) -> list[object]:
+    """The whole entries, those in wrappers in the place of compressed bytes."""
+    found: list[object] = []
+    for entry in entries(message_set):
+        assert entry.crc_ok
+        if entry.codec and entry.magic == 0:
+            assert entry.value is not None
+            inner = tuple(entries(decompress(Codec(entry.codec), entry.value, 1 << 20)))
+            found.append((entry.offset, entry.attributes, entry.key, inner))
+        else:
+            found.append(entry)
+    return found
+
+
+def check(vector: Vector, peer: Peer) -> None:
+    ours, theirs = vector.answer_of(peer), vector.answer
+    if vector.request is api.FetchRequest and "cut" not in vector.raw["description"]:
+        # Where the cut falls behind a wrapper depends on its compressed size.
+        assert plainly(ours) == plainly(theirs), vector.raw["description"]
+    elif vector.request is api.FetchRequest:
+        assert plainly(ours)[1].keys() == plainly(theirs)[1].keys()
+    else:
+        assert plainly(ours) == plainly(theirs), vector.raw["description"]
+
+
+def fill(cluster: EmbeddedCluster, topic: str, upto: int, log: bytes) -> None:
+    """Append what the real log had before offset `upto` and no vector produced."""
+    at = cluster.offsets(topic, 0).end
+    for offset, message in walk(log):
+        if at <= offset < upto:
+            entry = struct.pack(">qi", offset, len(message)) + bytes(message)
+            cluster.append_raw(topic, 0, entry, offset + 1)
+    assert cluster.offsets(topic, 0).end == upto
+
+
+@pytest.fixture
+def vec() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(1, "0.8.2", {"vec": 1}, message_max_bytes=2000) as cluster:
+        yield cluster
+
+
+def address(cluster: EmbeddedCluster, node: int = 0) -> tuple[str, int]:
+    return cluster.nodes[node].host, cluster.nodes[node].port
+
+
+def test_produce_fetch_and_list_offsets_of_0_8_2_2(vec: EmbeddedCluster) -> None:
+    fetches = vectors("fetch", "0.8.2.2", "vec")
+    log = bytes(fetches[0].answer.topics[0].partitions[0].message_set)
+    with Peer(address(vec)) as peer:
+        for vector in vectors("produce", "0.8.2.2", "vec"):
+            offset = vector.answer.topics[0].partitions[0].offset
+            if offset >= 0:
+                fill(vec, "vec", offset, log)
+            check(vector, peer)
+        assert vec.offsets("vec", 0).end == 25
+        for vector in fetches + vectors("list_offsets", "0.8.2.2", "vec"):
+            check(vector, peer)
+
+
+def test_produce_and_fetch_of_0_8_1_1() -> None:
+    with EmbeddedCluster(1, "0.8.1", {"vec": 3}) as cluster, Peer(address(cluster)) as peer:
+        for file in ("produce", "fetch"):
+            for vector in vectors(file, "0.8.1.1"):
+                check(vector, peer)
+
+
+def test_produce_and_fetch_of_0_9_0_1() -> None:
+    with EmbeddedCluster(1, "0.9", {"vec": 3}) as cluster, Peer(address(cluster)) as peer:
+        for file in ("produce", "fetch"):
+            for vector in vectors(file, "0.9.0.1"):
+                check(vector, peer)
+
+
+def test_list_offsets_of_0_8_0() -> None:
+    with EmbeddedCluster(1, "0.8.0", {"vec": 3}) as cluster, Peer(address(cluster)) as peer:
+        for vector in vectors("list_offsets", "0.8.0"):
+            check(vector, peer)
+
+
+def test_a_follower_of_0_8_2_2() -> None:
+    with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster, Peer(address(cluster, 1)) as peer:
+        for file in ("fetch", "list_offsets"):
+            [vector] = vectors(file, "0.8.2.2", "rf3")
+            check(vector, peer)
+
+
+def test_acks_that_time_out() -> None:
+    with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster, Peer(address(cluster)) as peer:
+        cluster.append("rf3", 0, [b""] * 679)
+        [vector] = vectors("produce", "0.8.2.2", "rf3")
+        check(vector, peer)
+
+
+def test_an_isr_that_shrinks_while_a_produce_waits() -> None:
+    with EmbeddedCluster(3, "0.8.2") as cluster:
+        cluster.create_topic("mi2", 2, 2, {"min.insync.replicas": "2"})
+        cluster.append("mi2", 1, [b"before"])
+        [vector] = vectors("produce", "0.8.2.2", "mi2")
+        with Peer(address(cluster, 1)) as peer:
+            cluster.kill(2, then="unnoticed")
+            asked = cluster.next_request(api.ProduceRequest)
+            peer.socket.sendall(bytes.fromhex(vector.raw["request_hex"]))
+            asked.result(5)
+            cluster.notice(2)
+            answer = api.decode_response(api.ProduceRequest, 0, peer.frame())
+            assert plainly(answer) == plainly(vector.answer)
+
+
+@pytest.mark.parametrize(
+    ("broker", "line", "descriptions"),
+    [
+        ("0.8.0", "0.8.0", ("known",)),
+        ("0.8.2.2", "0.8.2", ("known", "one invalid", "same topic twice")),
+        ("0.9.0.1", "0.9", ("known", "0.9: only the invalid")),
+    ],
+)
+def test_metadata(broker: str, line: str, descriptions: tuple[str, ...]) -> None:
+    partitions = 1 if line == "0.8.2" else 3
+    with EmbeddedCluster(1, line, {"vec": partitions}) as cluster, Peer(address(cluster)) as peer:
+        found = [
+            vector
+            for vector in vectors("metadata", broker)
+            if vector.raw["description"].startswith(descriptions)
+        ]
+        assert len(found) == len(descriptions)
+        for vector in found:
+            check(vector, peer)
+
+
+def test_metadata_of_an_empty_cluster() -> None:
+    with EmbeddedCluster(1, "0.8.2") as cluster, Peer(address(cluster)) as peer:
+        check(vectors("metadata", "0.8.2.2")[0], peer)
+
+
+def test_metadata_of_0_10_2_2_in_version_1() -> None:
+    with EmbeddedCluster(1, "0.10", {"good": 3}) as cluster, Peer(address(cluster)) as peer:
+        [vector] = vectors("metadata", "0.10.2.2")
+        check(vector, peer)
+
+
+def test_metadata_of_a_cluster_where_brokers_died() -> None:
+    by_topic = {vector.topic: vector for vector in vectors("metadata", "0.8.2.2")}
+    with EmbeddedCluster(3, "0.8.2", {"other": 1}) as cluster, Peer(address(cluster)) as peer:
+        check(by_topic["vec-new"], peer)
+        cluster.create_topic("mi2", 3, 2)
+        cluster.kill(1)
+        ours, theirs = by_topic["mi2"].answer_of(peer), by_topic["mi2"].answer
+        assert [broker.node_id for broker in ours.brokers] == [0, 2]
+        assert {one.error_code for one in ours.topics[0].partitions} >= {9}
+        for one in ours.topics[0].partitions + theirs.topics[0].partitions:
+            assert one.leader >= 0
+            assert 1 not in one.replicas
+            assert 1 not in one.isr
+    with EmbeddedCluster(3, "0.8.2", default_replication_factor=2) as cluster:
+        cluster.create_topic("good", 1, 1)
+        cluster.kill(1)
+        cluster.kill(2)
+        with Peer(address(cluster)) as peer:
+            check(by_topic["cannot"], peer)
+            last = vectors("metadata", "0.8.2.2")[-1]
+            check(last, peer)
+
+
+def test_offsets_and_coordinators() -> None:
+    with EmbeddedCluster(1, "0.8.1", {"vec": 2}) as cluster, Peer(address(cluster)) as peer:
+        for vector in vectors("offsets_and_coordinator", "0.8.1.1"):
+            check(vector, peer)
+    first, null_group, nothing, kept, no_topics, elsewhere, without_topics = vectors(
+        "offsets_and_coordinator", "0.8.2.2"
+    )
+    with EmbeddedCluster(1, "0.8.2", {"vec": 1}) as cluster, Peer(address(cluster)) as peer:
+        check(first, peer)
+        check(nothing, peer)
+        commit(peer, "grp", "vec", 12, "métadonnée", version=1)
+        check(kept, peer)
+        check(no_topics, peer)
+    for vector, topics in ((null_group, {"vec": 1}), (without_topics, {})):
+        with EmbeddedCluster(1, "0.8.2", topics) as cluster, Peer(address(cluster)) as peer:
+            check(vector, peer)
+    with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster:
+        with Peer(address(cluster)) as peer:
+            peer.ask(api.GroupCoordinatorRequest("cg"))
+            metadata(peer)
+        coordinator = cluster.coordinator("cg")
+        for node in {0, 1, 2} - {coordinator}:
+            with Peer(address(cluster, node)) as peer:
+                check(elsewhere, peer)
+    with EmbeddedCluster(1, "0.9", {"vec": 3}) as cluster, Peer(address(cluster)) as peer:
+        peer.ask(api.GroupCoordinatorRequest("grp"))
+        commit(peer, "grp", "vec", 2, "m2", version=1)
+        commit(peer, "grp", "vec", 0, "", partition=1, version=1)
+        [vector] = vectors("offsets_and_coordinator", "0.9.0.1")
+        check(vector, peer)
+
+
+def test_probes() -> None:
+    for broker, line in (("0.8.2.2", "0.8.2"), ("0.9.0.1", "0.9")):
+        with EmbeddedCluster(1, line, {"vec": 1}) as cluster, Peer(address(cluster)) as peer:
+            [vector] = vectors("probes", broker)
+            check(vector, peer)

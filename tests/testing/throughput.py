@@ -1,0 +1,115 @@
+"""How fast the embedded cluster takes and gives plain messages.
+
+`python -m tests.testing.throughput`: one raw-socket client in this process, the cluster in another.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+
+from aiokafka08.protocol.api import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    Topic,
+    decode_response,
+    encode_request,
+)
+from aiokafka08.protocol.message_set import MessageSetBuilder, survey
+from aiokafka08.protocol.types import Buffer
+
+MESSAGE_BYTES = 1024
+SET_MESSAGES = 900
+FETCH_BYTES = 1 << 20
+
+
+def exactly(peer: socket.socket, count: int) -> memoryview:
+    view = memoryview(bytearray(count))
+    filled = 0
+    while filled < count:
+        got = peer.recv_into(view[filled:])
+        assert got, "closed"
+        filled += got
+    return view
+
+
+def frame(peer: socket.socket) -> memoryview:
+    return exactly(peer, int.from_bytes(exactly(peer, 4), "big"))
+
+
+def measure(port: int, total_bytes: int, in_flight: int = 4) -> tuple[float, float]:
+    """MB/s in and out."""
+    peer = socket.create_connection(("127.0.0.1", port), timeout=30)
+    for _ in range(2):
+        peer.sendall(b"".join(encode_request(MetadataRequest(["speed"]), 0, 1, "speed")))
+        frame(peer)
+    builder = MessageSetBuilder(0)
+    value = bytes(MESSAGE_BYTES)
+    for _ in range(SET_MESSAGES):
+        builder.append(None, value, -1)
+    message_set = builder.build()
+    request = b"".join(
+        encode_request(
+            ProduceRequest(1, 30000, [Topic("speed", [ProducePartition(0, message_set)])]),
+            0,
+            2,
+            "speed",
+        )
+    )
+    count = total_bytes // len(message_set)
+    started = time.perf_counter()
+    for number in range(count):
+        peer.sendall(request)
+        if number >= in_flight:
+            frame(peer)
+    for _ in range(min(in_flight, count)):
+        answer = frame(peer)
+    produced = time.perf_counter() - started
+    done = decode_response(ProduceRequest, 0, answer)
+    assert isinstance(done, ProduceResponse)
+    assert done.topics[0].partitions[0].error_code == 0
+    offset, taken = 0, 0
+    end = count * SET_MESSAGES
+    started = time.perf_counter()
+    while offset < end:
+        asked = FetchRequest(
+            -1, 1000, 1, [Topic("speed", [FetchPartition(0, offset, FETCH_BYTES)])]
+        )
+        peer.sendall(b"".join(encode_request(asked, 0, 3, "speed")))
+        fetched = decode_response(FetchRequest, 0, frame(peer))
+        assert isinstance(fetched, FetchResponse)
+        data: Buffer = fetched.topics[0].partitions[0].message_set
+        found = survey(data)
+        assert found.next_offset is not None
+        offset, taken = found.next_offset, taken + found.whole_bytes
+    consumed = time.perf_counter() - started
+    peer.close()
+    return count * len(message_set) / produced / 1e6, taken / consumed / 1e6
+
+
+def main() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "aiokafka08.testing", "--port", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        process.stderr.readline()
+        for total_bytes in (50 << 20, 500 << 20):
+            into, out = measure(port, total_bytes)
+            print(f"{total_bytes >> 20} MiB: in {into:.0f} MB/s, out {out:.0f} MB/s")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+if __name__ == "__main__":
+    main()

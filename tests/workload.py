@@ -1,0 +1,248 @@
+"""A producer and a consumer at work while a test does its worst, and the reckoning at the end.
+
+Numbered messages go to every partition of a topic; what was acknowledged is written down with its
+offset, what the consumer got too. `check()` compares both with the log: every acknowledged message
+is in it (at its offset), each partition keeps the order of the sends (first occurrences, since a
+retry may store a message twice), the consumer saw all, and every send ended.
+Used by the failover tests on real brokers and by the chaos tests on the embedded cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08.errors import CorruptRecordException, KafkaError
+
+OUTSTANDING = 200
+"""Sends per partition that may wait for their outcome."""
+
+
+@dataclass
+class Ledger:
+    """What happened to each message; keys are (partition, number)."""
+
+    sent: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    acknowledged: dict[tuple[int, int], int] = field(default_factory=dict)
+    failed: dict[tuple[int, int], KafkaError] = field(default_factory=dict)
+    seen: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """Partition → (offset, number) in the order in which the consumer got them."""
+    told: list[KafkaError] = field(default_factory=list)
+    """What the consumer raised, where it may."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<Ledger {sum(self.sent.values())} sent, {len(self.acknowledged)} acknowledged, "
+            f"{len(self.failed)} failed, {sum(map(len, self.seen.values()))} seen>"
+        )
+
+
+class Workload:
+    """One producer and one consumer on a topic; a context in which they run.
+
+    Args:
+        producer, consumer: further options of the two clients.
+        outstanding: sends per partition that may wait for their outcome.
+        pause_s: between the sends to a partition.
+        consumer_may_fail: write down what it raises; a corrupt message is fetched again.
+
+    Attributes:
+        clients: the producer and the consumer, once they run.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partitions: int,
+        *,
+        producer: dict[str, Any] | None = None,
+        consumer: dict[str, Any] | None = None,
+        outstanding: int = OUTSTANDING,
+        pause_s: float = 0.0,
+        consumer_may_fail: bool = False,
+    ) -> None:
+        self.ledger = Ledger()
+        self.clients: tuple[AIOKafkaProducer, AIOKafkaConsumer] | None = None
+        self._outstanding = outstanding
+        self._pause_s = pause_s
+        self._consumer_may_fail = consumer_may_fail
+        self._acknowledged = [0] * partitions
+        self._unseen: set[tuple[int, int]] = set()  # (partition, offset) that were acknowledged
+        self._seen: set[tuple[int, int]] = set()
+        self._bootstrap = bootstrap_servers
+        self._topic = topic
+        self._partitions = partitions
+        self._producer_options: dict[str, Any] = {"acks": "all", "linger_ms": 2} | (producer or {})
+        self._consumer_options: dict[str, Any] = consumer or {}
+        self._stop = asyncio.Event()
+        self._progress = asyncio.Condition()
+
+    @contextlib.asynccontextmanager
+    async def running(self, drain_timeout: float = 45.0) -> AsyncIterator[None]:
+        """Run while the body does; then stop sending, and let both finish within the time."""
+        async with contextlib.AsyncExitStack() as stack:
+            producer = await stack.enter_async_context(
+                AIOKafkaProducer(bootstrap_servers=self._bootstrap, **self._producer_options)
+            )
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=self._bootstrap,
+                auto_offset_reset="earliest",
+                **self._consumer_options,
+            )
+            consumer.assign(self._topic_partitions())
+            await stack.enter_async_context(consumer)
+            self.clients = producer, consumer
+            senders = [
+                asyncio.create_task(self._send(producer, partition))
+                for partition in range(self._partitions)
+            ]
+            receiver = asyncio.create_task(self._receive(consumer))
+            try:
+                yield
+                self._stop.set()
+                try:
+                    async with asyncio.timeout(drain_timeout):
+                        await asyncio.gather(*senders)
+                        await self._until(lambda: not self._unseen)
+                except TimeoutError:
+                    raise AssertionError(self._state(consumer)) from None
+            finally:
+                for task in (*senders, receiver):
+                    task.cancel()
+                ends = await asyncio.gather(*senders, receiver, return_exceptions=True)
+                for end in ends:
+                    if isinstance(end, Exception):
+                        raise end
+
+    async def acknowledged(self, more: int, timeout: float = 30.0) -> None:
+        """Wait until so many more messages were acknowledged in every partition."""
+        goals = [count + more for count in self._acknowledged]
+        async with asyncio.timeout(timeout):
+            await self._until(
+                lambda: all(
+                    count >= goal for count, goal in zip(self._acknowledged, goals, strict=True)
+                )
+            )
+
+    async def acknowledged_anywhere(self, more: int, timeout: float = 30.0) -> None:
+        """Wait until so many more messages were acknowledged in all partitions together."""
+        goal = sum(self._acknowledged) + more
+        async with asyncio.timeout(timeout):
+            await self._until(lambda: sum(self._acknowledged) >= goal)
+
+    async def check(self) -> None:
+        """The reckoning: read the whole log anew and compare."""
+        ledger = self.ledger
+        settled = len(ledger.acknowledged) + len(ledger.failed)
+        assert settled == sum(ledger.sent.values()), f"sends without an end: {ledger}"
+        assert ledger.acknowledged, f"nothing was acknowledged: {ledger}"
+        log = await self._read_log()
+        for (partition, number), offset in ledger.acknowledged.items():
+            found = log[partition].get(offset)
+            assert found == number, (
+                f"partition {partition}: {number} was acknowledged at {offset}, there is {found}"
+            )
+        for partition in range(self._partitions):
+            in_order = list(log[partition].values())
+            first = list(dict.fromkeys(in_order))
+            assert first == sorted(first), f"partition {partition} is out of order: {in_order}"
+            seen = dict(ledger.seen[partition])
+            missed = [number for offset, number in log[partition].items() if offset not in seen]
+            assert not missed, f"partition {partition}: the consumer didn't see {missed}"
+            assert len(seen) == len(ledger.seen[partition]), "the consumer got an offset twice"
+            offsets = [offset for offset, _ in ledger.seen[partition]]
+            assert offsets == sorted(offsets), "the consumer got offsets out of order"
+
+    def _topic_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
+
+    def _state(self, consumer: AIOKafkaConsumer) -> str:
+        """What isn't done yet."""
+        ended = len(self.ledger.acknowledged) + len(self.ledger.failed)
+        return (
+            f"{sum(self.ledger.sent.values()) - ended} sends without an end, "
+            f"{len(self._unseen)} acknowledged messages not seen: {sorted(self._unseen)[:10]}; "
+            f"{self.ledger}; consumer: {consumer.metrics()}"
+        )
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with self._progress:
+            await self._progress.wait_for(condition)
+
+    async def _told(self) -> None:
+        async with self._progress:
+            self._progress.notify_all()
+
+    async def _send(self, producer: AIOKafkaProducer, partition: int) -> None:
+        outstanding: set[asyncio.Task[None]] = set()
+        while not self._stop.is_set():
+            number = self.ledger.sent[partition]
+            self.ledger.sent[partition] += 1
+            value = b"%d:%d" % (partition, number)
+            try:
+                delivery = await producer.send(self._topic, value, partition=partition)
+            except KafkaError as error:
+                self.ledger.failed[partition, number] = error
+                continue
+            task = asyncio.create_task(self._settle(delivery, partition, number))
+            outstanding.add(task)
+            task.add_done_callback(outstanding.discard)
+            if self._pause_s:
+                await asyncio.sleep(self._pause_s)
+            if len(outstanding) >= self._outstanding:
+                await asyncio.wait(outstanding, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.gather(*outstanding)
+
+    async def _settle(self, delivery: Awaitable[Any], partition: int, number: int) -> None:
+        try:
+            offset = (await delivery).offset
+            self.ledger.acknowledged[partition, number] = offset
+            self._acknowledged[partition] += 1
+            if (partition, offset) not in self._seen:
+                self._unseen.add((partition, offset))
+        except KafkaError as error:
+            self.ledger.failed[partition, number] = error
+        await self._told()
+
+    async def _receive(self, consumer: AIOKafkaConsumer) -> None:
+        while True:
+            try:
+                taken = await consumer.getmany(timeout_ms=500)
+            except KafkaError as error:
+                if not self._consumer_may_fail:
+                    raise
+                self.ledger.told.append(error)
+                if isinstance(error, CorruptRecordException) and error.partition is not None:
+                    consumer.seek(error.partition, await consumer.position(error.partition))
+                continue
+            for tp, records in taken.items():
+                for record in records:
+                    place = record.partition, record.offset
+                    self.ledger.seen[tp.partition].append((record.offset, _number(record)))
+                    self._seen.add(place)
+                    self._unseen.discard(place)
+            await self._told()
+
+    async def _read_log(self) -> dict[int, dict[int, int]]:
+        """Partition → offset → number, read by a new consumer."""
+        log: dict[int, dict[int, int]] = {part: {} for part in range(self._partitions)}
+        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
+        consumer.assign(self._topic_partitions())
+        async with consumer:
+            ends = await consumer.end_offsets(self._topic_partitions())
+            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+                for tp, records in (await consumer.getmany(timeout_ms=500)).items():
+                    log[tp.partition].update({one.offset: _number(one) for one in records})
+        return log
+
+
+def _number(record: Any) -> int:
+    partition, _, number = record.value.partition(b":")
+    assert int(partition) == record.partition, f"a message of another partition: {record}"
+    return int(number)
