@@ -26,6 +26,7 @@ from aiokafka08.consumer.config import consumer_config
 from aiokafka08.consumer.membership.choose import check_subscribe, choose_membership
 from aiokafka08.consumer.offset_store.choose import choose_offset_store
 from aiokafka08.consumer.partitions import PartitionCalls
+from aiokafka08.consumer.standing import Standing
 from aiokafka08.consumer.subscription import Kind, Subscription
 from aiokafka08.errors import (
     ConsumerStoppedError,
@@ -180,7 +181,8 @@ class AIOKafkaConsumer(PartitionCalls):
         self._subscription = Subscription(
             exclude_internal_topics=self._config.exclude_internal_topics
         )
-        self._store = choose_offset_store(self._config, self._router)
+        self._standing = Standing()
+        self._store = choose_offset_store(self._config, self._router, self._standing)
         self._assignment = Assignment(
             self._router, self._config, self._subscription, self._store, self._lifecycle
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.offset_store import OffsetStore
 from aiokafka08.consumer.offset_store.none import NoOffsetStore
+from aiokafka08.consumer.standing import Standing
 from aiokafka08.errors import IllegalOperation, UnsupportedVersionError
 from aiokafka08.net.router import Router
 
 
-def choose_offset_store(config: ConsumerConfig, router: Router) -> OffsetStore:
+def choose_offset_store(config: ConsumerConfig, router: Router, standing: Standing) -> OffsetStore:
     """The store for these options.
 
     Raises:
