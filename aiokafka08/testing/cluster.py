@@ -54,6 +54,7 @@ class EmbeddedCluster(Controls):
         message_max_bytes: the size limit of a message, as it is in a message set.
         segment_bytes: where a log begins a new segment.
         retention_bytes: what a partition keeps at least, and at most a segment more; None: all.
+        group_min_session_timeout_ms: the shortest session timeout that group members may have.
         host: the loopback address to listen on.
         port: that of the first broker, the next ones follow; 0: free ones.
         advertised_host: what clients are told; None: `host`.
@@ -72,6 +73,7 @@ class EmbeddedCluster(Controls):
         message_max_bytes: int = 1000012,
         segment_bytes: int = 128 << 20,
         retention_bytes: int | None = 1 << 30,
+        group_min_session_timeout_ms: int = 6000,
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
@@ -97,6 +99,7 @@ class EmbeddedCluster(Controls):
             message_max_bytes=message_max_bytes,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
+            group_min_session_timeout_ms=group_min_session_timeout_ms,
         )
         nodes = [
             Node(node_id, advertised_host or host, port + node_id if port else 0)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiokafka08.protocol.api import ProduceRequest, Request
-from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.faults import Faults
 from aiokafka08.testing.handlers.outcome import Reply, Wait
 from aiokafka08.testing.lines import Incoming
@@ -46,12 +45,15 @@ class Parked:
         self._hub = hub
         self.wait = wait
         self.on_reply = on_reply
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(wait.timeout_ms, 0) / 1000, self._expired)
+        self._timer: asyncio.TimerHandle | None = None
+        if wait.timeout_ms is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(wait.timeout_ms, 0) / 1000, self._expired)
 
     def cancel(self) -> None:
         """The connection is gone: wait no longer."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._hub.unpark(self)
 
     def changed(self) -> None:
@@ -88,7 +90,8 @@ class Hub:
         self.history: deque[Recorded] = deque()
         self._history_bytes = 0
         self._clock = clock
-        self._parked: dict[TopicPartition, set[Parked]] = {}
+        self._parked: dict[Hashable, set[Parked]] = {}
+        self._group_timer: asyncio.TimerHandle | None = None
         self._settling = False
         self._watches: list[_Watch] = []
         self._connections = 0
@@ -96,6 +99,10 @@ class Hub:
     def now_ms(self) -> int:
         """Wall-clock time, for segments and timestamps."""
         return int(self._clock() * 1000)
+
+    def now_s(self) -> float:
+        """The loop's time, for sessions."""
+        return asyncio.get_running_loop().time()
 
     def next_connection(self) -> int:
         """A number for a new connection."""
@@ -107,13 +114,13 @@ class Hub:
     def park(self, wait: Wait, on_reply: Callable[[Reply], None]) -> Parked:
         """Let a request wait; its `on_reply` is never called from within this call."""
         parked = Parked(self, wait, on_reply)
-        for key in wait.partitions:
+        for key in wait.keys:
             self._parked.setdefault(key, set()).add(parked)
         return parked
 
     def unpark(self, parked: Parked) -> None:
         """Forget a request that waited."""
-        for key in parked.wait.partitions:
+        for key in parked.wait.keys:
             waiting = self._parked.get(key)
             if waiting is not None:
                 waiting.discard(parked)
@@ -134,6 +141,24 @@ class Hub:
                         parked.changed()
         finally:
             self._settling = False
+        self._arm_group_timer()
+
+    def _arm_group_timer(self) -> None:
+        due = self.state.groups.due()
+        if self._group_timer is not None:
+            if self._group_timer.when() == due:
+                return
+            self._group_timer.cancel()
+            self._group_timer = None
+        if due is not None:
+            loop = asyncio.get_running_loop()
+            self._group_timer = loop.call_at(due, self._expire_groups)
+
+    def _expire_groups(self) -> None:
+        """Sessions of group members, and rebalances, come to their end."""
+        self._group_timer = None
+        self.state.changed |= self.state.groups.expire(self.now_s())
+        self.settle()
 
     # --- history ----------------------------------------------------------------------------------
 
@@ -169,6 +194,8 @@ class Hub:
 
     def close(self) -> None:
         """Cancel what will never come."""
+        if self._group_timer is not None:
+            self._group_timer.cancel()
         for watch in self._watches:
             watch.future.cancel()
         self._watches.clear()

@@ -149,6 +149,17 @@ class Line:
     heartbeat_is_a_stub: bool = True
     """2.3: 0.8.2 knows Heartbeat, and answers -1 to it."""
 
+    # Groups
+    empty_groups_stay: bool = False
+    """8.13: a group without members is "Empty"; else it is gone."""
+    commits_make_groups: bool = False
+    """8.13: a plain commit makes an empty group."""
+    heartbeat_checks_member_first: bool = False
+    """8.13: in a rebalance 27 goes to members only."""
+    commit_is_heartbeat: bool = False
+    """8.13: a commit extends the session."""
+    max_session_timeout_s: float = 30.0
+
 
 _CONFIGS_0_8_1 = frozenset({"cleanup.policy", "max.message.bytes", "retention.bytes",
                             "segment.bytes"})  # fmt: skip
@@ -286,6 +297,11 @@ _0_10 = Line(
     coordinator_forgets_correlation_id=False,
     no_offsets_topic_code=16,
     heartbeat_is_a_stub=False,
+    empty_groups_stay=True,
+    commits_make_groups=True,
+    heartbeat_checks_member_first=True,
+    commit_is_heartbeat=True,
+    max_session_timeout_s=300.0,
 )
 
 LINES: dict[str, Line] = {line.name: line for line in (_0_8_0, _0_8_1, _0_8_2, _0_9, _0_10)}

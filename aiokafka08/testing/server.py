@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes = 0
         self._transport: asyncio.Transport
         self._number = 0
-        self._peer = "?"
+        self._host = self._peer = "?"
         self._busy = False  # a request is on its way: those behind it wait
         self._parked: Parked | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -154,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._number = self._hub.next_connection()
         name: tuple[Any, ...] = transport.get_extra_info("peername") or ("?", 0)
+        self._host = str(name[0])
         self._peer = f"{name[0]}:{name[1]}"
         logger.info("node %d: connection %d from %s", self._node.node_id, self._number, self._peer)
         self._listener.made(self)
@@ -235,6 +236,9 @@ class Connection(asyncio.BufferedProtocol):
             incoming.header.api_version,
             incoming.layout,
             self._hub.now_ms(),
+            self._hub.now_s(),
+            incoming.header.client_id or "",
+            f"/{self._host}",
         )
         self._perform(context, incoming, effect, self._outcome(context, incoming, effect))
         self._hub.settle()

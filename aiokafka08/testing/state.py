@@ -10,11 +10,12 @@ has seen it: elections, ISRs, Metadata; about 7 s later on a default cluster, br
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing.group import Groups
 from aiokafka08.testing.lines import Line
 from aiokafka08.testing.log import PartitionLog
 from aiokafka08.testing.sets import Rules
@@ -38,6 +39,7 @@ class Settings:
     message_max_bytes: int = 1000012
     segment_bytes: int = 128 << 20
     retention_bytes: int | None = 1 << 30
+    group_min_session_timeout_ms: int = 6000
 
 
 @dataclass(slots=True)
@@ -122,7 +124,12 @@ class ClusterState:
         self.kafka_commits: dict[CommitKey, Commit] = {}
         self.had_topic = False
         """On 0.8 brokers hear of each other, and tell of each other, with the first topic."""
-        self.changed: set[TopicPartition] = set()
+        self.groups = Groups(
+            line,
+            (settings.group_min_session_timeout_ms / 1000, line.max_session_timeout_s),
+            self.coordinator,
+        )
+        self.changed: set[Hashable] = set()
 
     # --- topics ---------------------------------------------------------------------------------
 

@@ -102,7 +102,10 @@ class RealTarget:
 
 @contextmanager
 def embedded(line: str, brokers: int) -> Iterator[EmbeddedTarget]:
-    with EmbeddedCluster(brokers, line, default_partitions=3) as cluster:
+    cluster = EmbeddedCluster(
+        brokers, line, default_partitions=3, group_min_session_timeout_ms=1000
+    )
+    with cluster:
         yield EmbeddedTarget(cluster)
 
 

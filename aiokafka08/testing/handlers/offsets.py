@@ -19,6 +19,7 @@ from aiokafka08.protocol.api import (
     PartitionError,
 )
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import (
     Context,
     Disconnect,
@@ -43,8 +44,8 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Outcome:
 
     Models: metadata dropped in version 0; its limit, code 12, and 0.8.2's bug to keep the offset
     all the same; unknown topics and partitions per line; code 16 elsewhere than at the
-    coordinator; a generation without a group per line.
-    Not: retention and expiry of commits (timestamps are ignored), commits of group members.
+    coordinator; members and generations (`group`); a generation without a group per line.
+    Not: retention and expiry of commits (timestamps are ignored).
     """
     if request.group is None and context.line.null_group_closes:
         return Disconnect()
@@ -77,10 +78,8 @@ def _to_kafka(
         return line.no_offsets_topic_code
     if state.coordinator(request.group) != context.node.node_id:
         return NOT_COORDINATOR
-    if request.generation >= 0:
-        known = any(commit.group == request.group for commit in state.kafka_commits)
-        if code := line.known_group_generation_code if known else line.generation_code:
-            return code
+    if code := _refuse_member(context, request):
+        return code
     if key.topic not in state.topics and line.unknown_topic_commit_code:
         return line.unknown_topic_commit_code
     code = 0
@@ -90,6 +89,20 @@ def _to_kafka(
         kept = asked.metadata if line.null_metadata_kept else asked.metadata or ""
         state.kafka_commits[CommitKey(request.group, *key)] = Commit(asked.offset, kept)
     return code
+
+
+def _refuse_member(context: Context, request: OffsetCommitRequest) -> int:
+    """The code for a commit that isn't of this group's generation."""
+    state, line = context.state, context.line
+    group = state.groups.find(request.group or "", context.now_s)
+    if group is not None:
+        code = group.check_commit(request.member, request.generation, context.now_s)
+        state.changed.add(GroupKey(group.name))
+        return code
+    if request.generation < 0:
+        return 0
+    known = any(commit.group == request.group for commit in state.kafka_commits)
+    return line.known_group_generation_code if known else line.generation_code
 
 
 def offset_fetch(context: Context, request: OffsetFetchRequest) -> Outcome:

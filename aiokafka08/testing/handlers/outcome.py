@@ -5,7 +5,7 @@ Pure data, and the two helpers that all handlers of partitions need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -17,13 +17,17 @@ from aiokafka08.testing.state import ClusterState, Node
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where and when a request is handled. `layout`: the version whose layout the answer has."""
+    """Who asks, where and when. `layout`: the version whose layout the answer has; `now_ms` is
+    wall-clock time, `now_s` that of a clock that never goes back."""
 
     state: ClusterState
     node: Node
     version: int
     layout: int
     now_ms: int
+    now_s: float
+    client_id: str
+    client_host: str
 
     @property
     def line(self) -> Line:
@@ -50,11 +54,11 @@ class Disconnect:
 
 @dataclass(slots=True)
 class Wait:
-    """Not yet: call `check` whenever one of `partitions` has changed, and after `timeout_ms` once
-    with True, which must give the reply."""
+    """Not yet: call `check` whenever one of `keys` has changed, and once with True, which must give
+    the reply, after `timeout_ms` (None: never)."""
 
-    timeout_ms: int
-    partitions: frozenset[TopicPartition]
+    timeout_ms: int | None
+    keys: frozenset[Hashable]
     check: Callable[[bool], Reply | None]
 
 

@@ -1,0 +1,1 @@
+"""The sticky assignor, at the place where aiokafka has it."""

@@ -1,0 +1,397 @@
+"""Group membership, embedded and real: generations, sessions, codes (docs/brokers.md 8.13)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from aiokafka08.protocol import api
+from tests.testing.frames import commit, find_coordinator
+from tests.testing.peer import Peer
+from tests.testing.targets import Target, new_name, only
+
+groups = only(lambda line: api.ApiKey.JOIN_GROUP in line.apis)
+
+SESSION_MS = 6000
+SHORT_MS = 1000
+"""The shortest that these brokers take."""
+
+Connect = Callable[[], Peer]
+
+
+@pytest.fixture
+def connect(target: Target) -> Iterator[Connect]:
+    """Makes connections to the one broker."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(Peer(target.address(0), timeout=15))
+
+
+@pytest.fixture
+def group(peer: Peer) -> str:
+    name = new_name("g")
+    assert find_coordinator(peer, name).error_code == 0
+    # A real broker is named a moment before it knows of its task itself.
+    until_code(lambda: heartbeat(peer, name, 1, "nobody"), 25)
+    return name
+
+
+def join_request(
+    group: str,
+    member: str = "",
+    metadata: bytes = b"about me",
+    protocols: tuple[str, ...] = ("p",),
+    session_ms: int = SESSION_MS,
+    protocol_type: str = "consumer",
+) -> api.JoinGroupRequest:
+    named = [api.GroupProtocol(name, metadata) for name in protocols]
+    return api.JoinGroupRequest(group, session_ms, member, protocol_type, named)
+
+
+def join(peer: Peer, group: str, member: str = "", **options: Any) -> api.JoinGroupResponse:
+    answer: api.JoinGroupResponse = peer.ask(join_request(group, member, **options))
+    return answer
+
+
+def sync_request(
+    group: str, joined: api.JoinGroupResponse, given: dict[str, bytes] | None = None
+) -> api.SyncGroupRequest:
+    assignments = [api.MemberAssignment(name, what) for name, what in (given or {}).items()]
+    return api.SyncGroupRequest(group, joined.generation, joined.member, assignments)
+
+
+def sync(
+    peer: Peer, group: str, joined: api.JoinGroupResponse, given: dict[str, bytes] | None = None
+) -> tuple[int, bytes]:
+    answer = peer.ask(sync_request(group, joined, given))
+    return answer.error_code, bytes(answer.assignment)
+
+
+def heartbeat(peer: Peer, group: str, generation: int, member: str) -> int:
+    code: int = peer.ask(api.HeartbeatRequest(group, generation, member)).error_code
+    return code
+
+
+def beat(peer: Peer, group: str, joined: api.JoinGroupResponse) -> int:
+    return heartbeat(peer, group, joined.generation, joined.member)
+
+
+def leave(peer: Peer, group: str, member: str) -> int:
+    code: int = peer.ask(api.LeaveGroupRequest(group, member)).error_code
+    return code
+
+
+def describe(peer: Peer, group: str) -> api.DescribedGroup:
+    [described] = peer.ask(api.DescribeGroupsRequest([group])).groups
+    assert isinstance(described, api.DescribedGroup)
+    assert described.group == group
+    return described
+
+
+def stable(peer: Peer, group: str, **options: Any) -> api.JoinGroupResponse:
+    """A group of one member."""
+    joined = join(peer, group, **options)
+    assert joined.error_code == 0
+    assert sync(peer, group, joined, {joined.member: b"all"}) == (0, b"all")
+    return joined
+
+
+def until_code(ask: Callable[[], int], code: int) -> None:
+    deadline = time.monotonic() + 10
+    while (got := ask()) != code:
+        assert time.monotonic() < deadline, f"{got} and never {code}"
+        time.sleep(0.02)
+
+
+def pair(
+    connect: Connect, group: str
+) -> tuple[Peer, api.JoinGroupResponse, Peer, api.JoinGroupResponse]:
+    """A stable group of two, its leader first."""
+    one, two = connect(), connect()
+    first = stable(one, group)
+    two.send(join_request(group, metadata=b"two"))
+    until_code(lambda: beat(one, group, first), 27)
+    leader = join(one, group, first.member)
+    follower = two.receive(api.JoinGroupRequest)
+    two.send(sync_request(group, follower))
+    assert sync(one, group, leader, {leader.member: b"1", follower.member: b"2"}) == (0, b"1")
+    answer = two.receive(api.SyncGroupRequest)
+    assert (answer.error_code, bytes(answer.assignment)) == (0, b"2")
+    return one, leader, two, follower
+
+
+# --- a life ---------------------------------------------------------------------------------------
+
+
+@groups
+def test_the_first_member_leads(peer: Peer, group: str) -> None:
+    joined = join(peer, group)
+    assert (joined.error_code, joined.generation, joined.protocol) == (0, 1, "p")
+    assert joined.leader == joined.member
+    assert joined.member.startswith("peer-")
+    [member] = joined.members
+    assert (member.member, bytes(member.metadata)) == (joined.member, b"about me")
+    assert sync(peer, group, joined, {joined.member: b"mine"}) == (0, b"mine")
+    assert sync(peer, group, joined) == (0, b"mine")
+    assert beat(peer, group, joined) == 0
+
+
+@groups
+def test_a_second_member_makes_the_first_join_again(connect: Connect, group: str) -> None:
+    one, leader, two, follower = pair(connect, group)
+    assert leader.generation == follower.generation == 2
+    assert leader.leader == follower.leader == leader.member
+    assert {member.member for member in leader.members} == {leader.member, follower.member}
+    assert {bytes(member.metadata) for member in leader.members} == {b"about me", b"two"}
+    assert follower.members == []
+    assert beat(one, group, leader) == beat(two, group, follower) == 0
+
+
+@groups
+def test_members_whom_the_leader_leaves_out_get_nothing(connect: Connect, group: str) -> None:
+    one, leader, two, follower = pair(connect, group)
+    one.send(join_request(group, leader.member))  # the leader's join forces a rebalance
+    until_code(lambda: beat(two, group, follower), 27)
+    follower = join(two, group, follower.member)
+    leader = one.receive(api.JoinGroupRequest)
+    assert leader.generation == follower.generation == 3
+    two.send(sync_request(group, follower))
+    assert sync(one, group, leader, {leader.member: b"1"}) == (0, b"1")
+    answer = two.receive(api.SyncGroupRequest)
+    assert (answer.error_code, bytes(answer.assignment)) == (0, b"")
+
+
+@groups
+def test_a_member_that_leaves_is_forgotten_and_the_others_rebalance(
+    connect: Connect, group: str
+) -> None:
+    one, leader, two, follower = pair(connect, group)
+    assert leave(one, group, leader.member) == 0
+    assert leave(one, group, leader.member) == 25
+    assert beat(two, group, follower) == 27
+    alone = join(two, group, follower.member)
+    assert (alone.generation, alone.leader) == (3, follower.member)
+    assert len(alone.members) == 1
+
+
+@groups
+def test_the_last_member_leaves(target: Target, peer: Peer, group: str) -> None:
+    joined = stable(peer, group)
+    assert leave(peer, group, joined.member) == 0
+    state = "Empty" if target.line.empty_groups_stay else "Dead"
+    assert describe(peer, group).state == state
+    assert beat(peer, group, joined) == 25
+    assert sync(peer, group, joined)[0] == 25
+    assert join(peer, group).generation == (3 if target.line.empty_groups_stay else 1)
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+
+@groups
+def test_a_follower_that_joins_again_unchanged_is_told_the_generation(
+    connect: Connect, group: str
+) -> None:
+    one, leader, two, follower = pair(connect, group)
+    again = join(two, group, follower.member, metadata=b"two")
+    assert (again.error_code, again.generation, again.members) == (0, 2, [])
+    assert beat(one, group, leader) == 0
+
+
+@groups
+def test_a_follower_that_changed_forces_a_rebalance(connect: Connect, group: str) -> None:
+    one, leader, two, follower = pair(connect, group)
+    two.send(join_request(group, follower.member, metadata=b"changed"))
+    until_code(lambda: beat(one, group, leader), 27)
+    leader = join(one, group, leader.member)
+    assert {bytes(member.metadata) for member in leader.members} == {b"about me", b"changed"}
+    assert two.receive(api.JoinGroupRequest).generation == 3
+
+
+@groups
+def test_a_member_that_missed_the_answer_gets_it_again(peer: Peer, group: str) -> None:
+    joined = join(peer, group)
+    again = join(peer, group, joined.member)
+    assert again == joined
+
+
+@groups
+def test_the_protocol_that_all_share_and_most_prefer_wins(connect: Connect, group: str) -> None:
+    one, two = connect(), connect()
+    first = stable(one, group, protocols=("a", "b", "c"))
+    two.send(join_request(group, protocols=("b", "c")))
+    until_code(lambda: beat(one, group, first), 27)
+    leader = join(one, group, first.member, protocols=("a", "b", "c"))
+    assert leader.protocol == two.receive(api.JoinGroupRequest).protocol == "b"
+
+
+@groups
+def test_what_no_member_may_join_with(peer: Peer, connect: Connect, group: str) -> None:
+    nothing: tuple[str, str, list[object]] = ("", "", [])
+    for answer, code in (
+        (join(peer, ""), 24),
+        (join(peer, group, session_ms=1), 26),
+        (join(peer, group, session_ms=10**9), 26),
+        (join(peer, group, "nobody"), 25),
+    ):
+        assert (answer.error_code, answer.generation) == (code, 0)
+        assert (answer.protocol, answer.leader, answer.members) == nothing
+    stable(peer, group)
+    other = connect()
+    assert join(other, group, protocols=("other",)).error_code == 23
+    assert join(other, group, protocol_type="other").error_code == 23
+    assert join(other, group, "nobody").error_code == 25
+
+
+@groups
+def test_a_member_that_does_not_join_again_is_put_out(connect: Connect, group: str) -> None:
+    one, two = connect(), connect()
+    first = stable(one, group, session_ms=SHORT_MS)
+    joined = join(two, group, session_ms=SHORT_MS)
+    assert [member.member for member in joined.members] == [joined.member]
+    assert joined.leader == joined.member
+    assert join(one, group, first.member).error_code == 25
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@groups
+def test_a_session_ends_without_heartbeats(peer: Peer, group: str) -> None:
+    joined = stable(peer, group, session_ms=SHORT_MS)
+    deadline = time.monotonic() + 15
+    while describe(peer, group).state == "Stable":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert beat(peer, group, joined) == 25
+
+
+@groups
+def test_a_leader_that_never_syncs_is_put_out(connect: Connect, group: str) -> None:
+    one, two = connect(), connect()
+    first = stable(one, group, session_ms=SHORT_MS)
+    two.send(join_request(group))
+    until_code(lambda: beat(one, group, first), 27)
+    leader = join(one, group, first.member, session_ms=SHORT_MS)
+    follower = two.receive(api.JoinGroupRequest)
+    assert leader.leader == leader.member
+    assert sync(two, group, follower)[0] == 27
+    alone = join(two, group, follower.member)
+    assert alone.leader == follower.member
+
+
+# --- fencing --------------------------------------------------------------------------------------
+
+
+@groups
+def test_strangers_and_other_generations_are_refused(peer: Peer, group: str) -> None:
+    assert heartbeat(peer, group, 1, "nobody") == 25
+    assert leave(peer, group, "nobody") == 25
+    joined = stable(peer, group)
+    assert heartbeat(peer, group, joined.generation, "nobody") == 25
+    assert heartbeat(peer, group, joined.generation + 1, joined.member) == 22
+    assert leave(peer, group, "nobody") == 25
+    assert peer.ask(api.SyncGroupRequest(group, 1, "nobody", [])).error_code == 25
+    assert peer.ask(api.SyncGroupRequest(group, 9, joined.member, [])).error_code == 22
+
+
+@groups
+def test_heartbeats_before_the_sync(target: Target, peer: Peer, group: str) -> None:
+    joined = join(peer, group)
+    assert beat(peer, group, joined) == 27
+    stranger = 25 if target.line.heartbeat_checks_member_first else 27
+    assert heartbeat(peer, group, joined.generation, "nobody") == stranger
+
+
+@groups
+def test_commits_of_members_are_checked(target: Target, peer: Peer, topic: str, group: str) -> None:
+    joined = join(peer, group)
+
+    def code(generation: int, member: str, version: int) -> int:
+        return commit(peer, group, topic, 5, generation=generation, member=member, version=version)
+
+    for version in (1, 2):
+        assert code(joined.generation, joined.member, version) == 27
+        assert code(joined.generation, "nobody", version) == 27
+    sync(peer, group, joined)
+    for version in (1, 2):
+        assert code(joined.generation, joined.member, version) == 0
+        assert code(joined.generation, "nobody", version) == 25
+        assert code(joined.generation + 1, joined.member, version) == 22
+        assert code(-1, "", version) == 25
+    leave(peer, group, joined.member)
+    assert code(-1, "", 1) == 0
+    # The empty group of 0.10 knows no such member; on 0.9 there is no group.
+    assert code(joined.generation, joined.member, 1) == (
+        25 if target.line.empty_groups_stay else 22
+    )
+
+
+@groups
+def test_commits_while_others_join_are_taken(connect: Connect, topic: str, group: str) -> None:
+    one, two = connect(), connect()
+    first = stable(one, group)
+    two.send(join_request(group))
+    until_code(lambda: beat(one, group, first), 27)
+    code = commit(one, group, topic, 5, generation=first.generation, member=first.member, version=2)
+    assert code == 0
+    join(one, group, first.member)
+
+
+# --- what is told about groups --------------------------------------------------------------------
+
+
+@groups
+def test_groups_are_described(connect: Connect, peer: Peer, group: str) -> None:
+    assert describe(peer, group) == api.DescribedGroup(0, group, "Dead", "", "", [])
+    joined = join(peer, group)
+    described = describe(peer, group)
+    assert (described.state, described.protocol_type, described.protocol) == (
+        "AwaitingSync",
+        "consumer",
+        "",
+    )
+    [member] = described.members
+    assert (member.member, member.client_id, member.client_host) == (
+        joined.member,
+        "peer",
+        "/127.0.0.1",
+    )
+    assert (bytes(member.metadata), bytes(member.assignment)) == (b"", b"")
+    sync(peer, group, joined, {joined.member: b"mine"})
+    described = describe(peer, group)
+    assert (described.state, described.protocol) == ("Stable", "p")
+    [member] = described.members
+    assert (bytes(member.metadata), bytes(member.assignment)) == (b"about me", b"mine")
+    two = connect()
+    two.send(join_request(group))
+    until_code(lambda: beat(peer, group, joined), 27)
+    described = describe(peer, group)
+    assert (described.state, described.protocol, len(described.members)) == (
+        "PreparingRebalance",
+        "",
+        2,
+    )
+
+
+@groups
+def test_groups_are_listed(target: Target, peer: Peer, topic: str, group: str) -> None:
+    def listed() -> dict[str, str]:
+        answer = peer.ask(api.ListGroupsRequest())
+        assert answer.error_code == 0
+        return {one.group: one.protocol_type for one in answer.groups}
+
+    assert group not in listed()
+    joined = stable(peer, group)
+    assert listed()[group] == "consumer"
+    leave(peer, group, joined.member)
+    assert (group in listed()) == target.line.empty_groups_stay
+    committing = new_name("g")
+    assert commit(peer, committing, topic, 5, version=1) == 0
+    expected = "" if target.line.commits_make_groups else None
+    assert listed().get(committing) == expected
+    state = "Empty" if target.line.commits_make_groups else "Dead"
+    assert describe(peer, committing).state == state
