@@ -148,6 +148,16 @@ class OffsetReset(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CommitFailed(Event):
+    """A commit that the consumer made by itself failed; the next one comes at its time."""
+
+    name = "auto_commit_failures"
+    level = logging.WARNING
+    logger = "consumer"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rebalanced(Event):
     """The assignment changed."""
 

@@ -8,19 +8,17 @@ watches it and elects leaders), `/config/topics/<topic>`, `/admin/delete_topics/
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiokafka08.admin.new_topic import Assignment
 from aiokafka08.errors import (
-    KafkaConfigurationError,
-    KafkaConnectionError,
     KafkaUnavailableError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka08.net.zookeeper import close_session, open_session, require_kazoo, telling
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -35,9 +33,13 @@ class TopicRegistry:
     Args:
         connect: "host:port,host:port/chroot".
         timeout_s: seconds to wait for a session.
+
+    Raises:
+        KafkaConfigurationError: kazoo isn't installed.
     """
 
     def __init__(self, connect: str, timeout_s: float) -> None:
+        require_kazoo()
         self._connect = connect
         self._timeout_s = timeout_s
 
@@ -142,38 +144,12 @@ class TopicRegistry:
 
     @contextmanager
     def _session(self) -> Iterator[KazooClient]:
+        session = open_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
         try:
-            from kazoo.client import KazooClient
-            from kazoo.exceptions import KazooException
-            from kazoo.handlers.threading import KazooTimeoutError
-        except ImportError:
-            raise KafkaConfigurationError(
-                "zookeeper_connect needs the extra: pip install 'aiokafka08[zookeeper]'"
-            ) from None
-        hosts, _, chroot = self._connect.partition("/")
-        session = KazooClient(
-            hosts=hosts,
-            timeout=self._timeout_s,
-            logger=logging.getLogger("aiokafka08.admin.kazoo"),
-        )
-        try:
-            session.start(timeout=self._timeout_s)
-            if chroot:
-                if session.exists(f"/{chroot}") is None:
-                    raise KafkaUnavailableError(f"ZooKeeper {hosts} has no chroot /{chroot}")
-                session.chroot = f"/{chroot}"
-            yield session
-        except KazooTimeoutError as error:
-            raise KafkaConnectionError(
-                f"ZooKeeper {self._connect} can't be reached: {error}"
-            ) from None
-        except KazooException as error:
-            raise KafkaUnavailableError(
-                f"ZooKeeper {self._connect}: {type(error).__name__} {error}"
-            ) from error
+            with telling(self._connect):
+                yield session
         finally:
-            session.stop()
-            session.close()
+            close_session(session)
 
 
 def _json(**value: object) -> bytes:

@@ -11,17 +11,19 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
 
+from aiokafka08.consumer.commits import Commits
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor, Start
 from aiokafka08.consumer.feed import Feed
 from aiokafka08.consumer.fetcher import Fetcher
-from aiokafka08.consumer.offset_store import OffsetStore
 from aiokafka08.consumer.positions import Positions
 from aiokafka08.consumer.shares import Shares
+from aiokafka08.consumer.standing import Standing
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
+from aiokafka08.offset_store import OffsetStore
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced
 
@@ -38,6 +40,7 @@ class Assignment:
         config: ConsumerConfig,
         subscription: Subscription,
         store: OffsetStore,
+        standing: Standing,
         lifecycle: Lifecycle,
     ) -> None:
         self.cursors: dict[TopicPartition, Cursor] = {}
@@ -71,15 +74,23 @@ class Assignment:
             on_crash=self._crashed,
         )
 
+        self.commits = Commits(config, store, standing, self.cursors, router)
+
     def start(self) -> None:
         """Begin to read."""
         self.fetcher.start()
         self.positions.start()
+        self.commits.start()
 
-    async def stop(self) -> None:
-        """End all that reads; calls that wait are told."""
+    async def finish(self) -> None:
+        """Hand out nothing more, tell calls that wait, and commit what was handed out: before the
+        membership ends, which leaves the partitions to others."""
         self.feed.walk = iter(())
         self.feed.bell.ring()
+        await self.commits.stop()
+
+    async def stop(self) -> None:
+        """End all that reads, after `finish`."""
         await self.positions.stop()
         await self.fetcher.stop()
 
@@ -91,6 +102,7 @@ class Assignment:
         if self._crash is not None:
             raise self._crash
         self.check_membership()
+        self.commits.check()
 
     def cursor(self, partition: TopicPartition) -> Cursor:
         """The cursor of an assigned partition.
@@ -246,6 +258,7 @@ class Assignment:
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
         self.hold_back(partitions)
+        await self.commits.automatic(partitions)
         listener = self._subscription.listener
         if partitions and listener is not None:
             await _tell(listener.on_partitions_revoked, partitions)

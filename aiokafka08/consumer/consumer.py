@@ -24,7 +24,6 @@ from aiokafka08.consumer.buffer import Deserializer
 from aiokafka08.consumer.calls import Calls
 from aiokafka08.consumer.config import consumer_config
 from aiokafka08.consumer.membership.choose import check_subscribe, choose_membership
-from aiokafka08.consumer.offset_store.choose import choose_offset_store
 from aiokafka08.consumer.partitions import PartitionCalls
 from aiokafka08.consumer.standing import Standing
 from aiokafka08.consumer.subscription import Kind, Subscription
@@ -34,8 +33,10 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
+from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
+from aiokafka08.offset_store.choose import choose_offset_store
 from aiokafka08.structs import (
     ConsumerRecord,
     TopicPartition,
@@ -182,9 +183,17 @@ class AIOKafkaConsumer(PartitionCalls):
             exclude_internal_topics=self._config.exclude_internal_topics
         )
         self._standing = Standing()
-        self._store = choose_offset_store(self._config, self._router, self._standing)
+        self._coordinator = Coordinator(self._router, group_id) if group_id is not None else None
+        self._store = choose_offset_store(
+            self._router, self._coordinator, offsets_storage, zookeeper_connect
+        )
         self._assignment = Assignment(
-            self._router, self._config, self._subscription, self._store, self._lifecycle
+            self._router,
+            self._config,
+            self._subscription,
+            self._store,
+            self._standing,
+            self._lifecycle,
         )
         self._feed = self._assignment.feed
         self._membership = choose_membership(
@@ -255,6 +264,7 @@ class AIOKafkaConsumer(PartitionCalls):
     async def _stop(self) -> None:
         self._calls.stop()
         try:
+            await self._assignment.finish()
             await self._membership.stop()
             await self._assignment.stop()
             await self._store.stop()

@@ -11,20 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aiokafka08.consumer.assignment import Assignment
 from aiokafka08.consumer.calls import Calls
+from aiokafka08.consumer.commits import LAST_OFFSET, Offsets, checked
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor, Start
-from aiokafka08.consumer.offset_store import OffsetStore
 from aiokafka08.consumer.times import offsets_for_times
 from aiokafka08.errors import Action, IllegalStateError, KafkaTimeoutError, action_for
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
+from aiokafka08.offset_store import OffsetStore
 from aiokafka08.protocol.api import EARLIEST, LATEST
-from aiokafka08.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-
-Commits = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
-
-_LAST_OFFSET = 2**63 - 1
+from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 
 class PartitionCalls:
@@ -82,7 +79,7 @@ class PartitionCalls:
             IllegalStateError: the partition isn't assigned.
             ValueError: the offset isn't an integer from 0 to 2⁶³-1.
         """
-        if type(offset) is not int or not 0 <= offset <= _LAST_OFFSET:
+        if type(offset) is not int or not 0 <= offset <= LAST_OFFSET:
             raise ValueError(f"offset {offset!r}: allowed are integers from 0 to 2**63 - 1")
         self._assignment.seek(self._assignment.cursor(partition), offset)
 
@@ -123,9 +120,9 @@ class PartitionCalls:
         self._assignment.check()
         self._store.check()
         chosen = [cursor.topic_partition for cursor in self._assignment.chosen(partitions)]
-        offsets = {tp: await self.committed(tp) for tp in chosen}
+        offsets = await self._calls.run(self._fetch_committed(chosen))
         for tp, offset in offsets.items():
-            if offset is not None:
+            if offset is not None and tp in self._assignment.cursors:
                 self.seek(tp, offset)
         return offsets
 
@@ -162,37 +159,52 @@ class PartitionCalls:
 
     # --- committed offsets ------------------------------------------------------------------------
 
-    async def commit(self, offsets: Commits | None = None) -> None:
-        """Commit these offsets, or the positions of all partitions.
+    async def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit these offsets (that of the next message to read, or a pair of it and a text), or
+        the positions of all partitions.
 
         Raises:
+            CommitFailedError: the group has rebalanced without this member.
             IllegalOperation: there is no `group_id`.
-            UnsupportedVersionError: this version can't commit yet.
+            IllegalStateError: a partition isn't assigned.
+            OffsetMetadataTooLargeError: the text has over 4096 characters (1024 below 0.8.2).
+            ValueError, TypeError: the offsets aren't as allowed.
+            KafkaTimeoutError: not within `request_timeout_ms`; names the partitions, and why.
+            KafkaError: the broker refused; names the partitions.
         """
         self._assignment.check()
         self._store.check()
         if offsets is None:
-            positions = {tp: cursor.position for tp, cursor in self._assignment.cursors.items()}
-            offsets = {tp: offset for tp, offset in positions.items() if offset is not None}
-        commits: dict[TopicPartition, OffsetAndMetadata] = {}
-        for tp, given in offsets.items():
-            self._assignment.cursor(tp)
-            pair = (given, "") if isinstance(given, int) else given
-            commits[tp] = OffsetAndMetadata(*pair)
-        await self._calls.run(self._store.commit(commits))
+            if not self._assignment.cursors:
+                raise IllegalStateError("no partitions are assigned")
+            commits = self._assignment.commits.positions(self._assignment.cursors)
+        else:
+            commits = checked(offsets)
+            for tp in commits:
+                self._assignment.cursor(tp)
+        await self._calls.run(self._assignment.commits.commit(commits))
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """The committed offset of a partition; None where nothing is committed.
+        """The committed offset of a partition, whoever committed it; None where nothing is.
 
-        Raises as `commit`.
+        Raises:
+            IllegalOperation: there is no `group_id`.
+            TypeError: it isn't a `TopicPartition`.
+            KafkaTimeoutError: not found out within `request_timeout_ms`.
         """
         self._assignment.check()
         self._store.check()
-        found = await self._calls.run(self._fetch_committed(partition))
-        return None if found is None else found.offset
+        return (await self._calls.run(self._fetch_committed([partition])))[partition]
 
-    async def _fetch_committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        return (await self._store.fetch([partition])).get(partition)
+    async def _fetch_committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        for tp in partitions:
+            if not isinstance(tp, TopicPartition):
+                raise TypeError(f"{tp!r} must be a TopicPartition")
+        committed = await self._store.fetch(partitions)
+        found = {tp: committed.get(tp) for tp in partitions}
+        return {tp: None if one is None else one.offset for tp, one in found.items()}
 
     # --- what the cluster has ---------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from aiokafka08.consumer.bell import Bell
 from aiokafka08.consumer.cursor import Cursor, Start
-from aiokafka08.consumer.offset_store import OffsetStore
 from aiokafka08.consumer.reach import Reach
 from aiokafka08.errors import (
     KafkaError,
@@ -25,6 +24,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.offsets import ask_leader, is_final
 from aiokafka08.net.router import Router
+from aiokafka08.offset_store import OffsetStore
 from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import OffsetReset, PartitionFailed

@@ -155,16 +155,6 @@ async def test_a_group_can_t_subscribe_yet_and_is_told_the_way_out(
 ) -> None:
     with pytest.raises(UnsupportedVersionError, match=r"assign\(\) works"):
         make_consumer("t", group_id="g", enable_auto_commit=False)
-    with pytest.raises(UnsupportedVersionError, match="enable_auto_commit=False"):
-        make_consumer(group_id="g")
-    cluster.append("t", 0, values(0, 3))
-    consumer = make_consumer(group_id="g", enable_auto_commit=False)
-    consumer.assign([tp(0)])
-    await consumer.start()
-    assert len(await take(consumer, 3)) == 3
-    for call in (consumer.commit(), consumer.committed(tp(0)), consumer.seek_to_committed()):
-        with pytest.raises(UnsupportedVersionError, match="doesn't commit"):
-            await call
 
 
 # --- listeners ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from aiokafka08.offset_store import Stamp
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
@@ -20,12 +21,18 @@ class NoOffsetStore:
         """Nothing to do."""
 
     async def fetch(
-        self, partitions: Collection[TopicPartition]
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
         """Nothing is committed."""
         return {}
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        stamp: Stamp,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
         """Refused."""
         self.check()
 

@@ -1,0 +1,171 @@
+"""What is committed and when: the user's calls, every `auto_commit_interval_ms`, before partitions
+are taken away, and at the stop.
+
+What is committed is the position: behind the last message that the user got. Law: one commit at a
+time, in the order of the calls, so that an older position never overwrites a newer one. A commit
+carries the member's standing of the moment when its positions were taken: a generation that ends
+meanwhile fences it. A commit that nobody asked for by name fails without an exception, told by
+`CommitFailed`; what trying again can't help comes out of the next call that takes messages. Where
+offsets are kept is `offset_store`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from aiokafka08.consumer.config import ConsumerConfig
+from aiokafka08.consumer.cursor import Cursor
+from aiokafka08.consumer.standing import Standing
+from aiokafka08.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from aiokafka08.net.router import Router
+from aiokafka08.offset_store import OffsetStore, Stamp
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.telemetry import CommitFailed
+
+Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
+
+LAST_OFFSET = 2**63 - 1
+
+SHORTEST_INTERVAL_S = 0.01
+"""With `auto_commit_interval_ms=0`."""
+
+
+class Commits:
+    """The commits of one consumer.
+
+    Args:
+        cursors: what is read now.
+        standing: what the consumer is to its group.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        store: OffsetStore,
+        standing: Standing,
+        cursors: Mapping[TopicPartition, Cursor],
+        router: Router,
+    ) -> None:
+        self._store = store
+        self._standing = standing
+        self._cursors = cursors
+        self._telemetry = router.telemetry
+        self._timeout_s = router.config.request_timeout_s
+        self._automatic = config.enable_auto_commit and config.group_id is not None
+        self._interval_s = max(config.auto_commit_interval_s, SHORTEST_INTERVAL_S)
+        # In a rebalance the others wait for this member, for as long as its session lasts.
+        self._last_s = config.session_timeout_s / 2
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._error: KafkaError | None = None
+
+    def start(self) -> None:
+        """Begin to commit by itself, where that is wanted."""
+        if self._automatic:
+            self._task = asyncio.get_running_loop().create_task(
+                self._keep(), name="aiokafka08 auto commit"
+            )
+
+    async def stop(self) -> None:
+        """End that, with a last commit; safe to call twice."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self.automatic(self._cursors)
+
+    def positions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions of these partitions, where they are known."""
+        known = {tp: self._cursors[tp].position for tp in partitions if tp in self._cursors}
+        return {tp: OffsetAndMetadata(at, "") for tp, at in known.items() if at is not None}
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit these offsets. Raises as `OffsetStore.commit`."""
+        if not offsets:
+            return
+        stamp = Stamp(self._standing.generation, self._standing.member)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
+        try:
+            async with asyncio.timeout_at(end):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise KafkaTimeoutError("offsets not committed: the commit before takes long") from None
+        try:
+            await self._store.commit(offsets, stamp, timeout_s=max(end - loop.time(), 0))
+        except CommitFailedError as failure:
+            if isinstance(failure.__cause__, BrokerResponseError):
+                self._standing.fenced(failure.__cause__, stamp.generation)
+            raise
+        finally:
+            self._lock.release()
+
+    async def automatic(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit the positions of these partitions, which are being given up.
+
+        Only where commits are automatic. Never raises for Kafka's reasons, and takes no longer than
+        half the session timeout.
+        """
+        if self._automatic:
+            await self._try(partitions, self._last_s)
+
+    def check(self) -> None:
+        """Raise, once, why commits can't work by themselves."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self._try(self._cursors, None)
+
+    async def _try(self, partitions: Collection[TopicPartition], timeout_s: float | None) -> None:
+        try:
+            await self.commit(self.positions(partitions), timeout_s=timeout_s)
+        except KafkaError as error:
+            self._telemetry.emit(CommitFailed(error.text))
+            if not error.retriable and not isinstance(error, CommitFailedError):
+                self._error = error
+
+
+def checked(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a user gave to commit.
+
+    Raises:
+        ValueError: it is empty, or an offset isn't an integer from 0 to 2⁶³-1.
+        TypeError: a key is no `TopicPartition`, or a metadata no text.
+    """
+    if not isinstance(offsets, Mapping) or not offsets:
+        raise ValueError(f"{offsets!r}: allowed is a dict of TopicPartition to offset, not empty")
+    commits = {}
+    for tp, given in offsets.items():
+        if not isinstance(tp, TopicPartition):
+            raise TypeError(f"{tp!r} must be a TopicPartition")
+        try:
+            offset, metadata = (given, "") if isinstance(given, int) else given
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{given!r} for {tp}: allowed are an offset and (offset, metadata)"
+            ) from None
+        if type(offset) is not int or not 0 <= offset <= LAST_OFFSET:
+            raise ValueError(
+                f"offset {offset!r} for {tp}: allowed are integers from 0 to 2**63 - 1"
+            )
+        if not isinstance(metadata, str):
+            raise TypeError(f"metadata {metadata!r} for {tp} must be a string")
+        commits[tp] = OffsetAndMetadata(offset, metadata)
+    return commits

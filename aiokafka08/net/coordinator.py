@@ -1,0 +1,123 @@
+"""A group's coordinator: which broker it is, looked up once and again when that has changed.
+
+One instance per group and client, shared by all who talk to the coordinator. Law: one lookup at a
+time; what was found holds until somebody says that it doesn't (`forget`). The broker is made known
+to the router, since it may be none that Metadata has named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka08.errors import (
+    Action,
+    GroupCoordinatorNotAvailableError,
+    KafkaError,
+    KafkaProtocolError,
+    broker_error,
+)
+from aiokafka08.net.backoff import Backoff
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.api import GroupCoordinatorRequest, GroupCoordinatorResponse
+
+PATIENCE_S = 5.0
+"""How long one broker may take to name the coordinator."""
+
+
+class Coordinator:
+    """Knows the coordinator of one group.
+
+    Args:
+        router: the way to the brokers.
+        group: the group's name.
+    """
+
+    def __init__(self, router: Router, group: str) -> None:
+        self.group = group
+        self._router = router
+        self._node_id: int | None = None
+        self._lock = asyncio.Lock()
+
+    async def node_id(self, *, timeout_s: float | None = None) -> int:
+        """The coordinator's node id, which `Router.request` takes; looked up if need be.
+
+        The first lookup on a cluster makes it create its offsets topic, and takes a moment.
+
+        Args:
+            timeout_s: seconds, `request_timeout_ms` by default.
+
+        Raises:
+            GroupCoordinatorNotAvailableError: none was named in time; says what was seen last.
+            UnsupportedVersionError: the brokers' line has no coordinators (before 0.8.2).
+            BrokerResponseError: the brokers refuse the group.
+            IllegalStateError: the client was stopped.
+        """
+        if self._node_id is not None:
+            return self._node_id
+        loop = asyncio.get_running_loop()
+        limit_s = self._router.config.request_timeout_s if timeout_s is None else timeout_s
+        end = loop.time() + limit_s
+        seen: KafkaError | None = None
+        backoff = Backoff(
+            max(self._router.config.retry_backoff_s, 0.01),
+            max(self._router.config.retry_backoff_max_s, 0.01),
+        )
+        try:
+            async with asyncio.timeout_at(end), self._lock:
+                while self._node_id is None:
+                    found = await self._look_up(min(PATIENCE_S, max(end - loop.time(), 0)))
+                    if isinstance(found, int):
+                        self._node_id = found
+                    else:
+                        seen = found
+                        await asyncio.sleep(backoff.next())
+                return self._node_id
+        except TimeoutError:
+            raise GroupCoordinatorNotAvailableError(
+                f"no coordinator of group {self.group!r} within {limit_s * 1000:.0f} ms"
+                + (f"; last seen: {seen}" if seen is not None else "")
+                + _hint(seen)
+            ) from None
+
+    def forget(self, node_id: int) -> None:
+        """That node isn't the coordinator (code 15 or 16), or doesn't answer: look it up anew."""
+        if self._node_id == node_id:
+            self._node_id = None
+
+    async def _look_up(self, timeout_s: float) -> int | KafkaError:
+        """One question: the node id, or what may pass."""
+        try:
+            answer = await self._router.request(
+                GroupCoordinatorRequest(self.group), timeout_s=timeout_s
+            )
+            if not answer.error_code:
+                _check(answer)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            return error
+        if answer.error_code:
+            refusal = broker_error(answer.error_code, f"the coordinator of group {self.group!r}")
+            if refusal.action is Action.FINAL:
+                raise refusal
+            return refusal
+        self._router.nodes.learn(answer.node_id, (answer.host, answer.port))
+        return answer.node_id
+
+
+def _check(answer: GroupCoordinatorResponse) -> None:
+    if answer.node_id < 0 or not answer.host or not 0 < answer.port < 65536:
+        raise KafkaProtocolError(
+            f"a broker names as coordinator: node {answer.node_id} at {answer.host!r}, port "
+            f"{answer.port}"
+        )
+
+
+def _hint(seen: KafkaError | None) -> str:
+    if not isinstance(seen, GroupCoordinatorNotAvailableError) or seen.errno != 15:
+        return ""
+    # docs/brokers.md 8.9
+    return (
+        ". A cluster of 0.8.2 brokers without any topic never names one: create a topic; else the "
+        "brokers may be unable to create the topic __consumer_offsets (see their logs)"
+    )

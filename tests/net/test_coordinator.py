@@ -1,0 +1,110 @@
+"""A group's coordinator is found, kept, and reached though Metadata never names it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    GroupCoordinatorNotAvailableError,
+    KafkaConnectionError,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.config import Address
+from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.api import (
+    ApiKey,
+    GroupCoordinatorRequest,
+    GroupCoordinatorResponse,
+    OffsetFetchRequest,
+)
+from aiokafka08.testing import EmbeddedCluster
+from tests.net.conftest import MakeConfig, Recorder
+from tests.net.peers import OF_0_8_2, Scripted, listening
+
+MakeRouter = Callable[..., Any]
+FETCH = OffsetFetchRequest("g", [])
+
+
+@pytest.fixture
+async def make_router(make_config: MakeConfig, telemetry: Recorder) -> AsyncIterator[MakeRouter]:
+    """Started routers, stopped at the end of the test."""
+    made: list[Router] = []
+
+    async def make(at: EmbeddedCluster | Address, **options: Any) -> Router:
+        servers = at.bootstrap_servers if isinstance(at, EmbeddedCluster) else [at]
+        router = Router(make_config(servers, **options), telemetry)
+        made.append(router)
+        await router.start()
+        return router
+
+    yield make
+    for router in made:
+        await router.stop()
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
+async def test_it_is_found_and_reached_by_a_client_that_tracks_no_topic(
+    make_router: MakeRouter, version: str
+) -> None:
+    async with EmbeddedCluster(3, version, topics={"t": 1}) as cluster:
+        router = await make_router(cluster)
+        coordinator = Coordinator(router, "g")
+        node_id = await coordinator.node_id()
+        assert node_id == cluster.coordinator("g")
+        await router.request(FETCH, node_id=node_id, version=1)
+        # What Metadata says of others doesn't take it away.
+        await router.metadata.topic("t", timeout_s=5)
+        await router.request(FETCH, node_id=node_id, version=1)
+
+
+async def test_many_who_ask_at_once_make_one_lookup(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(1, "0.9", topics={"t": 1}) as cluster:
+        router = await make_router(cluster)
+        coordinator = Coordinator(router, "g")
+        first = await coordinator.node_id()
+        coordinator.forget(first + 1)  # not the one that is known
+        before = len(cluster.requests(GroupCoordinatorRequest))
+        assert await asyncio.gather(*(coordinator.node_id() for _ in range(5))) == [first] * 5
+        assert len(cluster.requests(GroupCoordinatorRequest)) == before
+        coordinator.forget(first)
+        assert await asyncio.gather(*(coordinator.node_id() for _ in range(5))) == [first] * 5
+        assert len(cluster.requests(GroupCoordinatorRequest)) == before + 1
+
+
+async def test_0_8_2_without_any_topic_says_what_to_do(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(1, "0.8.2") as cluster:
+        router = await make_router(cluster)
+        with pytest.raises(GroupCoordinatorNotAvailableError, match="create a topic") as failure:
+            await Coordinator(router, "g").node_id(timeout_s=0.3)
+        assert "'g' within 300 ms" in str(failure.value)
+        cluster.create_topic("t")
+        assert await Coordinator(router, "g").node_id() == cluster.coordinator("g")
+
+
+async def test_lines_without_coordinators_are_told_at_once(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
+        router = await make_router(cluster)
+        with pytest.raises(UnsupportedVersionError, match=r"0\.8\.1"):
+            await Coordinator(router, "g").node_id()
+
+
+@pytest.mark.parametrize(
+    ("node_id", "host", "port"), [(-1, "h", 1), (0, "", 1), (0, "h", 0), (0, "h", 65536)]
+)
+async def test_an_impossible_coordinator_is_not_believed(
+    make_router: MakeRouter, node_id: int, host: str, port: int
+) -> None:
+    answers = OF_0_8_2 | {
+        ApiKey.GROUP_COORDINATOR: GroupCoordinatorResponse(0, node_id, host, port)
+    }
+    async with listening(Scripted(answers)) as peer:
+        router = await make_router(peer.address)
+        with pytest.raises(GroupCoordinatorNotAvailableError, match="names as coordinator"):
+            await Coordinator(router, "g").node_id(timeout_s=0.3)
+        with pytest.raises(KafkaConnectionError, match="isn't in the cluster's metadata"):
+            await router.request(FETCH, node_id=node_id, version=1)
