@@ -158,6 +158,41 @@ class CommitFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupJoined(Event):
+    """A generation of the group was joined; `partitions` are this member's share."""
+
+    name = "group_joins"
+    logger = "consumer"
+    group: str
+    generation: int
+    member: str
+    leader: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJoinFailed(Event):
+    """Joining the group met an error; it is tried again."""
+
+    name = "group_join_failures"
+    level = logging.WARNING
+    logger = "consumer"
+    group: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLeft(Event):
+    """This member left its group."""
+
+    name = "group_leaves"
+    logger = "consumer"
+    group: str
+    member: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rebalanced(Event):
     """The assignment changed."""
 

@@ -19,7 +19,7 @@ from aiokafka08.consumer.fetcher import Fetcher
 from aiokafka08.consumer.positions import Positions
 from aiokafka08.consumer.shares import Shares
 from aiokafka08.consumer.standing import Standing
-from aiokafka08.consumer.subscription import Subscription
+from aiokafka08.consumer.subscription import Kind, Subscription
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
@@ -134,11 +134,16 @@ class Assignment:
         self.fetcher.set_cursors(self.cursors.values())
 
     async def assign(
-        self, partitions: Collection[TopicPartition], born: Collection[TopicPartition] = ()
+        self,
+        partitions: Collection[TopicPartition],
+        born: Collection[TopicPartition] = (),
+        *,
+        told: bool = False,
     ) -> None:
         """See `membership.Assignee`."""
         old, new = frozenset(self.cursors), frozenset(partitions)
-        if old == new and not any(cursor.revoked for cursor in self.cursors.values()):
+        as_before = old == new and not any(cursor.revoked for cursor in self.cursors.values())
+        if as_before and not told:
             return
         number = self._subscription.number
         await self._revoke(old - new)
@@ -162,7 +167,18 @@ class Assignment:
     async def revoke(self) -> None:
         """See `membership.Assignee`."""
         await self._revoke(frozenset(self.cursors))
-        self.replace(())
+        if self._subscription.kind is not Kind.ASSIGNED:  # by the user, in the meantime
+            self.replace(())
+
+    def activity(self) -> int | None:
+        """See `membership.Assignee`."""
+        if self.feed.waiting:
+            return None
+        return self.feed.calls + self._messages_taken()
+
+    def wake(self) -> None:
+        """See `membership.Assignee`."""
+        self.feed.bell.ring()
 
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Go on at `offset`."""
@@ -212,7 +228,7 @@ class Assignment:
         return {
             **{kind.name: 0 for kind in Event.__subclasses__() if kind.logger in _LOGGERS},
             **self._router.telemetry.counters,
-            "messages_consumed": self._messages + sum(c.buffer.handed_out for c in cursors),
+            "messages_consumed": self._messages_taken(),
             "bytes_fetched": self.fetcher.fetched_bytes,
             "fetch_requests": self.fetcher.requests,
             "fetch_request_failures": self.fetcher.request_failures,
@@ -262,6 +278,9 @@ class Assignment:
         listener = self._subscription.listener
         if partitions and listener is not None:
             await _tell(listener.on_partitions_revoked, partitions)
+
+    def _messages_taken(self) -> int:
+        return self._messages + sum(one.buffer.handed_out for one in self.cursors.values())
 
     def _need_position(self, cursor: Cursor) -> None:
         self.positions.need(cursor)

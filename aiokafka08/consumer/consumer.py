@@ -197,7 +197,12 @@ class AIOKafkaConsumer(PartitionCalls):
         )
         self._feed = self._assignment.feed
         self._membership = choose_membership(
-            self._config, self._router, self._subscription, self._assignment
+            self._config,
+            self._router,
+            self._subscription,
+            self._assignment,
+            self._standing,
+            self._coordinator,
         )
         self._assignment.check_membership = self._membership.check
         follow, changed = self._assignment.fetcher.follow, self._membership.changed
@@ -227,7 +232,9 @@ class AIOKafkaConsumer(PartitionCalls):
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
-            UnsupportedVersionError: only 4.x brokers were found.
+            UnsupportedVersionError: only 4.x brokers were found; or there is a subscription with a
+                `group_id`, and the brokers have no groups (0.8).
+            BrokerResponseError: the group refuses this member; says why.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist, and isn't created.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
@@ -242,6 +249,8 @@ class AIOKafkaConsumer(PartitionCalls):
         router = self._router
         self._track()
         await router.start()
+        if self._subscription.by_topic:
+            check_subscribe(self._config, router)
         for topic in sorted(self._subscription.tracked_topics or ()):
             await router.metadata.topic(topic, timeout_s=router.config.request_timeout_s)
         await self._store.start()
@@ -291,7 +300,8 @@ class AIOKafkaConsumer(PartitionCalls):
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read all partitions of these topics, or of those whose names match `pattern`.
+        """Read these topics, or those whose names match `pattern`: with a `group_id` the share that
+        the group gives to this member, else all partitions.
 
         Replaces an earlier subscription of the same kind. New partitions and matching new topics
         come in with the metadata refresh that shows them (`metadata_max_age_ms`).
@@ -302,7 +312,7 @@ class AIOKafkaConsumer(PartitionCalls):
                 `ConsumerRebalanceListener`.
             ValueError: the pattern isn't a regular expression.
             InvalidTopicError: a name that brokers don't take.
-            UnsupportedVersionError: there is a `group_id`, and groups aren't there yet.
+            UnsupportedVersionError: there is a `group_id`, and the brokers have no groups (0.8).
         """
         if isinstance(topics, str) or not isinstance(topics, Collection):
             raise TypeError(f"topics must be a list of names, not {topics!r}")
@@ -310,7 +320,7 @@ class AIOKafkaConsumer(PartitionCalls):
             raise TypeError("exactly one of `topics` and `pattern` must be given")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener must be a ConsumerRebalanceListener")
-        check_subscribe(self._config)
+        check_subscribe(self._config, self._router)
         if pattern is not None:
             self._subscription.subscribe_pattern(pattern, listener)
         else:

@@ -32,6 +32,8 @@ class Feed:
 
     Attributes:
         bell: rings when something has arrived, or a waiting call should look again.
+        calls: how many calls there were that take messages, and `waiting` how many wait now. What
+            is taken by walking is none.
         walk: the rest of the slice that is handed out, one message a step. Ends when the partition
             is sought, paused or taken away.
 
@@ -50,6 +52,8 @@ class Feed:
         "_ready",
         "_turn_ends",
         "bell",
+        "calls",
+        "waiting",
         "walk",
     )
 
@@ -69,6 +73,8 @@ class Feed:
         self._on_starved = on_starved
         self._ready: dict[Cursor, None] = {}  # whose turn it is, is first
         self._turn_ends = 0.0
+        self.calls = 0
+        self.waiting = 0
 
     def arrived(self, cursor: Cursor) -> None:
         """The cursor may have something to hand out."""
@@ -90,6 +96,7 @@ class Feed:
     async def one(self, partitions: Collection[TopicPartition]) -> Record:
         """The next message, of the given partitions or of all."""
         loop = asyncio.get_running_loop()
+        self.calls += 1
         while True:
             self._check()
             if loop.time() >= self._turn_ends:  # a walk that never waits lets others work too
@@ -100,13 +107,14 @@ class Feed:
             if record is not None:
                 return record
             self._on_starved(self._wanted(partitions))
-            await self.bell.wait()
+            await self._wait(None)
 
     async def many(
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
     ) -> Taken:
         """What there is, at most `limit` messages; waits up to `timeout_s` for the first ones."""
         loop = asyncio.get_running_loop()
+        self.calls += 1
         deadline = loop.time() + timeout_s
         while True:
             self._check()
@@ -120,9 +128,16 @@ class Feed:
             if self.bell.rings != rings:
                 continue  # something came while others had their turn
             self._on_starved(self._wanted(partitions))
-            await self.bell.wait(deadline)
+            await self._wait(deadline)
 
     # --- inside -----------------------------------------------------------------------------------
+
+    async def _wait(self, deadline: float | None) -> None:
+        self.waiting += 1
+        try:
+            await self.bell.wait(deadline)
+        finally:
+            self.waiting -= 1
 
     def _wanted(self, partitions: Collection[TopicPartition]) -> set[Cursor] | None:
         if not partitions:

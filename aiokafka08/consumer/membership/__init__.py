@@ -16,14 +16,26 @@ class Assignee(Protocol):
     """What a membership decides for."""
 
     async def revoke(self) -> None:
-        """Take all partitions back, after the listener was told; nothing more is handed out."""
+        """Take all partitions back: nothing more is handed out, positions are committed where that
+        is automatic, then the listener is told."""
 
     async def assign(
-        self, partitions: Collection[TopicPartition], born: Collection[TopicPartition] = ()
+        self,
+        partitions: Collection[TopicPartition],
+        born: Collection[TopicPartition] = (),
+        *,
+        told: bool = False,
     ) -> None:
         """Read just these: others are revoked, those that stay keep position and buffer, and the
-        listener is told. `born`: came into being while the subscription was running, so they are
-        read from their beginning."""
+        listener is told of a change. `born`: came into being while the subscription was running, so
+        they are read from their beginning. `told`: the listener is told in any case."""
+
+    def activity(self) -> int | None:
+        """A number that changes when the user takes messages or asks for some; None while a call
+        waits for messages."""
+
+    def wake(self) -> None:
+        """Let calls that wait for messages look again at `Membership.check`."""
 
 
 class Membership(Protocol):
