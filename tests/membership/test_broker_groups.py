@@ -1,0 +1,475 @@
+"""Groups by the broker: sharing, leaving, dying, pausing, fencing; on the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka08.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka08.errors import (
+    CommitFailedError,
+    IllegalArgumentError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaConfigurationError,
+    UnsupportedVersionError,
+)
+from aiokafka08.protocol import api
+from aiokafka08.structs import OffsetAndMetadata
+from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.faults import Answer, Close, Delay, Silence
+from tests.consumer.conftest import take, until
+from tests.membership.conftest import SESSION_MS, MakeMember, partitions, shared
+
+ALL = partitions(4)
+
+
+class Told(ConsumerRebalanceListener):
+    """Remembers what it was told; waits for `gate` before it lets partitions go."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.calls.append(("revoked", frozenset(revoked)))
+        await self.gate.wait()
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        self.calls.append(("assigned", frozenset(assigned)))
+
+
+# --- a life ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.both_loops
+async def test_the_first_start_gives_the_assignment(make_member: MakeMember) -> None:
+    member = make_member("t")
+    await member.start()
+    assert member.assignment() == ALL
+
+
+@pytest.mark.both_loops
+async def test_two_members_share_and_one_takes_over(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    one, two = make_member("t"), make_member("t")
+    await one.start()
+    await two.start()
+    await until(lambda: shared(one, two, among=ALL), "sharing")
+    for number in range(4):
+        cluster.append("t", number, [b"%d" % number])
+    got = [*await take(one, 2), *await take(two, 2)]
+    assert {record.value for record in got} == {b"0", b"1", b"2", b"3"}
+    await two.stop()
+    await until(lambda: one.assignment() == ALL, "taking over")
+
+
+async def test_committed_work_is_handed_over(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    one = make_member("t", enable_auto_commit=True)
+    await one.start()
+    for number in range(4):
+        cluster.append("t", number, [b"old"])
+    await take(one, 4)
+    two = make_member("t", enable_auto_commit=True)
+    await two.start()
+    await until(lambda: shared(one, two, among=ALL), "sharing")
+    for number in range(4):
+        cluster.append("t", number, [b"new"])
+    got = [*await take(one, 2), *await take(two, 2)]
+    assert {record.value for record in got} == {b"new"}
+    assert {record.offset for record in got} == {1}
+
+
+async def test_members_that_are_too_many_get_nothing_and_wait(
+    make_member: MakeMember,
+) -> None:
+    members = [make_member("t") for _ in range(5)]
+    for member in members:
+        await member.start()
+    await until(lambda: shared(*members, among=ALL), "sharing")
+    idle = next(member for member in members if not member.assignment())
+    assert await idle.getmany(timeout_ms=10) == {}
+
+
+async def test_stopping_leaves_the_group(cluster: EmbeddedCluster, make_member: MakeMember) -> None:
+    member = make_member("t")
+    await member.start()
+    await member.stop()
+    [request] = cluster.requests(api.LeaveGroupRequest)
+    assert request.group == "g"
+    assert member.metrics()["group_leaves"] == 1
+
+
+async def test_a_member_that_dies_is_replaced_after_its_session(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    one = make_member("t", session_timeout_ms=SESSION_MS)
+    dying = make_member("t", session_timeout_ms=SESSION_MS)
+    await one.start()
+    await dying.start()
+    await until(lambda: shared(one, dying, among=ALL), "sharing")
+    # All that it sends from now on is lost.
+    mine = dying._standing.member
+    fault: dict[str, Any] = {"then": Silence(perform=False), "times": None}
+    cluster.fault(api.HeartbeatRequest, where=lambda request: request.member == mine, **fault)
+    cluster.fault(api.LeaveGroupRequest, where=lambda request: request.member == mine, **fault)
+    await until(lambda: one.assignment() == ALL, "taking over")
+
+
+async def test_a_cancelled_start_leaves_nothing_behind(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    cluster.fault(api.SyncGroupRequest, then=Delay(30), times=None)
+    member = make_member("t")
+    joined = cluster.next_request(api.SyncGroupRequest)
+    starting = asyncio.create_task(member.start())
+    await asyncio.wrap_future(joined)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert len(cluster.requests(api.LeaveGroupRequest)) == 1
+
+
+# --- rebalances -----------------------------------------------------------------------------------
+
+
+@pytest.mark.both_loops
+async def test_the_listener_is_awaited_before_and_after(make_member: MakeMember) -> None:
+    told = Told()
+    one = make_member()
+    one.subscribe(["t"], listener=told)
+    await one.start()
+    assert told.calls == [("assigned", ALL)]
+    told.gate.clear()
+    two = make_member("t")
+    starting = asyncio.create_task(two.start())
+    await until(lambda: len(told.calls) == 2, "revoking")
+    assert told.calls[1] == ("revoked", ALL)
+    assert one.assignment() == ALL  # until the listener has let go: it may commit
+    assert await one.getmany(timeout_ms=0) == {}
+    assert not starting.done()
+    told.gate.set()
+    await starting
+    await until(lambda: shared(one, two, among=ALL), "sharing")
+    assert told.calls[2] == ("assigned", one.assignment())
+
+
+async def test_the_listener_may_commit_what_it_gives_back(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    one = make_member()
+
+    class Committing(Told):
+        async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+            await one.commit(dict.fromkeys(revoked, 7))
+            await super().on_partitions_revoked(revoked)
+
+    told = Committing()
+    one.subscribe(["t"], listener=told)
+    await one.start()
+    two = make_member("t")
+    await two.start()
+    for number in range(4):
+        assert cluster.committed("g", "t", number) == (7, "")
+
+
+async def test_a_failing_listener_stops_nothing(make_member: MakeMember) -> None:
+    class Failing(Told):
+        async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            raise ValueError("mine")
+
+    member = make_member()
+    member.subscribe(["t"], listener=Failing())
+    await member.start()
+    assert member.assignment() == ALL
+
+
+async def test_heartbeats_go_on_while_a_listener_works(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    told = Told()
+    one = make_member()
+    one.subscribe(["t"], listener=told)
+    await one.start()
+    told.gate.clear()
+    starting = asyncio.create_task(make_member("t").start())
+    await until(lambda: told.calls[-1][0] == "revoked", "revoking")
+    await asyncio.wrap_future(cluster.next_request(api.HeartbeatRequest, nth=3))
+    told.gate.set()
+    await starting
+
+
+async def test_heartbeats_have_no_long_request_before_them(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t", fetch_max_wait_ms=60_000)
+    await member.start()
+    cluster.fault(api.FetchRequest, then=Delay(60), times=None)
+    await asyncio.wrap_future(cluster.next_request(api.HeartbeatRequest, nth=5))
+
+
+async def test_the_leader_divides_new_partitions(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    one, two = make_member(), make_member()
+    one.subscribe(pattern="t.*")
+    two.subscribe(pattern="t.*")
+    await one.start()
+    await two.start()
+    await until(lambda: shared(one, two, among=ALL), "sharing")
+    cluster.create_topic("t2", 3)
+    among = ALL | partitions(3, "t2")
+    await until(lambda: shared(one, two, among=among), "the new topic")
+    cluster.delete_topic("t2")
+
+
+async def test_members_may_subscribe_to_different_topics(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    cluster.create_topic("other", 2)
+    one, two = make_member("t"), make_member("t", "other")
+    await one.start()
+    await two.start()
+    among = ALL | partitions(2, "other")
+    await until(lambda: one.assignment() | two.assignment() == among, "sharing")
+    assert partitions(2, "other") <= two.assignment()
+    assert not one.assignment() & two.assignment()
+
+
+async def test_a_subscription_that_changes_is_told_to_the_group(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    cluster.create_topic("other", 2)
+    member = make_member("t")
+    await member.start()
+    member.subscribe(["other"])
+    await until(lambda: member.assignment() == partitions(2, "other"), "the other topic")
+    member.unsubscribe()
+    assert member.assignment() == set()
+    await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
+    member.assign([TopicPartition("t", 1)])
+    await member.commit({TopicPartition("t", 1): 3})
+    assert member.assignment() == {TopicPartition("t", 1)}
+    member.unsubscribe()
+    member.subscribe(["t"])
+    await until(lambda: member.assignment() == ALL, "coming back")
+
+
+# --- fencing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [22, 25, 27])
+async def test_a_refused_heartbeat_makes_a_member_join_again(
+    cluster: EmbeddedCluster, make_member: MakeMember, code: int
+) -> None:
+    # Its old self, which the broker has not forgotten, is waited for until its session ends.
+    member = make_member("t", session_timeout_ms=SESSION_MS)
+    await member.start()
+    joins = len(cluster.requests(api.JoinGroupRequest))
+    cluster.fault(api.HeartbeatRequest, then=Answer(code))
+    await until(lambda: len(cluster.requests(api.JoinGroupRequest)) > joins, "joining again")
+    await until(lambda: member.assignment() == ALL, "coming back")
+    again = cluster.requests(api.JoinGroupRequest)[-1]
+    first = cluster.requests(api.SyncGroupRequest)[0]
+    assert again.member == ("" if code == 25 else first.member)
+
+
+@pytest.mark.parametrize("code", [22, 25, 27])
+async def test_a_refused_commit_says_so_and_makes_a_member_join_again(
+    cluster: EmbeddedCluster, make_member: MakeMember, code: int
+) -> None:
+    member = make_member("t", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=300)
+    await member.start()
+    cluster.fault(api.OffsetCommitRequest, then=Answer(code))
+    with pytest.raises(CommitFailedError):
+        await member.commit({TopicPartition("t", 0): OffsetAndMetadata(1, "")})
+    await until(lambda: len(cluster.requests(api.JoinGroupRequest)) == 2, "joining again")
+    await until(lambda: member.assignment() == ALL, "coming back")
+
+
+async def test_a_pause_longer_than_the_session_is_told_at_commit(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t", session_timeout_ms=200, heartbeat_interval_ms=60_000)
+    await member.start()
+
+    def alive() -> bool:
+        return any(one.members for one in cluster._state.groups._groups.values())
+
+    await until(lambda: not alive(), "the end of the session")
+    with pytest.raises(CommitFailedError, match="session_timeout_ms"):
+        await member.commit({TopicPartition("t", 0): 1})
+    assert cluster.committed("g", "t", 0) is None
+    await until(lambda: member.assignment() == ALL and alive(), "coming back")
+    await until(lambda: member._standing.generation >= 1, "a new generation")
+
+
+async def test_a_commit_carries_the_generation(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t")
+    await member.start()
+    await member.commit({TopicPartition("t", 0): 1})
+    [commit] = cluster.requests(api.OffsetCommitRequest)
+    [sync] = cluster.requests(api.SyncGroupRequest)
+    assert (commit.generation, commit.member) == (sync.generation, sync.member)
+
+
+# --- a user who takes nothing ---------------------------------------------------------------------
+
+
+async def test_who_takes_nothing_leaves_and_comes_back(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    told = Told()
+    lazy = make_member(max_poll_interval_ms=200)
+    lazy.subscribe(["t"], listener=told)
+    other = make_member("t")
+    await lazy.start()
+    await other.start()
+    waiting = asyncio.create_task(other.getmany(timeout_ms=60_000))
+    await until(lambda: other.assignment() == ALL, "taking over")
+    await until(lambda: lazy.assignment() == set(), "leaving")
+    assert told.calls[-1][0] == "revoked"
+    assert await lazy.getmany(timeout_ms=0) == {}
+    await until(lambda: shared(lazy, other, among=ALL), "coming back")
+    waiting.cancel()
+
+
+async def test_who_waits_for_messages_does_take_part(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t", max_poll_interval_ms=100)
+    await member.start()
+    waiting = asyncio.create_task(member.getone())
+    await asyncio.wrap_future(cluster.next_request(api.HeartbeatRequest, nth=15))
+    cluster.append("t", 0, [b"v"])
+    assert (await waiting).value == b"v"
+    assert cluster.requests(api.LeaveGroupRequest) == []
+
+
+# --- brokers that fail ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("request_class", [api.JoinGroupRequest, api.SyncGroupRequest])
+@pytest.mark.parametrize("effect", [Answer(14), Answer(15), Answer(16), Answer(-1), Close()])
+async def test_joining_gets_over_what_passes(
+    cluster: EmbeddedCluster,
+    make_member: MakeMember,
+    request_class: type[api.Request[api.Response]],
+    effect: Answer | Close,
+) -> None:
+    cluster.fault(request_class, then=effect)
+    member = make_member("t")
+    await member.start()
+    assert member.assignment() == ALL
+
+
+async def test_the_death_of_the_coordinator_moves_the_group(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    one, two = make_member("t"), make_member("t")
+    await one.start()
+    await two.start()
+    await until(lambda: shared(one, two, among=ALL), "sharing")
+    coordinator = cluster.coordinator("g")
+    assert coordinator is not None
+    cluster.kill(coordinator)
+    beat = cluster.next_request(api.HeartbeatRequest, node=1 - coordinator, nth=4)
+    await asyncio.wrap_future(beat)
+    await until(lambda: shared(one, two, among=ALL), "sharing")
+    await one.commit(dict.fromkeys(one.assignment(), 1))
+
+
+# --- wrong wishes ---------------------------------------------------------------------------------
+
+
+async def test_wishes_that_the_group_refuses(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    with pytest.raises(InvalidSessionTimeoutError, match="session_timeout_ms=50"):
+        await make_member("t", session_timeout_ms=50).start()
+    with pytest.raises(InvalidGroupIdError):
+        await make_member("t", group_id="").start()
+    member = make_member("t", partition_assignment_strategy=[RangePartitionAssignor])
+    await member.start()
+    other = make_member("t", partition_assignment_strategy=[RoundRobinPartitionAssignor])
+    with pytest.raises(InconsistentGroupProtocolError, match="roundrobin"):
+        await other.start()
+
+
+async def test_a_running_member_that_is_refused_says_so(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t")
+    await member.start()
+    waiting = asyncio.create_task(member.getone())
+    cluster.fault(api.HeartbeatRequest, then=Answer(30))
+    with pytest.raises(Exception, match="no right to use this group"):
+        await waiting
+    with pytest.raises(Exception, match="no right to use this group"):
+        await member.getmany()
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2"])
+async def test_lines_without_groups_say_what_can_be_done(version: str) -> None:
+    async with EmbeddedCluster(1, version, {"t": 1}) as cluster:
+        options: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "group_id": "g",
+            "enable_auto_commit": False,
+            "offsets_storage": "kafka" if version == "0.8.2" else None,
+        }
+        with pytest.raises(UnsupportedVersionError, match=r"assign\(\)"):
+            await AIOKafkaConsumer("t", **options).start()
+
+
+def test_strategies_must_be_assignors() -> None:
+    for wrong in (["range"], [object], [RangePartitionAssignor, RangePartitionAssignor]):
+        with pytest.raises(IllegalArgumentError, match="partition_assignment_strategy"):
+            AIOKafkaConsumer("t", group_id="g", partition_assignment_strategy=wrong)
+
+
+# --- assignors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "strategy", [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor]
+)
+async def test_each_assignor_divides(
+    make_member: MakeMember, strategy: type[RangePartitionAssignor]
+) -> None:
+    members = [make_member("t", partition_assignment_strategy=[strategy]) for _ in range(3)]
+    for member in members:
+        await member.start()
+    await until(lambda: shared(*members, among=ALL), "sharing")
+
+
+async def test_an_assignor_that_gives_twice_is_told(make_member: MakeMember) -> None:
+    class Greedy(RangePartitionAssignor):
+        name = "greedy"
+
+        def assign(self, cluster, members):  # type: ignore[no-untyped-def]
+            [all_of_it] = super().assign(cluster, {"me": next(iter(members.values()))}).values()
+            return dict.fromkeys(members, all_of_it)
+
+    one = make_member("t", partition_assignment_strategy=[Greedy])
+    await one.start()
+    two = make_member("t", partition_assignment_strategy=[Greedy])
+    starting = asyncio.create_task(two.start())
+    with pytest.raises(KafkaConfigurationError, match=r"gives .* to .* and to"):
+        await one.getone()
+    await starting  # the leader has left, and alone this one can't be given too much
+    assert two.assignment() == ALL
