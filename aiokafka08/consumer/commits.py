@@ -12,7 +12,8 @@ offsets are kept is `offset_store`'s business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
+from typing import Any
 
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor
@@ -87,16 +88,27 @@ class Commits:
         known = {tp: self._cursors[tp].position for tp in partitions if tp in self._cursors}
         return {tp: OffsetAndMetadata(at, "") for tp, at in known.items() if at is not None}
 
-    async def commit(
+    def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         *,
         timeout_s: float | None = None,
+    ) -> Coroutine[Any, Any, None]:
+        """Commit these offsets, with the standing of now, not of when it is awaited.
+
+        Raises as `OffsetStore.commit`.
+        """
+        stamp = Stamp(self._standing.generation, self._standing.member)
+        return self._commit(offsets, stamp, timeout_s)
+
+    async def _commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        stamp: Stamp,
+        timeout_s: float | None,
     ) -> None:
-        """Commit these offsets. Raises as `OffsetStore.commit`."""
         if not offsets:
             return
-        stamp = Stamp(self._standing.generation, self._standing.member)
         loop = asyncio.get_running_loop()
         end = loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
         try:

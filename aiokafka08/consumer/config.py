@@ -89,7 +89,7 @@ def consumer_config(
             raise UnsupportedVersionError(
                 f"{option}={given!r} needs {needs}; this client speaks the protocol of 0.8"
             )
-    if group_id is not None and not isinstance(group_id, str):
+    if group_id == "" or not isinstance(group_id, str | None):
         raise IllegalArgumentError(f"group_id={group_id!r}: allowed are a name and None")
     one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
     one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])

@@ -1,0 +1,315 @@
+"""What is committed when: order, what was handed out, failures, what is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from aiokafka08 import ConsumerRebalanceListener, TopicPartition
+from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.errors import (
+    CommitFailedError,
+    ConsumerStoppedError,
+    GroupAuthorizationFailedError,
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaTimeoutError,
+)
+from aiokafka08.protocol.api import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka08.telemetry import CommitFailed, Event
+from aiokafka08.testing import Answer, Delay, EmbeddedCluster, Silence
+from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, until, values
+
+HOUR_MS = 3_600_000
+
+
+async def started(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, **options: Any
+) -> AIOKafkaConsumer:
+    """A consumer of the group "g" that reads partition 0, with ten messages in it."""
+    if not cluster.offsets("t", 0).end:
+        cluster.append("t", 0, values(0, 10))
+    consumer = make_consumer(**{"group_id": "g", "auto_commit_interval_ms": HOUR_MS, **options})
+    consumer.assign([tp(0)])
+    await consumer.start()
+    return consumer
+
+
+def committed(cluster: EmbeddedCluster, partition: int = 0) -> int | None:
+    commit = cluster.committed("g", "t", partition)
+    return None if commit is None else commit.offset
+
+
+async def test_an_older_position_never_overwrites_a_newer_one(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer)
+    await consumer.commit({tp(0): 1})  # the coordinator is known now
+    for effect in (Delay(0.05), Answer(14), Answer(16)):
+        cluster.fault(OffsetCommitRequest, then=effect)
+        older = asyncio.create_task(consumer.commit({tp(0): 3}))
+        await asyncio.sleep(0)
+        await asyncio.gather(older, consumer.commit({tp(0): 5}))
+        assert committed(cluster) == 5
+
+
+async def test_each_way_of_taking_moves_what_is_committed(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer)
+    await consumer.getone()
+    await consumer.commit()
+    assert committed(cluster) == 1
+    await consumer.getmany(timeout_ms=1000, max_records=3)
+    await consumer.commit()
+    assert committed(cluster) == 4
+    async for _ in consumer:
+        break
+    await consumer.commit()
+    assert committed(cluster) == 5
+    consumer.seek(tp(0), 2)
+    await consumer.commit()
+    assert committed(cluster) == 2
+
+
+async def test_a_position_that_is_not_known_is_not_committed(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    fault = cluster.fault(OffsetFetchRequest, then=Answer(14), times=None)
+    consumer = await started(cluster, make_consumer)
+    await until(lambda: fault.hits)
+    await consumer.commit()
+    await consumer.stop()
+    assert committed(cluster) is None
+
+
+async def test_commit_needs_an_assignment_and_a_running_consumer(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(group_id="g")
+    with pytest.raises(IllegalStateError, match="isn't started"):
+        await consumer.commit({tp(0): 1})
+    await consumer.start()
+    with pytest.raises(IllegalStateError, match="no partitions are assigned"):
+        await consumer.commit()
+    await consumer.stop()
+    with pytest.raises(ConsumerStoppedError):
+        await consumer.commit({tp(0): 1})
+    with pytest.raises(ConsumerStoppedError):
+        await consumer.committed(tp(0))
+
+
+async def test_an_empty_group_is_refused(make_consumer: MakeConsumer) -> None:
+    with pytest.raises(IllegalArgumentError, match="group_id=''"):
+        make_consumer(group_id="")
+
+
+async def test_automatic_commits_that_fail_are_told_and_go_on(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    events: list[Event] = []
+    consumer = await started(
+        cluster,
+        make_consumer,
+        auto_commit_interval_ms=20,
+        request_timeout_ms=300,
+        on_event=events.append,
+    )
+    await consumer.getmany(timeout_ms=1000, max_records=4)
+    await until(lambda: committed(cluster) == 4)
+    fault = cluster.fault(OffsetCommitRequest, then=Answer(-1), times=None)
+    await until(lambda: any(isinstance(event, CommitFailed) for event in events))
+    [told, *_] = [event for event in events if isinstance(event, CommitFailed)]
+    assert "t/0: [Error -1]" in told.reason
+    assert consumer.metrics()["auto_commit_failures"] >= 1
+    await take(consumer, 6)
+    fault.cancel()
+    await until(lambda: committed(cluster) == 10)
+
+
+async def test_what_hinders_all_commits_for_good_comes_out_of_the_next_call(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer, auto_commit_interval_ms=20)
+    await take(consumer, 10)
+    cluster.fault(OffsetCommitRequest, then=Answer(30), times=1)
+    with pytest.raises(GroupAuthorizationFailedError, match="'g' not committed: t/0"):
+        await consumer.getone()
+    await until(lambda: committed(cluster) == 10)
+
+
+@pytest.mark.parametrize("code", [22, 25, 27])
+async def test_a_fenced_commit_is_an_error_and_known_to_the_membership(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, code: int
+) -> None:
+    consumer = await started(cluster, make_consumer)
+    fenced: list[tuple[int, int]] = []
+    consumer._standing.generation, consumer._standing.member = 7, "me"
+    consumer._standing.on_fenced = lambda error, generation: fenced.append(
+        (error.errno, generation)
+    )
+    cluster.fault(OffsetCommitRequest, then=Answer(code))
+    with pytest.raises(CommitFailedError, match="rebalanced"):
+        await consumer.commit({tp(0): 3})
+    assert fenced == [(code, 7)]
+    [request] = cluster.requests(OffsetCommitRequest)
+    assert (request.generation, request.member) == (7, "me")
+
+
+async def test_a_commit_carries_the_generation_of_its_positions(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer)
+    await consumer.commit({tp(0): 1})
+    consumer._standing.generation = 1
+    cluster.fault(OffsetCommitRequest, then=Delay(0.05))
+    first = asyncio.create_task(consumer.commit({tp(0): 2}))
+    second = asyncio.create_task(consumer.commit({tp(0): 3}))  # waits for the first one
+    await asyncio.sleep(0)
+    consumer._standing.generation = 2
+    await asyncio.gather(first, second)
+    assert [one.generation for one in cluster.requests(OffsetCommitRequest)] == [-1, 1, 1]
+
+
+class Listener(ConsumerRebalanceListener):
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.told: list[tuple[str, set[TopicPartition], int | None]] = []
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.told.append(("revoked", set(revoked), committed(self.cluster)))
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.told.append(("assigned", set(assigned), committed(self.cluster)))
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+async def test_what_is_revoked_is_committed_before_the_listener_hears_of_it(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, automatic: bool
+) -> None:
+    consumer = await started(cluster, make_consumer, enable_auto_commit=automatic)
+    listener = Listener(cluster)
+    consumer._subscription.listener = listener
+    await take(consumer, 10)
+    assignment = consumer._assignment
+    await assignment.assign([tp(0), tp(1)])
+    assert await consumer.position(tp(1)) == 0
+    await assignment.assign([])
+    assert listener.told == [
+        ("assigned", {tp(0), tp(1)}, None),
+        ("revoked", {tp(0), tp(1)}, 10 if automatic else None),
+        ("assigned", set(), 10 if automatic else None),
+    ]
+    assert [committed(cluster, number) for number in (0, 1)] == (
+        [10, 0] if automatic else [None] * 2
+    )
+
+
+async def test_what_others_take_over_is_committed_first_too(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer)
+    await take(consumer, 10)
+    await consumer._assignment.assign([tp(1)])
+    assert committed(cluster) == 10
+    assert committed(cluster, 1) is None
+
+
+async def test_a_rebalance_is_held_up_for_half_a_session_at_most(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    events: list[Event] = []
+    consumer = await started(cluster, make_consumer, session_timeout_ms=600, on_event=events.append)
+    await take(consumer, 10)
+    cluster.fault(OffsetCommitRequest, then=Silence(perform=False), times=None)
+    async with asyncio.timeout(20):  # not request_timeout_ms
+        await consumer._assignment.assign([])
+    assert any(isinstance(event, CommitFailed) for event in events)
+    assert consumer.assignment() == set()
+
+
+async def test_a_member_that_joins_begins_where_the_other_one_stood(
+    make_consumer: MakeConsumer,
+) -> None:
+    async with EmbeddedCluster(1, "0.9", topics={"t": 2}) as cluster:
+        for number in range(2):
+            cluster.append("t", number, values(0, 100))
+        options = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "group_id": "g",
+            "auto_commit_interval_ms": HOUR_MS,
+            "heartbeat_interval_ms": 20,
+        }
+        one = make_consumer("t", **options)
+        await one.start()
+        taken = [await one.getone() for _ in range(50)]
+        two = make_consumer("t", **options)
+        starting = asyncio.create_task(two.start())
+        while len(one.assignment()) != 1:  # goes on while the other one joins
+            for records in (await one.getmany(timeout_ms=10, max_records=1)).values():
+                taken += records
+        await starting
+        for consumer in (one, two):
+            [mine] = consumer.assignment()
+            while await consumer.position(mine) < 100:
+                for records in (await consumer.getmany(timeout_ms=1000)).values():
+                    taken += records
+        offsets = sorted((record.partition, record.offset) for record in taken)
+        assert offsets == [(number, offset) for number in range(2) for offset in range(100)]
+        await one.stop()
+        await two.stop()
+
+
+async def test_the_stop_goes_on_where_the_last_commit_fails(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer, session_timeout_ms=600)
+    await take(consumer, 10)
+    cluster.fault(OffsetCommitRequest, then=Answer(14), times=None)
+    async with asyncio.timeout(20):
+        await consumer.stop()
+    assert committed(cluster) is None
+
+
+async def test_a_commit_that_waits_ends_with_the_stop(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer)
+    await take(consumer, 10)
+    fault = cluster.fault(OffsetCommitRequest, then=Answer(14), times=None)
+    waiting = asyncio.create_task(consumer.commit({tp(0): 3}))
+    await until(lambda: fault.hits)
+    fault.cancel()
+    await consumer.stop()
+    with pytest.raises(ConsumerStoppedError):
+        await waiting
+    assert committed(cluster) == 10  # nothing later than the last commit
+
+
+async def test_behind_a_commit_that_hangs_the_next_one_ends_in_time(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer, request_timeout_ms=500)
+    cluster.fault(OffsetCommitRequest, then=Answer(14), times=None)
+    results = await asyncio.gather(
+        consumer.commit({tp(0): 3}), consumer.commit({tp(0): 4}), return_exceptions=True
+    )
+    cluster.clear_faults()
+    assert [type(result) for result in results] == [KafkaTimeoutError] * 2
+
+
+async def test_committed_offsets_are_asked_for_while_messages_flow(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer: Consumer = await started(cluster, make_consumer, auto_commit_interval_ms=1)
+
+    async def ask() -> list[int | None]:
+        return [await consumer.committed(tp(0)) for _ in range(50)]
+
+    asking = asyncio.create_task(ask())
+    await take(consumer, 10)
+    seen = [offset or 0 for offset in await asking]
+    assert seen == sorted(seen)

@@ -1,0 +1,218 @@
+"""Committed offsets: what is kept, where the next consumer begins, on every line that keeps any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka08 import OffsetAndMetadata, TopicPartition
+from aiokafka08.errors import (
+    IllegalStateError,
+    KafkaConfigurationError,
+    NoOffsetForPartitionError,
+    OffsetMetadataTooLargeError,
+    UnsupportedVersionError,
+)
+from tests.contract.broker import Broker, Consumer, Record, eventually, take
+from tests.contract.targets import on_targets
+
+pytestmark = pytest.mark.both_loops
+
+keeps_offsets = on_targets(since="0.8.1")
+has_both_stores = on_targets(since="0.8.2")
+
+
+async def member(
+    broker: Broker, group: str, topic: str, *partitions: int, **options: Any
+) -> Consumer:
+    """A started consumer of the group with these partitions assigned; commits when it is told."""
+    options.setdefault("enable_auto_commit", False)
+    return await broker.reader(topic, *partitions, group_id=group, **options)
+
+
+def numbers(count: int) -> list[bytes | None]:
+    return [b"%d" % number for number in range(count)]
+
+
+def values(records: list[Record]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+# --- nothing committed ----------------------------------------------------------------------------
+
+
+@keeps_offsets
+async def test_nothing_committed_is_none_in_all_its_forms(broker: Broker) -> None:
+    topic, group = await broker.new_log(numbers(3)), broker.unique_topic("g")
+    one = await member(broker, group, topic)
+    here, beside = TopicPartition(topic, 0), TopicPartition(topic, 7)
+    elsewhere = TopicPartition(broker.unique_topic("nowhere"), 0)
+    assert [await one.committed(tp) for tp in (here, beside, elsewhere)] == [None] * 3
+    assert await one.seek_to_committed() == {here: None}
+    assert values(await take(one, 3)) == numbers(3)
+
+
+@keeps_offsets
+async def test_nothing_committed_and_no_reset_is_told(broker: Broker) -> None:
+    topic, group = await broker.new_log(numbers(3)), broker.unique_topic("g")
+    one = await member(broker, group, topic, auto_offset_reset="none")
+    with pytest.raises(NoOffsetForPartitionError, match=f"{topic}.*partition 0"):
+        await one.getone()
+    one.seek(TopicPartition(topic, 0), 1)
+    assert values(await take(one, 2)) == [b"1", b"2"]
+
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+@keeps_offsets
+async def test_the_next_consumer_begins_behind_what_was_taken(broker: Broker) -> None:
+    topic, group = await broker.new_log(numbers(10)), broker.unique_topic("g")
+    tp = TopicPartition(topic, 0)
+    one = await member(broker, group, topic)
+    await take(one, 3)
+    assert await one.committed(tp) is None
+    await one.commit()  # not what was fetched ahead
+    assert await one.committed(tp) == 3
+    await take(one, 2)
+    await one.stop()
+    two = await member(broker, group, topic)
+    assert await two.position(tp) == 3
+    assert values(await take(two, 7)) == numbers(10)[3:]
+    other_group = await member(broker, broker.unique_topic("g"), topic)
+    assert await other_group.committed(tp) is None
+
+
+@keeps_offsets
+async def test_offsets_are_committed_by_name(broker: Broker) -> None:
+    topic, group = await broker.create_topic(partitions=3), broker.unique_topic("g")
+    tps = [TopicPartition(topic, number) for number in range(3)]
+    one = await member(broker, group, topic, 0, 1, 2)
+    await one.commit({tps[0]: 5, tps[1]: (6, "why"), tps[2]: OffsetAndMetadata(0, "")})
+    assert [await one.committed(tp) for tp in tps] == [5, 6, 0]
+    await one.commit({tps[1]: 2})
+    assert [await one.committed(tp) for tp in tps] == [5, 2, 0]
+    assert await one.seek_to_committed(tps[0], tps[1]) == {tps[0]: 5, tps[1]: 2}
+    one.assign(tps[:1])
+    assert await one.seek_to_committed() == {tps[0]: 5}
+    with pytest.raises(IllegalStateError, match="not assigned"):
+        await one.commit({tps[1]: 1})
+    assert await one.committed(tps[1]) == 2
+
+
+@keeps_offsets
+async def test_what_is_no_offset_is_refused_before_it_is_sent(broker: Broker) -> None:
+    topic, group = await broker.create_topic(), broker.unique_topic("g")
+    tp = TopicPartition(topic, 0)
+    one = await member(broker, group, topic)
+    for offset in (-1, 2**63, True, 1.5, None, "5", (1, "a", 2)):
+        with pytest.raises(ValueError, match="allowed are"):
+            await one.commit({tp: offset})  # type: ignore[dict-item]
+    wrong: list[Any] = [{}, [tp]]
+    for offsets in wrong:
+        with pytest.raises(ValueError, match="allowed is"):
+            await one.commit(offsets)
+    with pytest.raises(TypeError, match="must be a TopicPartition"):
+        await one.commit({(topic, 0): 1})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="must be a string"):
+        await one.commit({tp: (1, b"bytes")})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="must be a TopicPartition"):
+        await one.committed((topic, 0))  # type: ignore[arg-type]
+    assert await one.committed(tp) is None
+
+
+@keeps_offsets
+async def test_metadata_that_is_too_long_commits_nothing(broker: Broker) -> None:
+    topic, group = await broker.create_topic(), broker.unique_topic("g")
+    tp = TopicPartition(topic, 0)
+    one = await member(broker, group, topic)
+    limit = 4096 if broker.version >= (0, 8, 2) else 1024
+    await one.commit({tp: (1, "x" * limit)})
+    with pytest.raises(OffsetMetadataTooLargeError, match=f"{topic}/0 .* take {limit}"):
+        await one.commit({tp: (2, "x" * (limit + 1))})
+    assert await one.committed(tp) == 1
+
+
+# --- by itself ------------------------------------------------------------------------------------
+
+
+@keeps_offsets
+async def test_positions_are_committed_every_now_and_then(broker: Broker) -> None:
+    topic, group = await broker.new_log(numbers(5)), broker.unique_topic("g")
+    tp = TopicPartition(topic, 0)
+    one = await member(broker, group, topic, enable_auto_commit=True, auto_commit_interval_ms=50)
+    other = await member(broker, group, topic)
+    for count in (3, 5):
+        await take(one, count - (await one.position(tp)))
+
+        async def it_is_committed(count: int = count) -> bool:
+            return await other.committed(tp) == count
+
+        await eventually(it_is_committed)
+
+
+@keeps_offsets
+@pytest.mark.parametrize("automatic", [True, False])
+async def test_the_stop_commits_what_was_taken_where_that_is_automatic(
+    broker: Broker, automatic: bool
+) -> None:
+    topic, group = await broker.new_log(numbers(5)), broker.unique_topic("g")
+    one = await member(
+        broker, group, topic, enable_auto_commit=automatic, auto_commit_interval_ms=3_600_000
+    )
+    await take(one, 2)
+    await one.stop()
+    two = await member(broker, group, topic)
+    assert await two.committed(TopicPartition(topic, 0)) == (2 if automatic else None)
+
+
+# --- the stores -----------------------------------------------------------------------------------
+
+
+@has_both_stores
+async def test_the_stores_do_not_see_each_other(broker: Broker) -> None:
+    topic, group = await broker.create_topic(), broker.unique_topic("g")
+    tp = TopicPartition(topic, 0)
+    default = await member(broker, group, topic)
+    in_kafka = await member(broker, group, topic, offsets_storage="kafka")
+    in_zookeeper = await member(broker, group, topic, offsets_storage="zookeeper")
+    await in_kafka.commit({tp: 3})
+    assert [await one.committed(tp) for one in (default, in_kafka, in_zookeeper)] == [3, 3, None]
+    await in_zookeeper.commit({tp: 2})
+    assert [await one.committed(tp) for one in (default, in_kafka, in_zookeeper)] == [3, 3, 2]
+
+
+@has_both_stores
+async def test_dual_reads_the_larger_and_writes_both(broker: Broker) -> None:
+    topic, group = await broker.create_topic(partitions=3), broker.unique_topic("g")
+    tps = [TopicPartition(topic, number) for number in range(3)]
+    dual, in_kafka, in_zookeeper = [
+        await member(broker, group, topic, 0, 1, 2, offsets_storage=storage)
+        for storage in ("dual", "kafka", "zookeeper")
+    ]
+    await in_kafka.commit({tps[0]: 3, tps[1]: 9})
+    await in_zookeeper.commit({tps[0]: 7, tps[1]: 8})
+    assert await dual.seek_to_committed() == {tps[0]: 7, tps[1]: 9, tps[2]: None}
+    await dual.commit({tps[0]: 4, tps[2]: 5})
+    for one in (dual, in_kafka, in_zookeeper):
+        assert [await one.committed(tp) for tp in (tps[0], tps[2])] == [4, 5]
+
+
+@on_targets(below="0.8.2")
+@pytest.mark.parametrize("storage", ["kafka", "dual"])
+async def test_old_lines_have_no_store_in_kafka(broker: Broker, storage: str) -> None:
+    topic = await broker.create_topic()
+    one = broker.new_consumer(group_id="g", offsets_storage=storage)
+    one.assign([TopicPartition(topic, 0)])
+    with pytest.raises(UnsupportedVersionError, match=f"'{storage}' needs brokers from 0.8.2"):
+        await one.start()
+
+
+@on_targets(below="0.8.1")
+async def test_0_8_0_keeps_no_offsets_and_the_error_says_the_ways_out(broker: Broker) -> None:
+    topic = await broker.create_topic()
+    one = broker.new_consumer(group_id="g")
+    one.assign([TopicPartition(topic, 0)])
+    with pytest.raises(KafkaConfigurationError, match=r"zookeeper_connect=.*leave group_id out"):
+        await one.start()

@@ -1,0 +1,66 @@
+"""Stores on an embedded cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka08.net.config import net_config
+from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.router import Router
+from aiokafka08.offset_store import OffsetStore
+from aiokafka08.offset_store.choose import choose_offset_store
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.telemetry import Telemetry
+
+NewStore = Callable[..., Awaitable[OffsetStore]]
+
+
+@pytest.fixture
+async def new_store() -> AsyncIterator[NewStore]:
+    """Makes started stores of the group "g"; they and their routers end with the test."""
+    stores: list[OffsetStore] = []
+    routers: list[Router] = []
+
+    async def make(
+        bootstrap_servers: str,
+        storage: str | None = None,
+        zookeeper_connect: str | None = None,
+        *,
+        group: str = "g",
+        **options: Any,
+    ) -> OffsetStore:
+        settings: dict[str, Any] = {
+            "client_id": "tests",
+            "request_timeout_ms": 10_000,
+            "retry_backoff_ms": 20,
+            "metadata_max_age_ms": 300_000,
+            "connections_max_idle_ms": 540_000,
+            "api_version": "auto",
+            "security_protocol": "PLAINTEXT",
+            "ssl_context": None,
+        } | options
+        router = Router(net_config(bootstrap_servers=bootstrap_servers, **settings), Telemetry())
+        routers.append(router)
+        await router.start()
+        store = choose_offset_store(router, Coordinator(router, group), storage, zookeeper_connect)
+        stores.append(store)
+        await store.start()
+        return store
+
+    yield make
+    for store in stores:
+        await store.stop()
+    for router in routers:
+        await router.stop()
+
+
+def tp(partition: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def at(**offsets: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    """`at(p0=5)`: offset 5 for partition 0 of "t"."""
+    return {tp(int(name[1:])): OffsetAndMetadata(offset, "") for name, offset in offsets.items()}

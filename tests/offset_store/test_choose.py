@@ -1,0 +1,46 @@
+"""Where offsets are kept, by the brokers' line and the options."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+from aiokafka08.net.versions import Line
+from aiokafka08.offset_store.choose import default_storage
+from aiokafka08.testing import EmbeddedCluster
+from tests.offset_store.conftest import NewStore
+
+
+@pytest.mark.parametrize(
+    ("line", "without_zookeeper", "with_zookeeper"),
+    [
+        (Line.V0_8_0, "zookeeper", "zookeeper"),
+        (Line.V0_8_1, "zookeeper", "zookeeper"),
+        (Line.V0_8_2, "kafka", "zookeeper"),
+        (Line.V0_9, "kafka", "kafka"),
+        (Line.V0_10, "kafka", "kafka"),
+    ],
+)
+def test_each_line_has_its_place(line: Line, without_zookeeper: str, with_zookeeper: str) -> None:
+    assert default_storage(line, None) == without_zookeeper
+    assert default_storage(line, "zookeeper:2181") == with_zookeeper
+
+
+async def test_0_8_0_asks_for_the_address_of_zookeeper(new_store: NewStore) -> None:
+    async with EmbeddedCluster(1, "0.8.0", topics={"t": 1}) as cluster:
+        for storage in (None, "zookeeper"):
+            with pytest.raises(KafkaConfigurationError, match=r"'g'.*zookeeper_connect="):
+                await new_store(cluster.bootstrap_servers, storage)
+
+
+@pytest.mark.parametrize("group", ["a/b", "..", "a\nb", "a\0b"])
+async def test_a_group_that_can_t_be_a_node_is_refused(new_store: NewStore, group: str) -> None:
+    async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
+        with pytest.raises(IllegalArgumentError, match="can't be a node of ZooKeeper"):
+            await new_store(cluster.bootstrap_servers, group=group)
+
+
+async def test_in_kafka_any_name_will_do(new_store: NewStore) -> None:
+    async with EmbeddedCluster(1, "0.9", topics={"t": 1}) as cluster:
+        store = await new_store(cluster.bootstrap_servers, group="a/b")
+        assert await store.fetch([]) == {}

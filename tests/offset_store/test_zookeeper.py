@@ -1,0 +1,173 @@
+"""Offsets in a real ZooKeeper: beside the brokers on 0.8.0, the same nodes by their requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from kazoo.client import KazooClient
+
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaUnavailableError,
+)
+from aiokafka08.offset_store import Stamp
+from aiokafka08.offset_store.zookeeper_direct import ZookeeperOffsets
+from aiokafka08.structs import OffsetAndMetadata
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.offset_store.conftest import NewStore
+
+pytestmark = pytest.mark.real
+
+NewName = Callable[..., str]
+PLAIN = Stamp()
+
+
+@contextmanager
+def looking(cluster: RealCluster) -> Iterator[KazooClient]:
+    """A session of the test's own."""
+    session = KazooClient(cluster.zookeeper_connect)
+    session.start()
+    try:
+        yield session
+    finally:
+        session.stop()
+        session.close()
+
+
+def node(group: str, tp: TopicPartition) -> str:
+    return f"/consumers/{group}/offsets/{tp.topic}/{tp.partition}"
+
+
+def new_consumer(cluster: RealCluster, tp: TopicPartition, group: str) -> AIOKafkaConsumer:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        zookeeper_connect=cluster.zookeeper_connect,
+        group_id=group,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=3_600_000,
+    )
+    consumer.assign([tp])
+    return consumer
+
+
+async def test_a_consumer_of_0_8_0_goes_on_where_the_last_one_stopped(
+    broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    cluster, group = broker_clusters.get("0.8.0"), unique_topic("g")
+    tp = TopicPartition(unique_topic(), 0)
+    await asyncio.to_thread(cluster.create_topic, tp.topic)
+    async with new_consumer(cluster, tp, group) as one:
+        assert await one.committed(tp) is None
+        await one.commit({tp: (7, "not kept")})
+        assert await one.committed(tp) == 7
+        await one.commit({tp: 0})
+        assert await one.seek_to_committed() == {tp: 0}
+        assert await one.position(tp) == 0
+        one.seek(tp, 0)
+    with looking(cluster) as session:
+        assert session.get(node(group, tp))[0] == b"0"  # also by the stop
+        session.set(node(group, tp), b"5")  # as the Scala consumer does
+    async with new_consumer(cluster, tp, group) as two:
+        assert await two.position(tp) == 5
+
+
+@pytest.mark.parametrize("version", ["0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"])
+async def test_brokers_write_the_same_nodes_by_request(
+    broker_clusters: BrokerClusters, unique_topic: NewName, new_store: NewStore, version: str
+) -> None:
+    cluster, group = broker_clusters.get(version), unique_topic("g")
+    tp, other = (TopicPartition(unique_topic(), number) for number in range(2))
+    other = TopicPartition(tp.topic, 1)
+    await asyncio.to_thread(cluster.create_topic, tp.topic, 2)
+    by_request = await new_store(cluster.bootstrap_servers, "zookeeper", group=group)
+    direct = ZookeeperOffsets(cluster.zookeeper_connect, group, 10.0)
+    await direct.start()
+    try:
+        await by_request.commit({tp: OffsetAndMetadata(3, "")}, PLAIN)
+        await direct.commit({other: OffsetAndMetadata(4, "")}, PLAIN)
+        both = {tp: OffsetAndMetadata(3, ""), other: OffsetAndMetadata(4, "")}
+        assert await direct.fetch([tp, other]) == both
+        assert await by_request.fetch([tp, other]) == both
+        assert sorted(await direct.partitions()) == [tp, other]
+    finally:
+        await direct.stop()
+
+
+async def test_a_node_that_holds_no_offset_is_named(
+    broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    cluster, group = broker_clusters.get("0.8.0"), unique_topic("g")
+    tp = TopicPartition(unique_topic(), 0)
+    await asyncio.to_thread(cluster.create_topic, tp.topic)
+    with looking(cluster) as session:
+        session.create(node(group, tp), b"{garbage", makepath=True)
+    async with new_consumer(cluster, tp, group) as one:
+        with pytest.raises(KafkaUnavailableError, match=rf"{node(group, tp)} holds b'{{garbage'"):
+            await one.committed(tp)
+        await one.commit({tp: 2})
+        assert await one.committed(tp) == 2
+
+
+async def test_a_wrong_chroot_address_or_group_is_told(broker_clusters: BrokerClusters) -> None:
+    cluster = broker_clusters.get("0.8.0")
+    connect = cluster.zookeeper_connect
+    for address, group, error, match in (
+        (f"{connect}/nowhere", "g", KafkaUnavailableError, "has no chroot /nowhere"),
+        ("127.0.0.1:1", "g", KafkaConnectionError, r"127\.0\.0\.1:1 can't be reached"),
+        (connect, "a/b", IllegalArgumentError, "'a/b' can't be a node"),
+    ):
+        store = ZookeeperOffsets(address, group, 2.0)
+        with pytest.raises(error, match=match):
+            await store.start()
+        await store.stop()
+        with pytest.raises(IllegalStateError, match="isn't running"):
+            await store.fetch([TopicPartition("t", 0)])
+
+
+async def test_a_start_that_is_cancelled_leaves_no_session(
+    broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    cluster = broker_clusters.get("0.8.0")
+    store = ZookeeperOffsets(cluster.zookeeper_connect, unique_topic("g"), 10.0)
+    starting = asyncio.create_task(store.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    opening = store._opening
+    assert opening is not None
+    await store.stop()
+    assert not opening.result().connected
+
+
+@pytest.mark.timeout(120)
+async def test_while_zookeeper_is_away_commits_fail_in_time_and_then_work_again(
+    unique_topic: NewName,
+) -> None:
+    tp = TopicPartition("t", 0)
+    with RealCluster("0.8.0") as cluster:
+        store = ZookeeperOffsets(cluster.zookeeper_connect, unique_topic("g"), 10.0)
+        await store.start()
+        try:
+            await store.commit({tp: OffsetAndMetadata(1, "")}, PLAIN)
+            await asyncio.to_thread(cluster.stop_zookeeper)
+            with pytest.raises(KafkaUnavailableError, match=r"not committed .* t/0: "):
+                await store.commit({tp: OffsetAndMetadata(2, "")}, PLAIN, timeout_s=0.5)
+            await asyncio.to_thread(cluster.start_zookeeper)
+            async with asyncio.timeout(60):
+                while True:
+                    try:
+                        await store.commit({tp: OffsetAndMetadata(3, "")}, PLAIN, timeout_s=5)
+                        break
+                    except KafkaError:
+                        await asyncio.sleep(0.1)
+            assert await store.fetch([tp]) == {tp: OffsetAndMetadata(3, "")}
+        finally:
+            await store.stop()
