@@ -101,7 +101,7 @@ class Coordinator:
             if refusal.action is Action.FINAL:
                 raise refusal
             return refusal
-        self._router.nodes.learn(answer.node_id, (answer.host, answer.port))
+        self._router.introduce(answer.node_id, (answer.host, answer.port))
         return answer.node_id
 
 

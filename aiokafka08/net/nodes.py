@@ -1,7 +1,6 @@
 """All the nodes that are known: by id from Metadata, and the bootstrap addresses as a way back.
 
-Follows the snapshots: a broker that left or moved to another address loses its connections. One
-that Metadata hasn't named, but another answer has (a group's coordinator), is known by that.
+Follows the snapshots: a broker that left or moved to another address loses its connections.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ class Nodes:
             address: Node(None, address, config, telemetry) for address in config.bootstrap
         }
         self._by_id: dict[int, Node] = {}
-        self._told: dict[int, Address] = {}  # by other answers than Metadata
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -88,23 +86,15 @@ class Nodes:
         if self._closed:
             return
         for node_id, node in list(self._by_id.items()):
-            if (snapshot.address(node_id) or self._told.get(node_id)) != node.address:
+            if snapshot.address(node_id) != node.address:
                 del self._by_id[node_id]
                 reason = "the broker left, or moved to another address"
                 node.shut(reason)
                 self._spawn(node.close(reason))
         for node_id in snapshot.brokers:
             address = snapshot.address(node_id)
-            self._told.pop(node_id, None)
             if node_id not in self._by_id and address is not None:
                 self._by_id[node_id] = self._new(node_id, address)
-
-    def learn(self, node_id: int, address: Address) -> None:
-        """An answer names this broker. 0.8's Metadata names the brokers of the topics asked for
-        only, so a group's coordinator may be none of them; where Metadata names it, that holds."""
-        if not self._closed and node_id not in self._by_id:
-            self._told[node_id] = address
-            self._by_id[node_id] = self._new(node_id, address)
 
     def shut(self) -> None:
         """Close every connection, for good; `close` waits until the sockets are gone."""

@@ -1,8 +1,7 @@
 """The only way to the network for producer, consumer and admin.
 
 Puts nodes and metadata together; holds no state of its own beside them. Callers name a node id
-(from the metadata snapshot, or a group's from `coordinator`), or leave it out where any broker will
-do.
+(from the metadata snapshot), or leave it out where any broker will do.
 """
 
 from __future__ import annotations
