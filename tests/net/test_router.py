@@ -28,6 +28,7 @@ from aiokafka08.protocol.api import (
     FetchPartition,
     FetchRequest,
     GroupCoordinatorRequest,
+    GroupCoordinatorResponse,
     HeartbeatRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -441,6 +442,87 @@ async def test_a_broker_that_leaves_loses_its_connections(
         await router.request(ASK, node_id=1)
 
 
+# --- brokers that Metadata doesn't name -----------------------------------------------------------
+
+
+async def coordinator(router: Router, group: str = "g") -> GroupCoordinatorResponse:
+    """Asked of any broker until there is one, as the first answers are 15."""
+    async with asyncio.timeout(20):
+        while True:
+            answer = await router.request(GroupCoordinatorRequest(group))
+            if not answer.error_code:
+                return answer
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
+async def test_a_coordinator_is_reached_by_a_client_that_tracks_no_topic(
+    make_router: MakeRouter, version: str
+) -> None:
+    async with EmbeddedCluster(brokers=3, version=version, topics={"t": 1}) as cluster:
+        router = make_router((cluster.nodes[0].host, cluster.nodes[0].port))
+        await router.start()
+        for group in ("g", "h", "i"):
+            found = await coordinator(router, group)
+            router.introduce(found.node_id, (found.host, found.port))
+            asked = cluster.next_request(OffsetFetchRequest, node=found.node_id)
+            await router.request(OffsetFetchRequest(group, []), node_id=found.node_id)
+            await within(5, asyncio.wrap_future(asked))
+            found_version = router.version(found.node_id)
+            assert found_version is not None
+            assert str(found_version.line) == version
+        assert {node.node_id for node in router.nodes} - {None} == (
+            {0, 1, 2} if version == "0.10" else {cluster.coordinator(g) for g in "ghi"}
+        )
+
+
+async def test_who_is_introduced_stays_when_metadata_names_others_and_itself(
+    make_router: MakeRouter,
+) -> None:
+    async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
+        router = make_router((cluster.nodes[0].host, cluster.nodes[0].port))
+        await router.start()
+        router.introduce(2, (cluster.nodes[2].host, cluster.nodes[2].port))
+        connection = await router.connection(2, Lane.CONTROL)
+        snapshot = router.metadata.snapshot
+        router.nodes.follow(type(snapshot)({}, {}))
+        assert await router.connection(2, Lane.CONTROL) is connection
+        router.metadata.add_topics(["t"])
+        await router.metadata.refresh()  # names all three, 2 at the same address
+        assert sorted(router.metadata.snapshot.brokers) == [0, 1, 2]
+        assert await router.connection(2, Lane.CONTROL) is connection
+        router.introduce(2, (cluster.nodes[2].host, cluster.nodes[2].port))
+        assert await router.connection(2, Lane.CONTROL) is connection
+        # It is Metadata's from now on, which also says when it has left.
+        snapshot = router.metadata.snapshot
+        router.nodes.follow(type(snapshot)({0: snapshot.brokers[0]}, snapshot.topics))
+        await connection.gone
+        assert {node.node_id for node in router.nodes} - {None} == {0}
+
+
+async def test_of_two_addresses_the_one_told_last_holds(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
+        router = make_router((cluster.nodes[0].host, cluster.nodes[0].port))
+        await router.start()
+        old = (cluster.nodes[1].host, cluster.nodes[1].port)
+        router.introduce(1, old)
+        await router.request(ASK, node_id=1)
+        cluster.kill(1)
+        cluster.restart(1, port=0)
+        new = (cluster.nodes[1].host, cluster.nodes[1].port)
+        router.introduce(1, new)
+        await router.request(ASK, node_id=1)
+        router.introduce(1, old)  # somebody who was late
+        with pytest.raises(KafkaConnectionError):
+            await router.request(ASK, node_id=1)
+        router.metadata.add_topics(["t"])
+        await router.metadata.refresh()
+        node = router.nodes.get(1)
+        assert node is not None
+        assert node.address == new
+        await router.request(ASK, node_id=1)
+
+
 async def test_a_rolling_upgrade_is_noticed(make_router: MakeRouter) -> None:
     old = EmbeddedCluster(version="0.8.2", topics={"t": 1})
     await old.__aenter__()
@@ -567,6 +649,8 @@ async def test_after_the_stop_every_call_says_so_at_once(make_router: MakeRouter
         ):
             with pytest.raises(IllegalStateError, match="stopped"):
                 await within(1, call)
+        with pytest.raises(IllegalStateError, match="stopped"):
+            router.introduce(7, ("127.0.0.1", 9092))
 
 
 async def test_a_router_that_never_started_stops(make_router: MakeRouter) -> None:
