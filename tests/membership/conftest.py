@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import pytest
@@ -58,8 +58,8 @@ def partitions(count: int, topic: str = "t") -> set[TopicPartition]:
     return {TopicPartition(topic, number) for number in range(count)}
 
 
-def shared(*members: AIOKafkaConsumer, among: set[TopicPartition]) -> bool:
+def shared(*members: AIOKafkaConsumer, among: Collection[TopicPartition]) -> bool:
     """Whether each partition has one owner, and each member as many as another, or one more."""
     counts = [len(member.assignment()) for member in members]
     owned = set().union(*(member.assignment() for member in members))
-    return owned == among and sum(counts) == len(among) and max(counts) - min(counts) <= 1
+    return owned == set(among) and sum(counts) == len(among) and max(counts) - min(counts) <= 1

@@ -1,0 +1,78 @@
+"""Members that aren't ours, of real groups: Java's console consumer and kafka-python."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tests.brokers import RealCluster
+from tests.brokers.java_process import JavaProcess
+
+with warnings.catch_warnings():  # of importlib.resources, in the import
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+
+
+class JavaMember:
+    """`ConsoleConsumer` of the cluster's own version, the new consumer of 0.9 and later."""
+
+    def __init__(self, cluster: RealCluster, folder: Path, group: str, topic: str) -> None:
+        settings = folder / f"{group}.properties"
+        settings.write_text(
+            f"group.id={group}\nclient.id=java\nsession.timeout.ms=6000\n"
+            "heartbeat.interval.ms=200\nauto.commit.interval.ms=100\nauto.offset.reset=earliest\n"
+        )
+        newer = cluster.version.startswith("3.")
+        self.process: JavaProcess = cluster.popen_java(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer"
+            if newer
+            else "kafka.tools.ConsoleConsumer",
+            *(() if newer else ("--new-consumer",)),
+            *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
+            *("--consumer.config", str(settings)),
+        )
+
+    @property
+    def values(self) -> list[str]:
+        """What it has printed."""
+        return self.process.stdout().splitlines()
+
+    def stop(self) -> None:
+        """SIGTERM: it leaves its group."""
+        if self.process.running:
+            self.process.terminate(20)
+
+
+class KafkaPythonMember:
+    """kafka-python's consumer, in a thread that polls."""
+
+    def __init__(self, cluster: RealCluster, group: str, topic: str) -> None:
+        self.values: list[str] = []
+        self._end = threading.Event()
+        options: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap_servers.split(","),
+            "group_id": group,
+            "client_id": "kafka-python",
+            "session_timeout_ms": 6000,
+            "heartbeat_interval_ms": 200,
+            "auto_commit_interval_ms": 100,
+            "auto_offset_reset": "earliest",
+        }
+        if cluster.version.startswith("0.9"):
+            options["api_version"] = (0, 9)
+        self._consumer = kafka.KafkaConsumer(topic, **options)
+        self._thread = threading.Thread(target=self._poll)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the group."""
+        self._end.set()
+        self._thread.join(20)
+
+    def _poll(self) -> None:
+        while not self._end.is_set():
+            for records in self._consumer.poll(timeout_ms=100).values():
+                self.values += [record.value.decode() for record in records]
+        self._consumer.close()

@@ -1,0 +1,194 @@
+"""Groups on real brokers, shared with the Java consumer of the same version and kafka-python."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka08.protocol import api
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.membership.conftest import partitions
+from tests.membership.foreign import JavaMember, KafkaPythonMember
+from tests.testing.peer import Peer
+from tests.testing.targets import new_name
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
+
+PARTITIONS = 6
+
+
+@pytest.fixture(
+    params=[
+        "0.9.0.1",
+        pytest.param("0.10.2.2", marks=pytest.mark.full),
+        pytest.param("3.9.1", marks=pytest.mark.full),
+    ]
+)
+def cluster(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get(request.param, 1)
+
+
+@pytest.fixture
+def stops() -> Iterator[list[Callable[[], object]]]:
+    """What is to be stopped at the end."""
+    stops: list[Callable[[], object]] = []
+    yield stops
+    for stop in stops:
+        stop()
+
+
+async def eventually(condition: Callable[[], bool], what: str) -> None:
+    try:
+        async with asyncio.timeout(40):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"{what} didn't happen")
+
+
+class Group:
+    """A group as its coordinator, the only broker, describes it."""
+
+    def __init__(self, cluster: RealCluster, name: str, topic: str) -> None:
+        host, _, port = cluster.nodes[0].rpartition(":")
+        self._address = host, int(port)
+        self._name = name
+        self._all = partitions(PARTITIONS, topic)
+
+    async def shared_by(self, *client_ids: str) -> None:
+        """Wait until just these have it, all partitions once, each a fair share."""
+        await eventually(
+            lambda: self._is_shared(client_ids, self._members()), f"sharing by {client_ids}"
+        )
+
+    def _members(self) -> list[tuple[str, list[TopicPartition]]]:
+        with Peer(self._address) as peer:
+            [group] = peer.ask(api.DescribeGroupsRequest([self._name])).groups
+        return [
+            (
+                member.client_id,
+                ConsumerProtocolMemberAssignment.decode(member.assignment).partitions(),
+            )
+            for member in group.members
+            if group.state == "Stable"
+        ]
+
+    def _is_shared(
+        self, client_ids: Collection[str], members: list[tuple[str, list[TopicPartition]]]
+    ) -> bool:
+        owned = [tp for _, partitions in members for tp in partitions]
+        return (
+            sorted(name for name, _ in members) == sorted(client_ids)
+            and sorted(owned) == sorted(self._all)
+            and all(len(one) == PARTITIONS // len(members) for _, one in members)
+        )
+
+
+class Ours:
+    """A member of ours that takes messages and commits after each bundle."""
+
+    def __init__(self, cluster: RealCluster, group: str, topic: str, client_id: str) -> None:
+        self.values: list[str] = []
+        self.consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id=group,
+            client_id=client_id,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=200,
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=100,
+        )
+
+    async def __aenter__(self) -> Ours:
+        await self.consumer.start()
+        self._task = asyncio.create_task(self._take())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.consumer.stop()
+
+    async def _take(self) -> None:
+        async for record in self.consumer:
+            self.values.append(bytes(record.value or b"").decode())
+
+
+async def produce(cluster: RealCluster, topic: str, prefix: str) -> set[str]:
+    values = {f"{prefix}-{number}" for number in range(10 * PARTITIONS)}
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number, value in enumerate(sorted(values)):
+            await producer.send_and_wait(topic, value.encode(), partition=number % PARTITIONS)
+    return values
+
+
+async def test_a_group_with_java_and_kafka_python(
+    cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    topic, name = new_name("t"), new_name("g")
+    await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
+
+    async def java() -> JavaMember:
+        member = await asyncio.to_thread(JavaMember, cluster, tmp_path, name, topic)
+        stops.append(member.stop)
+        return member
+
+    group = Group(cluster, name, topic)
+    first = await java()  # leads
+    await group.shared_by("java")
+    async with Ours(cluster, name, topic, "ours") as ours:
+        await group.shared_by("java", "ours")
+        python = await asyncio.to_thread(KafkaPythonMember, cluster, name, topic)
+        stops.append(python.stop)
+        await group.shared_by("java", "ours", "kafka-python")
+        sent = await produce(cluster, topic, "one")
+
+        def taken(*more: JavaMember) -> list[str]:
+            found = [*first.values, *ours.values, *python.values]
+            return sorted([*found, *(value for one in more for value in one.values)])
+
+        await eventually(lambda: set(taken()) == sent, "taking all")
+        assert taken() == sorted(sent)
+        assert ours.values
+        assert python.values
+        assert first.values
+
+        await asyncio.to_thread(first.stop)
+        await asyncio.to_thread(python.stop)
+        await group.shared_by("ours")  # leads now
+        second = await java()
+        await group.shared_by("ours", "java")
+        sent |= await produce(cluster, topic, "two")
+        await eventually(lambda: set(taken(second)) == sent, "taking all")
+        assert taken(second) == sorted(sent)
+        assert second.values
+    await group.shared_by("java")
+    sent |= await produce(cluster, topic, "three")
+    await eventually(lambda: set(taken(second)) == sent, "taking all")
+    assert taken(second) == sorted(sent)
+
+
+async def test_a_killed_member_is_replaced_and_nothing_is_lost(
+    cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    topic, name = new_name("t"), new_name("g")
+    await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
+    group = Group(cluster, name, topic)
+    async with Ours(cluster, name, topic, "ours") as ours:
+        java = await asyncio.to_thread(JavaMember, cluster, tmp_path, name, topic)
+        stops.append(java.stop)
+        await group.shared_by("ours", "java")
+        sent = await produce(cluster, topic, "one")
+        await eventually(lambda: {*ours.values, *java.values} == sent, "taking all")
+        java.process.kill()
+        sent |= await produce(cluster, topic, "two")
+        await group.shared_by("ours")
+        await eventually(lambda: {*ours.values, *java.values} == sent, "taking all")
