@@ -15,7 +15,6 @@ import aiokafka.structs
 import pytest
 
 _NEWER_BROKERS = "an error that only requests of brokers from 0.11 on can answer with"
-_GROUPS = "consumer groups and committed offsets have an issue of their own"
 _NOT_ON_THE_WIRE = "brokers before 0.11 have no request for it"
 
 REFUSED: dict[str, str] = {
@@ -25,10 +24,6 @@ REFUSED: dict[str, str] = {
     "aiokafka.admin.AIOKafkaAdminClient.delete_records": _NOT_ON_THE_WIRE,
     "aiokafka.admin.AIOKafkaAdminClient.describe_configs": _NOT_ON_THE_WIRE,
     "aiokafka.admin.AIOKafkaAdminClient.alter_configs": _NOT_ON_THE_WIRE,
-    "aiokafka.admin.AIOKafkaAdminClient.describe_consumer_groups": _GROUPS,
-    "aiokafka.admin.AIOKafkaAdminClient.list_consumer_groups": _GROUPS,
-    "aiokafka.admin.AIOKafkaAdminClient.find_coordinator": _GROUPS,
-    "aiokafka.admin.AIOKafkaAdminClient.list_consumer_group_offsets": _GROUPS,
     "aiokafka.errors.NodeNotReadyError": "internal to aiokafka: KafkaConnectionError is raised",
     "aiokafka.errors.Cancelled": "internal to aiokafka: asyncio's CancelledError is raised",
     "aiokafka.errors.TooManyInFlightRequests": "internal to aiokafka: requests wait their turn",

@@ -1,7 +1,7 @@
 """AIOKafkaAdminClient: topics and cluster by the protocol, topics made through ZooKeeper.
 
 Signatures and return types are aiokafka's where the old protocol can do the thing. Replica
-placement is `new_topic`'s, the nodes in ZooKeeper are `zookeeper`'s.
+placement is `new_topic`'s, the nodes in ZooKeeper are `zookeeper`'s, groups are in `groups`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from aiokafka08.admin.groups import GroupCalls
 from aiokafka08.admin.new_topic import (
     NewPartitions,
     NewTopic,
@@ -23,6 +24,7 @@ from aiokafka08.admin.new_topic import (
     spread,
 )
 from aiokafka08.admin.zookeeper import TopicRegistry
+from aiokafka08.admin.zookeeper_groups import GroupRegistry
 from aiokafka08.errors import (
     BrokerResponseError,
     InvalidPartitionsError,
@@ -50,8 +52,8 @@ class TopicErrors:
     topic_errors: list[tuple[str, int, str | None]]
 
 
-class AIOKafkaAdminClient:
-    """Look at a cluster, and make topics on it.
+class AIOKafkaAdminClient(GroupCalls):
+    """Look at a cluster and its groups, and make topics on it.
 
     Args:
         bootstrap_servers: "host:port,…", or a list of them.
@@ -63,7 +65,7 @@ class AIOKafkaAdminClient:
         security_protocol: "PLAINTEXT" or "SSL" (with `ssl_context`).
         api_version: "auto" (None means the same) finds the broker's line; "0.8.2" pins it.
         zookeeper_connect: "host:port/chroot" of the cluster's ZooKeeper; needed by
-            `create_topics`, `delete_topics` and `create_partitions`.
+            `create_topics`, `delete_topics` and `create_partitions`, and for groups on 0.8.
         on_event: called with each `aiokafka08.telemetry.Event`.
 
     Raises:
@@ -113,6 +115,12 @@ class AIOKafkaAdminClient:
         self._lifecycle = Lifecycle("AIOKafkaAdminClient", "close()")
         self._registry = (
             TopicRegistry(zookeeper_connect, config.request_timeout_s)
+            if zookeeper_connect is not None
+            else None
+        )
+        self._zookeeper_connect = zookeeper_connect
+        self._groups = (
+            GroupRegistry(zookeeper_connect, config.request_timeout_s)
             if zookeeper_connect is not None
             else None
         )

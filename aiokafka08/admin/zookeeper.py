@@ -8,8 +8,8 @@ watches it and elects leaders), `/config/topics/<topic>`, `/admin/delete_topics/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from aiokafka08.admin.new_topic import Assignment
@@ -18,7 +18,7 @@ from aiokafka08.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.zookeeper import close_session, open_session, require_kazoo, telling
+from aiokafka08.net.zookeeper import require_kazoo, session_for_a_call
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -142,14 +142,8 @@ class TopicRegistry:
         assignment = {int(partition): nodes for partition, nodes in value["partitions"].items()}
         return assignment, value, stat.version
 
-    @contextmanager
-    def _session(self) -> Iterator[KazooClient]:
-        session = open_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
-        try:
-            with telling(self._connect):
-                yield session
-        finally:
-            close_session(session)
+    def _session(self) -> AbstractContextManager[KazooClient]:
+        return session_for_a_call(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
 
 
 def _json(**value: object) -> bytes:

@@ -14,11 +14,11 @@ from aiokafka08.consumer.calls import Calls
 from aiokafka08.consumer.commits import LAST_OFFSET, Offsets, checked
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor, Start
-from aiokafka08.consumer.times import offsets_for_times
 from aiokafka08.errors import Action, IllegalStateError, KafkaTimeoutError, action_for
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
+from aiokafka08.net.times import offsets_for_times
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition

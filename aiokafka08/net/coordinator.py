@@ -30,12 +30,13 @@ class Coordinator:
     Args:
         router: the way to the brokers.
         group: the group's name.
+        node_id: who it is, where that is known already.
     """
 
-    def __init__(self, router: Router, group: str) -> None:
+    def __init__(self, router: Router, group: str, node_id: int | None = None) -> None:
         self.group = group
         self._router = router
-        self._node_id: int | None = None
+        self._node_id = node_id
         self._lock = asyncio.Lock()
 
     async def node_id(self, *, timeout_s: float | None = None) -> int:

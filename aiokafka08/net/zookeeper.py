@@ -74,6 +74,18 @@ def close_session(session: KazooClient) -> None:
 
 
 @contextmanager
+def session_for_a_call(connect: str, timeout_s: float, logger: str) -> Iterator[KazooClient]:
+    """A session that ends with the block, so that nothing is left to expire; arguments and errors
+    as `open_session`, and what kazoo raises in the block as `telling` has it."""
+    session = open_session(connect, timeout_s, logger)
+    try:
+        with telling(connect):
+            yield session
+    finally:
+        close_session(session)
+
+
+@contextmanager
 def telling(connect: str) -> Iterator[None]:
     """Turns what kazoo raises into errors of this package.
 

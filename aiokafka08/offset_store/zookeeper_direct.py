@@ -100,10 +100,6 @@ class ZookeeperOffsets:
         """See `OffsetStore`; neither the stamp nor metadata have a place."""
         await self._run(lambda session, end: self._write(session, offsets, end), timeout_s)
 
-    async def partitions(self, *, timeout_s: float | None = None) -> list[TopicPartition]:
-        """All partitions that have a node of the group."""
-        return await self._run(self._list, timeout_s)
-
     def check(self) -> None:
         """There is a store."""
 
@@ -163,15 +159,6 @@ class ZookeeperOffsets:
                 f"{by_reason(failed)}"
             )
 
-    def _list(self, session: KazooClient, end: float) -> list[TopicPartition]:
-        root = f"/consumers/{self._group}/offsets"
-        return [
-            TopicPartition(topic, int(name))
-            for topic in sorted(_children(session, root, end))
-            for name in _children(session, f"{root}/{topic}", end)
-            if name.isdecimal()
-        ]
-
     def _path(self, tp: TopicPartition) -> str:
         return f"/consumers/{self._group}/offsets/{tp.topic}/{tp.partition}"
 
@@ -185,16 +172,6 @@ class ZookeeperOffsets:
             ) from None
         # The brokers' own requests have written negative ones (docs/brokers.md 8.4).
         return OffsetAndMetadata(offset, "") if offset >= 0 else None
-
-
-def _children(session: KazooClient, path: str, end: float) -> list[str]:
-    from kazoo.exceptions import NoNodeError
-
-    try:
-        names: list[str] = _wait(session.get_children_async(path), end)
-    except NoNodeError:
-        return []
-    return names
 
 
 def _wait(answer: Any, end: float) -> Any:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.consumer import AIOKafkaConsumer
-from aiokafka08.consumer.times import FILE_TIME_GRAIN_MS, _begin
 from aiokafka08.errors import UnknownTopicOrPartitionError
+from aiokafka08.net.times import FILE_TIME_GRAIN_MS, _begin
 from aiokafka08.structs import OffsetAndTimestamp
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import tp, values
