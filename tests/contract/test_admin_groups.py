@@ -1,0 +1,202 @@
+"""Groups as the admin client sees and changes them, on every line that coordinates them."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+import pytest
+
+from aiokafka08 import OffsetAndMetadata, TopicPartition
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka08.protocol.api import DescribedGroup
+from tests.contract.broker import Broker, Consumer, eventually, take
+from tests.contract.targets import on_targets
+
+pytestmark = pytest.mark.both_loops
+
+coordinates = on_targets(since="0.9")
+keeps_offsets = on_targets(since="0.8.1")
+
+
+async def committed(broker: Broker, group: str, topic: str, *offsets: int) -> None:
+    """Commit these for the partitions from 0 on, by somebody who is no member."""
+    one = broker.new_consumer(group_id=group, enable_auto_commit=False)
+    tps = [TopicPartition(topic, number) for number in range(len(offsets))]
+    one.assign(tps)
+    async with one:
+        await one.commit(dict(zip(tps, offsets, strict=True)))
+
+
+async def live(broker: Broker, group: str, topic: str) -> Consumer:
+    return await broker.consumer(topic, group_id=group, heartbeat_interval_ms=100)
+
+
+async def described(admin: AIOKafkaAdminClient, group: str) -> DescribedGroup:
+    [answer] = await admin.describe_consumer_groups([group])
+    [one] = answer.groups
+    assert (one.error_code, one.group) == (0, group)
+    return one
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+@coordinates
+async def test_a_group_is_listed_and_described(broker: Broker) -> None:
+    topic, group = await broker.create_topic(partitions=2), broker.unique_topic("g")
+    admin = await broker.admin()
+    assert (await described(admin, group)).state in ("Dead", "Empty")
+    assert (group, "consumer") not in await admin.list_consumer_groups()
+    consumer = await live(broker, group, topic)
+
+    async def it_is_stable() -> bool:
+        return (await described(admin, group)).state == "Stable"
+
+    await eventually(it_is_stable)
+    coordinator = await admin.find_coordinator(group)
+    assert (group, "consumer") in await admin.list_consumer_groups()
+    assert (group, "consumer") in await admin.list_consumer_groups([coordinator])
+    one = await described(admin, group)
+    assert one.protocol_type == "consumer"
+    [member] = one.members
+    assert member.client_id == "aiokafka08-consumer"
+    assert ConsumerProtocolMemberMetadata.decode(member.metadata).subscription == [topic]
+    assignment = ConsumerProtocolMemberAssignment.decode(member.assignment)
+    assert set(assignment.partitions()) == consumer.assignment()
+    both = await admin.describe_consumer_groups([group, broker.unique_topic("g")], coordinator)
+    assert [len(answer.groups[0].members) for answer in both] == [1, 0]
+
+
+@on_targets(below="0.9")
+async def test_old_lines_refer_to_zookeeper(broker: Broker) -> None:
+    topic, group = await broker.create_topic(), broker.unique_topic("g")
+    admin = await broker.admin()
+    for call in (
+        admin.list_consumer_groups(),
+        admin.describe_consumer_groups([group]),
+        admin.reset_consumer_group_offsets(
+            group, {TopicPartition(topic, 0): 0}, offsets_storage="zookeeper"
+        )
+        if broker.version >= (0, 8, 1)
+        else admin.list_consumer_groups(),
+    ):
+        with pytest.raises(UnsupportedVersionError, match="zookeeper_connect="):
+            await call
+
+
+async def test_what_newer_brokers_only_know_is_refused_by_name(broker: Broker) -> None:
+    admin = await broker.admin()
+    with pytest.raises(UnsupportedVersionError, match="coordinator_type=1 needs"):
+        await admin.find_coordinator("g", 1)
+    with pytest.raises(UnsupportedVersionError, match="DescribeGroups 3"):
+        await admin.describe_consumer_groups(["g"], include_authorized_operations=True)
+    with pytest.raises(IllegalArgumentError, match="group_ids='g'"):
+        await admin.describe_consumer_groups("g")  # type: ignore[arg-type]
+    with pytest.raises(IllegalArgumentError, match="group_id=''"):
+        await admin.list_consumer_group_offsets("")
+    with pytest.raises(IllegalArgumentError, match="offsets_storage='disk'"):
+        await admin.list_consumer_group_offsets("g", offsets_storage="disk")
+
+
+# --- offsets --------------------------------------------------------------------------------------
+
+
+@keeps_offsets
+async def test_the_offsets_of_a_group_and_its_lag(broker: Broker) -> None:
+    topic, group = await broker.create_topic(partitions=3), broker.unique_topic("g")
+    tps = [TopicPartition(topic, number) for number in range(3)]
+    await broker.fill(topic, [b"v"] * 10, partition=0)
+    await committed(broker, group, topic, 4, 0)
+    admin = await broker.admin()
+    here = {tps[0]: OffsetAndMetadata(4, ""), tps[1]: OffsetAndMetadata(0, "")}
+
+    async def all_are_listed() -> bool:  # "all topics" may miss a new one for a moment
+        return await admin.list_consumer_group_offsets(group) == here
+
+    await eventually(all_are_listed)
+    asked = await admin.list_consumer_group_offsets(group, partitions=tps[1:])
+    assert asked == {tps[1]: OffsetAndMetadata(0, ""), tps[2]: OffsetAndMetadata(-1, "")}
+    assert await admin.list_consumer_group_lag(group) == {tps[0]: 6, tps[1]: 0}
+    lags = await admin.list_consumer_group_lag(group, tps)
+    assert lags == {tps[0]: 6, tps[1]: 0, tps[2]: None}
+    assert await admin.list_consumer_group_offsets(broker.unique_topic("g")) == {}
+
+
+@on_targets(since="0.8.2")
+async def test_offsets_are_looked_up_in_the_store_that_is_named(broker: Broker) -> None:
+    topic, group = await broker.create_topic(), broker.unique_topic("g")
+    tp = TopicPartition(topic, 0)
+    one = await broker.reader(topic, group_id=group, offsets_storage="zookeeper")
+    await one.commit({tp: 5})
+    admin = await broker.admin()
+    coordinator = await admin.find_coordinator(group)
+    for storage, offset in (("kafka", -1), ("zookeeper", 5), ("dual", 5), (None, -1)):
+        found = await admin.list_consumer_group_offsets(
+            group, coordinator, [tp], offsets_storage=storage
+        )
+        assert found == {tp: OffsetAndMetadata(offset, "")}
+
+
+@coordinates
+async def test_a_group_that_is_not_live_is_put_elsewhere(broker: Broker) -> None:
+    topic, group = await broker.create_topic(partitions=5), broker.unique_topic("g")
+    tps = [TopicPartition(topic, number) for number in range(5)]
+    before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    for number in range(5):
+        await broker.fill(topic, [b"v"] * 10, partition=number)
+    await committed(broker, group, topic, 5, 5, 5, 5, 5)
+    admin = await broker.admin()
+    after = datetime.datetime.fromtimestamp(time.time() + 3600, datetime.UTC)
+    done = await admin.reset_consumer_group_offsets(
+        group, dict(zip(tps, ["earliest", "latest", 7, before, after], strict=True))
+    )
+    assert done == dict(zip(tps, [0, 10, 7, 0, 10], strict=True))
+    found = await admin.list_consumer_group_offsets(group, partitions=tps)
+    assert {tp: one.offset for tp, one in found.items()} == done
+
+
+@coordinates
+async def test_a_live_group_is_left_alone(broker: Broker) -> None:
+    topic, group = await broker.new_log([b"v"] * 10), broker.unique_topic("g")
+    tp = TopicPartition(topic, 0)
+    admin = await broker.admin()
+    consumer = await live(broker, group, topic)
+    await take(consumer, 3)
+    await consumer.commit()
+    with pytest.raises(IllegalStateError, match=f"group '{group}' is live"):
+        await admin.reset_consumer_group_offsets(group, {tp: "earliest"})
+    assert await consumer.committed(tp) == 3
+    await consumer.stop()
+    assert await admin.reset_consumer_group_offsets(group, {tp: "earliest"}) == {tp: 0}
+    again = await live(broker, group, topic)
+    assert [record.offset for record in await take(again, 2)] == [0, 1]
+
+
+@coordinates
+async def test_a_reset_that_makes_no_sense_changes_nothing(broker: Broker) -> None:
+    topic, group = await broker.new_log([b"v"] * 10), broker.unique_topic("g")
+    tp = TopicPartition(topic, 0)
+    await committed(broker, group, topic, 5)
+    admin = await broker.admin()
+    for to in (-1, "begin", 1.5, None, True):
+        with pytest.raises(IllegalArgumentError, match="allowed are an offset, 'earliest'"):
+            await admin.reset_consumer_group_offsets(group, {tp: to})  # type: ignore[dict-item]
+    with pytest.raises(IllegalArgumentError, match=f"{topic}/0: 11, allowed are 0 to 10"):
+        await admin.reset_consumer_group_offsets(group, {tp: 11})
+    with pytest.raises(IllegalArgumentError, match="at least one"):
+        await admin.reset_consumer_group_offsets(group, {})
+    with pytest.raises(UnknownTopicOrPartitionError, match="no partition 3"):
+        await admin.reset_consumer_group_offsets(group, {tp: 1, TopicPartition(topic, 3): 1})
+    found = await admin.list_consumer_group_offsets(group, partitions=[tp])
+    assert found == {tp: OffsetAndMetadata(5, "")}
