@@ -98,6 +98,11 @@ class Commits:
 
         Raises as `OffsetStore.commit`.
         """
+        if self._standing.lost:
+            raise CommitFailedError(
+                "the session in ZooKeeper has ended (session_timeout_ms): the partitions may have "
+                "been given to others, who begin at the offsets committed before"
+            )
         stamp = Stamp(self._standing.generation, self._standing.member)
         return self._commit(offsets, stamp, timeout_s)
 

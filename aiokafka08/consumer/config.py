@@ -37,6 +37,8 @@ class ConsumerConfig:
     rebalance_timeout_s: float
     session_timeout_s: float
     heartbeat_interval_s: float
+    rebalance_backoff_s: float
+    rebalance_max_retries: int
     exclude_internal_topics: bool
     offsets_storage: str | None
     zookeeper_connect: str | None
@@ -61,6 +63,8 @@ def consumer_config(
     rebalance_timeout_ms: int | None,
     session_timeout_ms: int,
     heartbeat_interval_ms: int,
+    rebalance_backoff_ms: int,
+    rebalance_max_retries: int,
     max_poll_records: int | None,
     exclude_internal_topics: bool,
     isolation_level: str,
@@ -129,6 +133,8 @@ def consumer_config(
         rebalance_timeout_s=positive("rebalance_timeout_ms", rebalance_timeout_ms) / 1000,
         session_timeout_s=session_timeout_ms / 1000,
         heartbeat_interval_s=positive("heartbeat_interval_ms", heartbeat_interval_ms) / 1000,
+        rebalance_backoff_s=positive("rebalance_backoff_ms", rebalance_backoff_ms) / 1000,
+        rebalance_max_retries=positive("rebalance_max_retries", rebalance_max_retries),
         exclude_internal_topics=bool(exclude_internal_topics),
         offsets_storage=offsets_storage,
         zookeeper_connect=zookeeper_connect,

@@ -58,7 +58,7 @@ class AIOKafkaConsumer(PartitionCalls):
         bootstrap_servers: "host:port,…" or a list of them; some of the cluster's brokers.
         api_version: "auto" (or None) finds out what each broker speaks; (0, 8, 2) or "0.8.2" pins
             it.
-        group_id: for now only together with `assign()` and `enable_auto_commit=False`.
+        group_id: the group that shares the work of `subscribe()`, and that commits are for.
         fetch_max_bytes: bounds the message sets that are buffered or asked for, over all
             partitions and brokers (`consumer.shares` says how exactly), and the largest message
             that can be fetched. aiokafka's bounds one answer of one broker.
@@ -72,6 +72,15 @@ class AIOKafkaConsumer(PartitionCalls):
         request_timeout_ms: how long to wait for a broker's answer, and for a topic's metadata.
         offsets_storage: None (as the broker's line has it), "kafka", "zookeeper" or "dual".
         zookeeper_connect: "host:port,…/chroot", for groups on 0.8.
+        session_timeout_ms: after how long without a sign of life a member is put out of its group;
+            with brokers also how long a rebalance waits for it (JoinGroup 0 knows no
+            `rebalance_timeout_ms`).
+        max_poll_interval_ms: who takes no messages for so long leaves the group until it does.
+        partition_assignment_strategy: classes derived from
+            `coordinator.assignors.abstract.AbstractPartitionAssignor`; by default roundrobin, then
+            range; in ZooKeeper range.
+        rebalance_backoff_ms, rebalance_max_retries: for groups in ZooKeeper, as the Scala
+            consumer's: how long it waits for others to release partitions, and how often.
         on_event: called with each `aiokafka08.telemetry` event.
 
     Raises:
@@ -123,6 +132,8 @@ class AIOKafkaConsumer(PartitionCalls):
         client_rack: str | None = None,
         offsets_storage: str | None = None,
         zookeeper_connect: str | None = None,
+        rebalance_backoff_ms: int = 2000,
+        rebalance_max_retries: int = 4,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         if loop is not None:
@@ -165,6 +176,8 @@ class AIOKafkaConsumer(PartitionCalls):
             rebalance_timeout_ms=rebalance_timeout_ms,
             session_timeout_ms=session_timeout_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
+            rebalance_backoff_ms=rebalance_backoff_ms,
+            rebalance_max_retries=rebalance_max_retries,
             max_poll_records=max_poll_records,
             exclude_internal_topics=exclude_internal_topics,
             isolation_level=isolation_level,

@@ -20,11 +20,14 @@ class Standing:
     """The generation and the member id.
 
     Attributes:
+        lost: the session in ZooKeeper has ended: others may be further by now, and nobody there
+            refuses what would set them back.
         on_fenced: called by `fenced`.
     """
 
     generation: int = NO_GENERATION
     member: str = NO_MEMBER
+    lost: bool = False
     on_fenced: Callable[[BrokerResponseError, int], object] = lambda error, generation: None
 
     @property

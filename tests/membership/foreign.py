@@ -76,3 +76,46 @@ class KafkaPythonMember:
             for records in self._consumer.poll(timeout_ms=100).values():
                 self.values += [record.value.decode() for record in records]
         self._consumer.close()
+
+
+class ScalaMember:
+    """The Scala high-level consumer of 0.8, in `ConsoleConsumer`."""
+
+    def __init__(
+        self,
+        cluster: RealCluster,
+        folder: Path,
+        group: str,
+        topic: str,
+        *,
+        from_beginning: bool = True,
+        strategy: str | None = None,
+    ) -> None:
+        settings = folder / f"{group}.properties"
+        lines = [
+            f"group.id={group}",
+            "zookeeper.session.timeout.ms=4000",
+            "rebalance.backoff.ms=300",
+            "rebalance.max.retries=30",
+            "auto.commit.interval.ms=100",
+        ]
+        if strategy is not None:
+            lines.append(f"partition.assignment.strategy={strategy}")
+        settings.write_text("\n".join(lines) + "\n")
+        package = "kafka.tools" if cluster.version.startswith("0.8.2") else "kafka.consumer"
+        self.process: JavaProcess = cluster.popen_java(
+            f"{package}.ConsoleConsumer",
+            *("--zookeeper", cluster.zookeeper_connect, "--topic", topic),
+            *(("--consumer.config", str(settings))),
+            *(("--from-beginning",) if from_beginning else ()),
+        )
+
+    @property
+    def values(self) -> list[str]:
+        """What it has printed."""
+        return self.process.stdout().splitlines()
+
+    def stop(self) -> None:
+        """SIGTERM: it commits and leaves its group."""
+        if self.process.running:
+            self.process.terminate(20)

@@ -1,0 +1,346 @@
+"""Groups in ZooKeeper, shared with Kafka 0.8's own Scala consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaConnectionError,
+    KafkaUnavailableError,
+)
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.ports import free_port
+from tests.membership.foreign import ScalaMember
+from tests.testing.targets import new_name
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
+
+PARTITIONS = 6
+
+older = [
+    pytest.param("0.8.1.1", marks=pytest.mark.full),
+    pytest.param("0.8.0", marks=pytest.mark.full),
+]
+
+
+@pytest.fixture(params=["0.8.2.2"])
+def cluster(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get(request.param, 1)
+
+
+@pytest.fixture
+def stops() -> Iterator[list[Callable[[], object]]]:
+    """What is to be stopped at the end."""
+    stops: list[Callable[[], object]] = []
+    yield stops
+    for stop in stops:
+        stop()
+
+
+@pytest.fixture
+def registry(cluster: RealCluster) -> Iterator[KazooClient]:
+    client = KazooClient(cluster.zookeeper_connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+class Group:
+    """A group as ZooKeeper has it."""
+
+    def __init__(self, registry: KazooClient, cluster: RealCluster) -> None:
+        self.name, self.topic = new_name("g"), new_name("t")
+        self.registry = registry
+        cluster.create_topic(self.topic, PARTITIONS)
+
+    @property
+    def root(self) -> str:
+        return f"/consumers/{self.name}"
+
+    def members(self) -> list[str]:
+        try:
+            return sorted(self.registry.get_children(f"{self.root}/ids"))
+        except NoNodeError:
+            return []
+
+    def owners(self) -> dict[int, str]:
+        found = {}
+        for number in range(PARTITIONS):
+            try:
+                data, _ = self.registry.get(f"{self.root}/owners/{self.topic}/{number}")
+            except NoNodeError:
+                continue
+            found[number] = data.decode().rpartition("-")[0]
+        return found
+
+    def is_shared(self, members: int) -> bool:
+        owners = self.owners()
+        shares = Counter(owners.values())
+        return (
+            len(owners) == PARTITIONS
+            and sorted(shares) == self.members()
+            and set(shares.values()) == {PARTITIONS // members}
+        )
+
+    async def shared(self, members: int) -> None:
+        """Wait until so many have it, all partitions owned, each a fair share."""
+        await eventually(lambda: self.is_shared(members), f"sharing by {members}")
+
+
+@pytest.fixture
+def group(registry: KazooClient, cluster: RealCluster) -> Group:
+    return Group(registry, cluster)
+
+
+async def eventually(condition: Callable[[], bool], what: str) -> None:
+    try:
+        async with asyncio.timeout(40):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"{what} didn't happen")
+
+
+class Ours:
+    """A member of ours that takes messages and commits as it goes."""
+
+    def __init__(self, cluster: RealCluster, group: Group, **options: Any) -> None:
+        self.values: list[str] = []
+        self.consumer = AIOKafkaConsumer(
+            group.topic, **{**options_for(cluster, group.name), **options}
+        )
+
+    async def __aenter__(self) -> Ours:
+        await self.consumer.start()
+        self._task = asyncio.create_task(self._take())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.consumer.stop()
+
+    async def _take(self) -> None:
+        while True:
+            try:
+                async for record in self.consumer:
+                    self.values.append(bytes(record.value or b"").decode())
+            except KafkaUnavailableError:  # told once; it goes on trying
+                continue
+
+
+def options_for(cluster: RealCluster, group: str) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "zookeeper_connect": cluster.zookeeper_connect,
+        "group_id": group,
+        "session_timeout_ms": 4000,
+        "rebalance_backoff_ms": 300,
+        "rebalance_max_retries": 30,
+        "auto_offset_reset": "earliest",
+        "auto_commit_interval_ms": 100,
+    }
+
+
+async def produce(cluster: RealCluster, topic: str, prefix: str) -> set[str]:
+    values = {f"{prefix}-{number}" for number in range(10 * PARTITIONS)}
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number, value in enumerate(sorted(values)):
+            await producer.send_and_wait(topic, value.encode(), partition=number % PARTITIONS)
+    return values
+
+
+# --- with Scala -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cluster", ["0.8.2.2", *older], indirect=True)
+async def test_a_group_with_scala_members(
+    cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    async def scala(*, from_beginning: bool = False) -> ScalaMember:
+        member = await asyncio.to_thread(
+            ScalaMember, cluster, tmp_path, group.name, group.topic, from_beginning=from_beginning
+        )
+        stops.append(member.stop)
+        return member
+
+    first = await scala(from_beginning=True)
+    await group.shared(1)
+    async with Ours(cluster, group) as ours:
+        await group.shared(2)
+        sent = await produce(cluster, group.topic, "one")
+
+        def taken(*more: Any) -> list[str]:
+            found = [*first.values, *ours.values]
+            return sorted([*found, *(value for one in more for value in one.values)])
+
+        await eventually(lambda: set(taken()) == sent, "taking all")
+        assert taken() == sorted(sent)
+        assert ours.values
+        assert first.values
+        async with Ours(cluster, group) as other:
+            await group.shared(3)
+            await asyncio.to_thread(first.stop)
+            await group.shared(2)
+            sent |= await produce(cluster, group.topic, "two")
+            await eventually(lambda: set(taken(other)) == sent, "taking all")
+            assert taken(other) == sorted(sent)
+        second = await scala()
+        await group.shared(2)
+        sent |= await produce(cluster, group.topic, "three")
+        await eventually(lambda: set(taken(other, second)) == sent, "taking all")
+        assert taken(other, second) == sorted(sent)
+        assert second.values
+    await group.shared(1)
+    sent |= await produce(cluster, group.topic, "four")
+    await eventually(lambda: set(taken(other, second)) == sent, "taking all")
+    assert taken(other, second) == sorted(sent)
+
+
+async def test_roundrobin_deals_as_scala_does(
+    cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    scala = await asyncio.to_thread(
+        ScalaMember, cluster, tmp_path, group.name, group.topic, strategy="roundrobin"
+    )
+    stops.append(scala.stop)
+    await group.shared(1)
+    strategy = [RoundRobinPartitionAssignor]
+    async with Ours(cluster, group, partition_assignment_strategy=strategy):
+        await group.shared(2)
+        async with Ours(cluster, group, partition_assignment_strategy=strategy):
+            await group.shared(3)
+
+
+async def test_a_killed_scala_member_is_replaced(
+    cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    scala = await asyncio.to_thread(ScalaMember, cluster, tmp_path, group.name, group.topic)
+    stops.append(scala.stop)
+    await group.shared(1)  # from the beginning it begins only where the group has no offsets
+    async with Ours(cluster, group) as ours:
+        await group.shared(2)
+        sent = await produce(cluster, group.topic, "one")
+        await eventually(lambda: {*ours.values, *scala.values} == sent, "taking all")
+        scala.process.kill()
+        await group.shared(1)
+        sent |= await produce(cluster, group.topic, "two")
+        await eventually(lambda: {*ours.values, *scala.values} == sent, "taking all")
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_ends_costs_no_partition(
+    cluster: RealCluster, group: Group, registry: KazooClient
+) -> None:
+    async with Ours(cluster, group) as one, Ours(cluster, group) as two:
+        await group.shared(2)
+        before = group.members()
+        session = one.consumer._membership._chosen._opening.result()  # type: ignore[attr-defined]
+        session_id, password = session.client_id
+        # Whoever connects as this session and closes it ends it.
+        thief = KazooClient(cluster.zookeeper_connect, client_id=(session_id, password))
+        await asyncio.to_thread(thief.start)
+        await asyncio.to_thread(thief.stop)
+        await asyncio.to_thread(thief.close)
+        await eventually(lambda: group.members() != before, "a new member")
+        await group.shared(2)
+        await eventually(
+            lambda: (
+                len(one.consumer.assignment()) == len(two.consumer.assignment()) == PARTITIONS // 2
+            ),
+            "reading",
+        )
+        assert not one.consumer.assignment() & two.consumer.assignment()
+        sent = await produce(cluster, group.topic, "one")
+        await eventually(lambda: sorted([*one.values, *two.values]) == sorted(sent), "taking all")
+
+
+@pytest.fixture
+async def restarted(cluster: RealCluster) -> AsyncIterator[RealCluster]:
+    """Its ZooKeeper may be stopped."""
+    yield cluster
+    await asyncio.to_thread(cluster.heal)
+
+
+@pytest.mark.full
+async def test_zookeeper_away_for_longer_than_the_session(
+    restarted: RealCluster, group: Group
+) -> None:
+    async with Ours(restarted, group) as one, Ours(restarted, group) as two:
+        await group.shared(2)
+        await asyncio.to_thread(restarted.stop_zookeeper)
+        await eventually(
+            lambda: not one.consumer.assignment() | two.consumer.assignment(), "letting go"
+        )
+        await asyncio.to_thread(restarted.start_zookeeper)
+        await group.shared(2)
+        await eventually(
+            lambda: len(one.consumer.assignment() | two.consumer.assignment()) == PARTITIONS,
+            "reading",
+        )
+        sent = await produce(restarted, group.topic, "one")
+        await eventually(lambda: {*one.values, *two.values} == sent, "taking all")
+
+
+# --- what is there and what isn't -----------------------------------------------------------------
+
+
+async def test_garbage_in_the_registry_is_skipped_with_a_warning(
+    cluster: RealCluster, group: Group, registry: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = f"{group.root}/ids/garbage"
+    registry.create(path, b"{not json", makepath=True)
+    with caplog.at_level(logging.WARNING, "aiokafka08.consumer"):
+        async with Ours(cluster, group) as ours:
+            assert len(ours.consumer.assignment()) == PARTITIONS
+    assert f"the node {path} is skipped: b'{{not json' is no JSON" in caplog.text
+
+
+async def test_a_partition_that_somebody_keeps_is_told(
+    cluster: RealCluster, group: Group, registry: KazooClient
+) -> None:
+    path = f"{group.root}/owners/{group.topic}/3"
+    registry.create(path, b"somebody-0", makepath=True, ephemeral=True)
+    ours = Ours(cluster, group, rebalance_max_retries=2, rebalance_backoff_ms=50)
+    with pytest.raises(KafkaUnavailableError, match=r"partition=3.* is owned by 'somebody-0'"):
+        await ours.consumer.start()
+    assert group.owners() == {3: "somebody"}
+
+
+async def test_subscribing_and_unsubscribing(cluster: RealCluster, group: Group) -> None:
+    async with AIOKafkaConsumer(**options_for(cluster, group.name)) as consumer:
+        assert group.members() == []
+        consumer.subscribe(pattern=group.topic)
+        await eventually(lambda: group.is_shared(1), "owning all")
+        consumer.unsubscribe()
+        await eventually(lambda: group.members() == [] and not group.owners(), "leaving")
+
+
+async def test_wrong_addresses(cluster: RealCluster, group: Group) -> None:
+    options = options_for(cluster, group.name)
+    port = free_port()
+    for connect, error, text in (
+        (f"127.0.0.1:{port}", KafkaConnectionError, f"127.0.0.1:{port} can't be reached"),
+        (f"{cluster.zookeeper_connect}/none", KafkaUnavailableError, "has no chroot /none"),
+    ):
+        consumer = AIOKafkaConsumer(group.topic, **{**options, "zookeeper_connect": connect})
+        with pytest.raises(error, match=text):
+            await consumer.start()
+    with pytest.raises(IllegalArgumentError, match="group_id='a/b' can't be a node"):
+        AIOKafkaConsumer(group.topic, **{**options, "group_id": "a/b"})
