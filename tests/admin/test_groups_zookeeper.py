@@ -1,0 +1,184 @@
+"""Groups of 0.8 by the admin client: those of the Scala consumer, in a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndMetadata, TopicPartition
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaUnavailableError,
+)
+from aiokafka08.protocol.api import DescribedGroup
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.java_process import JavaProcess
+from tests.contract.broker import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+NewName = Callable[..., str]
+CONSOLE_CONSUMERS = {
+    "0.8.0": "kafka.consumer.ConsoleConsumer",
+    "0.8.1.1": "kafka.consumer.ConsoleConsumer",
+    "0.8.2.2": "kafka.tools.ConsoleConsumer",
+}
+
+
+def new_admin(cluster: RealCluster) -> AIOKafkaAdminClient:
+    return AIOKafkaAdminClient(
+        bootstrap_servers=cluster.bootstrap_servers, zookeeper_connect=cluster.zookeeper_connect
+    )
+
+
+async def described(admin: AIOKafkaAdminClient, group: str) -> DescribedGroup:
+    [answer] = await admin.describe_consumer_groups([group])
+    [one] = answer.groups
+    return one
+
+
+def partitions_of(group: DescribedGroup) -> list[set[TopicPartition]]:
+    return [
+        set(ConsumerProtocolMemberAssignment.decode(member.assignment).partitions())
+        for member in group.members
+    ]
+
+
+@contextmanager
+def scala_consumer(
+    cluster: RealCluster, version: str, topic: str, group: str, folder: Path
+) -> Iterator[JavaProcess]:
+    """The line's own high-level consumer, in a group, from the beginning."""
+    config = folder / f"{group}.properties"
+    config.write_text(
+        f"group.id={group}\nauto.offset.reset=smallest\nauto.commit.interval.ms=100\n"
+        f"zookeeper.connect={cluster.zookeeper_connect}\n"
+    )
+    process = cluster.popen_java(
+        CONSOLE_CONSUMERS[version],
+        *("--zookeeper", cluster.zookeeper_connect, "--topic", topic),
+        *(
+            ("--consumer.config", str(config))
+            if version == "0.8.2.2"
+            else ("--group", group, "--autocommit.interval.ms", "100", "--from-beginning")
+        ),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("version", list(CONSOLE_CONSUMERS))
+async def test_a_group_of_the_scala_consumer_from_its_birth_to_its_reset(
+    broker_clusters: BrokerClusters, unique_topic: NewName, tmp_path: Path, version: str
+) -> None:
+    cluster, topic, group = broker_clusters.get(version), unique_topic(), unique_topic("g")
+    tps = [TopicPartition(topic, number) for number in range(2)]
+    await asyncio.to_thread(cluster.create_topic, topic, 2)
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(2):
+            await (await producer.send_many(topic, [b"v"] * 10, partition=number))
+    async with new_admin(cluster) as admin:
+        assert (await described(admin, group)).state == "Dead"
+        with scala_consumer(cluster, version, topic, group, tmp_path) as scala:
+
+            async def it_owns_both() -> bool:
+                assert scala.running, scala.log_tail()
+                return partitions_of(await described(admin, group)) == [set(tps)]
+
+            async def all_is_read() -> bool:
+                lag = await admin.list_consumer_group_lag(group, tps)
+                return lag == dict.fromkeys(tps, 0)
+
+            await eventually(it_owns_both, 60)
+            await eventually(all_is_read, 60)
+            one = await described(admin, group)
+            assert (one.state, one.protocol_type) == ("Stable", "consumer")
+            [member] = one.members
+            assert member.member.startswith(f"{group}_")
+            assert ConsumerProtocolMemberMetadata.decode(member.metadata).subscription == [topic]
+            assert (group, "consumer") in await admin.list_consumer_groups()
+            with pytest.raises(IllegalStateError, match=f"live: .*{member.member}"):
+                await admin.reset_consumer_group_offsets(group, {tps[0]: "earliest"})
+            await asyncio.to_thread(scala.terminate, 30)
+
+        async def it_has_left() -> bool:  # its session may end a little later than its process
+            return not (await described(admin, group)).members
+
+        await eventually(it_has_left, 30)
+        assert (await described(admin, group)).state == "Empty"
+        found = await admin.list_consumer_group_offsets(group, partitions=tps)
+        assert found == dict.fromkeys(tps, OffsetAndMetadata(10, ""))
+        done = await admin.reset_consumer_group_offsets(group, {tps[0]: "earliest", tps[1]: 7})
+        assert done == {tps[0]: 0, tps[1]: 7}
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            zookeeper_connect=cluster.zookeeper_connect,
+            group_id=group,
+            enable_auto_commit=False,
+        )
+        consumer.assign(tps)
+        async with consumer:
+            assert [await consumer.position(tp) for tp in tps] == [0, 7]
+
+
+async def test_a_member_s_node_that_can_t_be_read_is_named_and_passed_over(
+    broker_clusters: BrokerClusters, unique_topic: NewName, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, group = broker_clusters.get("0.8.2.2"), unique_topic("g")
+    session = KazooClient(cluster.zookeeper_connect)
+    session.start()
+    try:
+        ids = f"/consumers/{group}/ids"
+        good = json.dumps({"version": 1, "subscription": {"t": 1}, "pattern": "static"}).encode()
+        for name, data in (("a", b"{garbage"), ("b", b"[]"), ("c", good), ("d", b"\xff")):
+            session.create(f"{ids}/{group}_{name}", data, ephemeral=True, makepath=True)
+        session.create(f"/consumers/{group}/owners/t/0", f"{group}_c-0".encode(), makepath=True)
+        session.create(f"/consumers/{group}/owners/t/x", b"nobody", makepath=True)
+        async with new_admin(cluster) as admin:
+            with caplog.at_level(logging.WARNING, "aiokafka08.admin"):
+                one = await described(admin, group)
+        topics = [
+            ConsumerProtocolMemberMetadata.decode(member.metadata).subscription
+            for member in one.members
+        ]
+        assert topics == [[], [], ["t"], []]
+        assert partitions_of(one) == [set(), set(), {TopicPartition("t", 0)}, set()]
+        warned = [record.getMessage() for record in caplog.records]
+        assert [f"{ids}/{group}_{name}" in text for name, text in zip("abd", warned, strict=True)]
+    finally:
+        session.stop()
+        session.close()
+
+
+async def test_a_wrong_group_chroot_or_place_is_told(broker_clusters: BrokerClusters) -> None:
+    cluster = broker_clusters.get("0.8.2.2")
+    async with new_admin(cluster) as admin:
+        with pytest.raises(IllegalArgumentError, match="'a/b' can't be a node of ZooKeeper"):
+            await admin.describe_consumer_groups(["a/b"])
+    async with AIOKafkaAdminClient(
+        bootstrap_servers=cluster.bootstrap_servers,
+        zookeeper_connect=f"{cluster.zookeeper_connect}/nowhere",
+    ) as admin:
+        with pytest.raises(KafkaUnavailableError, match="no chroot /nowhere"):
+            await admin.list_consumer_groups()
+    old = broker_clusters.get("0.8.0")
+    async with AIOKafkaAdminClient(bootstrap_servers=old.bootstrap_servers) as admin:
+        with pytest.raises(KafkaConfigurationError, match="zookeeper_connect="):
+            await admin.list_consumer_group_offsets("g")
