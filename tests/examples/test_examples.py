@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
@@ -155,3 +155,74 @@ async def test_sigterm_makes_the_ingest_daemon_send_what_it_has_and_end_with_0(
             process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(process.wait, 20) == 0
     assert sorted(filter(None, values)) == [b"one", b"three", b"two"]
+
+
+# --- workers of a group ---------------------------------------------------------------------------
+
+
+@contextmanager
+def worker(printed: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A group worker whose work is in a file."""
+    with printed.open("w") as stdout:
+        process = subprocess.Popen(
+            [sys.executable, "examples/group_worker.py", *arguments], stdout=stdout, cwd=ROOT
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def wait_for_work(sent: set[str], *files: Path) -> list[str]:
+    async with asyncio.timeout(40):
+        while True:
+            done = [line.split(" b")[1].strip("'") for f in files for line in _lines(f)]
+            if set(done) == sent:
+                return done
+            await asyncio.sleep(0.05)
+
+
+def _lines(file: Path) -> list[str]:
+    """The whole lines of a file that grows, or isn't there yet."""
+    text = file.read_text() if file.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.full)])
+async def test_group_workers_share_and_hand_over(
+    version: str, broker_clusters: BrokerClusters, unique_topic: NewName, tmp_path: Path
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    topic = unique_topic("work")
+    await asyncio.to_thread(cluster.create_topic, topic, 4)
+    options = ["--bootstrap", cluster.bootstrap_servers, "--topic", topic, "--group", topic]
+    if version.startswith("0.8"):
+        options += ["--zookeeper", cluster.zookeeper_connect]
+    sent: set[str] = set()
+
+    async def produce(name: str) -> None:
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in range(40):
+                value = f"{name} {number}"
+                await producer.send_and_wait(topic, value.encode(), partition=number % 4)
+                sent.add(value)
+
+    one, two = tmp_path / "one", tmp_path / "two"
+    with worker(one, *options) as first, worker(two, *options) as second:
+        for round_ in range(100):  # until both have a share
+            await produce(f"round {round_}")
+            await wait_for_work(sent, one, two)
+            if _lines(one) and _lines(two):
+                break
+        assert _lines(one)
+        assert _lines(two)
+        first.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(first.wait, 20) == 0
+        before = len(_lines(one))
+        await produce("later")
+        await wait_for_work(sent, one, two)
+        assert len(_lines(one)) == before
+        second.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(second.wait, 20) == 0
