@@ -98,11 +98,7 @@ class Commits:
 
         Raises as `OffsetStore.commit`.
         """
-        if self._standing.lost:
-            raise CommitFailedError(
-                "the session in ZooKeeper has ended (session_timeout_ms): the partitions may have "
-                "been given to others, who begin at the offsets committed before"
-            )
+        self._refuse_lost()
         stamp = Stamp(self._standing.generation, self._standing.member)
         return self._commit(offsets, stamp, timeout_s)
 
@@ -122,6 +118,7 @@ class Commits:
         except TimeoutError:
             raise KafkaTimeoutError("offsets not committed: the commit before takes long") from None
         try:
+            self._refuse_lost()  # it may have ended while this waited
             await self._store.commit(offsets, stamp, timeout_s=max(end - loop.time(), 0))
         except CommitFailedError as failure:
             if isinstance(failure.__cause__, BrokerResponseError):
@@ -144,6 +141,13 @@ class Commits:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+
+    def _refuse_lost(self) -> None:
+        if self._standing.lost:
+            raise CommitFailedError(
+                "the session in ZooKeeper has ended (session_timeout_ms): the partitions may have "
+                "been given to others, who begin at the offsets committed before"
+            )
 
     async def _keep(self) -> None:
         while True:

@@ -70,8 +70,12 @@ class AIOKafkaConsumer(PartitionCalls):
             out of the call that would give the message, each time until somebody seeks past it.
         check_crcs: check each message's CRC-32.
         request_timeout_ms: how long to wait for a broker's answer, and for a topic's metadata.
-        offsets_storage: None (as the broker's line has it), "kafka", "zookeeper" or "dual".
-        zookeeper_connect: "host:port,…/chroot", for groups on 0.8.
+        enable_auto_commit: commit positions every `auto_commit_interval_ms`, before partitions are
+            taken away, and at the stop; only with a `group_id`.
+        offsets_storage: where committed offsets are kept: "kafka" (brokers from 0.8.2 on),
+            "zookeeper", or "dual": both, the larger is read. None: Kafka from 0.8.2 on, but
+            ZooKeeper on 0.8.2 with `zookeeper_connect`.
+        zookeeper_connect: "host:port,…/chroot", for groups on 0.8, and for offsets on 0.8.0.
         session_timeout_ms: after how long without a sign of life a member is put out of its group;
             with brokers also how long a rebalance waits for it (JoinGroup 0 knows no
             `rebalance_timeout_ms`).

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08 import ConsumerRebalanceListener, TopicPartition
+from aiokafka08 import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import (
     CommitFailedError,
@@ -157,6 +157,26 @@ async def test_a_fenced_commit_is_an_error_and_known_to_the_membership(
     assert fenced == [(code, 7)]
     [request] = cluster.requests(OffsetCommitRequest)
     assert (request.generation, request.member) == (7, "me")
+
+
+async def test_a_commit_that_waits_while_the_session_ends_is_refused(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer)
+    await consumer.commit({tp(0): 1})
+    commits, offsets = consumer._assignment.commits, {tp(0): OffsetAndMetadata(3, "")}
+    cluster.fault(OffsetCommitRequest, then=Delay(0.05))
+    first = asyncio.create_task(consumer.commit({tp(0): 2}))
+    await until(lambda: commits._lock.locked())
+    second = asyncio.create_task(commits.commit(offsets))
+    await asyncio.sleep(0)
+    consumer._standing.lost = True
+    await first
+    with pytest.raises(CommitFailedError, match="session in ZooKeeper has ended"):
+        await second
+    with pytest.raises(CommitFailedError, match="session in ZooKeeper has ended"):
+        await consumer.commit()
+    assert committed(cluster) == 2
 
 
 async def test_a_commit_carries_the_generation_of_its_positions(
