@@ -89,24 +89,22 @@ class ScalaMember:
         topic: str,
         *,
         from_beginning: bool = True,
-        strategy: str | None = None,
+        strategy: str = "range",
     ) -> None:
-        settings = folder / f"{group}.properties"
-        lines = [
-            f"group.id={group}",
-            "zookeeper.session.timeout.ms=4000",
-            "rebalance.backoff.ms=300",
-            "rebalance.max.retries=30",
-            "auto.commit.interval.ms=100",
-        ]
-        if strategy is not None:
-            lines.append(f"partition.assignment.strategy={strategy}")
-        settings.write_text("\n".join(lines) + "\n")
-        package = "kafka.tools" if cluster.version.startswith("0.8.2") else "kafka.consumer"
+        package, options = "kafka.consumer", ["--group", group, "--autocommit.interval.ms", "100"]
+        if cluster.version.startswith("0.8.2"):
+            package = "kafka.tools"
+            settings = folder / f"{group}.properties"
+            settings.write_text(
+                f"group.id={group}\nzookeeper.session.timeout.ms=4000\nrebalance.backoff.ms=300\n"
+                "rebalance.max.retries=30\nauto.commit.interval.ms=100\n"
+                f"partition.assignment.strategy={strategy}\n"
+            )
+            options = ["--consumer.config", str(settings)]
         self.process: JavaProcess = cluster.popen_java(
             f"{package}.ConsoleConsumer",
             *("--zookeeper", cluster.zookeeper_connect, "--topic", topic),
-            *(("--consumer.config", str(settings))),
+            *options,
             *(("--from-beginning",) if from_beginning else ()),
         )
 
