@@ -64,6 +64,7 @@ class Commits:
         self._last_s = config.session_timeout_s / 2
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._later: set[asyncio.Task[None]] = set()
         self._error: KafkaError | None = None
 
     def start(self) -> None:
@@ -80,6 +81,7 @@ class Commits:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await self.automatic(self._cursors)
+            await asyncio.gather(*self._later)
 
     def positions(
         self, partitions: Collection[TopicPartition]
@@ -134,7 +136,16 @@ class Commits:
         half the session timeout.
         """
         if self._automatic:
-            await self._try(partitions, self._last_s)
+            await self._try(self.positions(partitions), self._last_s)
+
+    def later(self, partitions: Collection[TopicPartition]) -> None:
+        """`automatic` in the background, with the positions of now; for the user's own choice of
+        partitions, which nobody else waits for."""
+        if self._task is not None:
+            work = self._try(self.positions(partitions), self._last_s)
+            task = asyncio.get_running_loop().create_task(work, name="aiokafka08 commit")
+            self._later.add(task)
+            task.add_done_callback(self._later.discard)
 
     def check(self) -> None:
         """Raise, once, why commits can't work by themselves."""
@@ -152,11 +163,13 @@ class Commits:
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
-            await self._try(self._cursors, None)
+            await self._try(self.positions(self._cursors), None)
 
-    async def _try(self, partitions: Collection[TopicPartition], timeout_s: float | None) -> None:
+    async def _try(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None
+    ) -> None:
         try:
-            await self.commit(self.positions(partitions), timeout_s=timeout_s)
+            await self.commit(offsets, timeout_s=timeout_s)
         except KafkaError as error:
             self._telemetry.emit(CommitFailed(error.text))
             if not error.retriable and not isinstance(error, CommitFailedError):

@@ -350,6 +350,8 @@ class AIOKafkaConsumer(PartitionCalls):
 
     def unsubscribe(self) -> None:
         """Read nothing any more; a subscription of any kind may come next."""
+        if self._subscription.kind is Kind.ASSIGNED:
+            self._assignment.commits.later(self.assignment())
         self._subscription.unsubscribe()
         self._assignment.replace(())
         self._subscription_changed()
@@ -361,6 +363,7 @@ class AIOKafkaConsumer(PartitionCalls):
             IllegalStateError: there is a subscription to topics or a pattern.
         """
         self._subscription.assign(partitions)
+        self._assignment.commits.later(self.assignment() - self._subscription.assigned)
         self._assignment.replace(self._subscription.assigned)
         self._subscription_changed()
 

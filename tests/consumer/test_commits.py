@@ -167,7 +167,7 @@ async def test_a_commit_that_waits_while_the_session_ends_is_refused(
     commits, offsets = consumer._assignment.commits, {tp(0): OffsetAndMetadata(3, "")}
     cluster.fault(OffsetCommitRequest, then=Delay(0.05))
     first = asyncio.create_task(consumer.commit({tp(0): 2}))
-    await until(lambda: commits._lock.locked())
+    await until(commits._lock.locked)
     second = asyncio.create_task(commits.commit(offsets))
     await asyncio.sleep(0)
     consumer._standing.lost = True
@@ -226,6 +226,20 @@ async def test_what_is_revoked_is_committed_before_the_listener_hears_of_it(
     assert [committed(cluster, number) for number in (0, 1)] == (
         [10, 0] if automatic else [None] * 2
     )
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+async def test_what_the_user_puts_away_is_committed_where_that_is_automatic(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, automatic: bool
+) -> None:
+    cluster.append("t", 1, values(0, 10))
+    consumer = await started(cluster, make_consumer, enable_auto_commit=automatic)
+    await take(consumer, 10)
+    consumer.assign([tp(1)])
+    await take(consumer, 10)
+    consumer.unsubscribe()
+    await consumer.stop()
+    assert [committed(cluster, number) for number in (0, 1)] == [10 if automatic else None] * 2
 
 
 async def test_what_others_take_over_is_committed_first_too(
