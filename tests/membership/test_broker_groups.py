@@ -14,9 +14,9 @@ from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssig
 from aiokafka08.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka08.errors import (
     CommitFailedError,
+    GroupCoordinatorNotAvailableError,
     IllegalArgumentError,
     InconsistentGroupProtocolError,
-    InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaConfigurationError,
     UnsupportedVersionError,
@@ -401,13 +401,20 @@ async def test_wishes_that_the_group_refuses(
 ) -> None:
     with pytest.raises(InvalidSessionTimeoutError, match="session_timeout_ms=50"):
         await make_member("t", session_timeout_ms=50).start()
-    with pytest.raises(InvalidGroupIdError):
-        await make_member("t", group_id="").start()
     member = make_member("t", partition_assignment_strategy=[RangePartitionAssignor])
     await member.start()
     other = make_member("t", partition_assignment_strategy=[RoundRobinPartitionAssignor])
     with pytest.raises(InconsistentGroupProtocolError, match="roundrobin"):
         await other.start()
+
+
+async def test_a_cluster_that_names_no_coordinator_is_told(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    cluster.fault(api.GroupCoordinatorRequest, then=Answer(15), times=None)
+    member = make_member("t", request_timeout_ms=300)
+    with pytest.raises(GroupCoordinatorNotAvailableError, match="no coordinator of group 'g'"):
+        await member.start()
 
 
 async def test_a_running_member_that_is_refused_says_so(

@@ -33,7 +33,12 @@ from aiokafka08.coordinator.protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolMemberAssignment,
 )
-from aiokafka08.errors import BrokerResponseError, InvalidTopicError, KafkaError
+from aiokafka08.errors import (
+    BrokerResponseError,
+    GroupCoordinatorNotAvailableError,
+    InvalidTopicError,
+    KafkaError,
+)
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.node import Lane
@@ -103,7 +108,8 @@ class BrokerGroup:
         """Join, where there is a subscription, and wait for the first assignment.
 
         Raises:
-            BrokerResponseError: the group refuses this member for good; says why.
+            BrokerResponseError: the group refuses this member for good; says why. Or no coordinator
+                was named within `request_timeout_ms`.
             UnsupportedVersionError: the brokers have no groups.
         """
         loop = asyncio.get_running_loop()
@@ -245,7 +251,7 @@ class BrokerGroup:
                 node_id = await self._coordinator.node_id()
                 what, result = await self._try_join(node_id)
             except KafkaError as error:
-                if not error.retriable:
+                if not error.retriable or self._is_hopeless(error):
                     raise
                 self._router.telemetry.emit(GroupJoinFailed(self._coordinator.group, error.text))
                 what, result = Next.LOOK_UP, None
@@ -259,6 +265,11 @@ class BrokerGroup:
                 backoff.reset()
             else:
                 await asyncio.sleep(backoff.next())
+
+    def _is_hopeless(self, error: KafkaError) -> bool:
+        """Whether `start()` waits in vain: nobody has named a coordinator in all its time."""
+        starts = self._settled is not None and not self._settled.done()
+        return starts and isinstance(error, GroupCoordinatorNotAvailableError)
 
     async def _try_join(
         self, node_id: int

@@ -74,7 +74,8 @@ class ZookeeperGroup:
         self._bell = Bell()
         self._opening: asyncio.Future[KazooClient] | None = None
         self._registry: Registry | None = None
-        self._owned: dict[TopicPartition, str] = {}
+        self._owned: dict[TopicPartition, str] = {}  # what is read, each with its thread
+        self._nodes: set[TopicPartition] = set()  # what may have a node of this session
         self._number = -1  # of the subscription that the partitions are of
         self._away_since: float | None = None  # without a connection to ZooKeeper
         self._lost = False  # the session is over
@@ -177,6 +178,8 @@ class ZookeeperGroup:
         except Exception as error:
             _log.error("group %r: the membership has ended", self._group, exc_info=error)
             self._fail(error)
+            if self._registry is not None:
+                await self._unregister(self._registry, "failed")
 
     async def _let_go(self) -> None:
         """The session is over, or as good as."""
@@ -191,7 +194,7 @@ class ZookeeperGroup:
         registry = self._registry
         assert registry is not None
         if not self._subscription.by_topic:
-            await self._unregister(registry)
+            await self._unregister(registry, "unsubscribed")
             return
         conflict = ""
         for _ in range(self._config.rebalance_max_retries):
@@ -219,15 +222,17 @@ class ZookeeperGroup:
             )
         )
 
-    async def _unregister(self, registry: Registry) -> None:
-        member, owned, self._owned = registry.member, tuple(self._owned), {}
+    async def _unregister(self, registry: Registry, reason: str) -> None:
+        member, nodes = registry.member, tuple(self._nodes)
+        self._owned = {}
+        self._nodes.clear()
         self._standing.lost = False
         if member:
             try:
-                await self._in_thread(lambda: registry.leave(owned))
+                await self._in_thread(lambda: registry.leave(nodes))
             except KafkaError as error:  # then the nodes go with the session
-                self._router.telemetry.emit(GroupJoinFailed(self._group, error.text))
-            self._router.telemetry.emit(GroupLeft(self._group, member, "unsubscribed"))
+                reason = f"{reason}; ZooKeeper wasn't told: {error.text}"
+            self._router.telemetry.emit(GroupLeft(self._group, member, reason))
 
     async def _try(self, registry: Registry) -> str | None:
         """One rebalance; None when it worked, else why it didn't."""
@@ -239,10 +244,13 @@ class ZookeeperGroup:
         if wanted == self._owned and number == self._number:
             return None
         await self._assignee.revoke()
-        owned, self._owned = self._owned, {}
-        await self._in_thread(lambda: registry.release(tuple(owned)))
+        self._owned = {}
+        nodes = tuple(self._nodes)
+        await self._in_thread(lambda: registry.release(nodes))
+        self._nodes = set(wanted)
         conflict = await self._in_thread(lambda: registry.claim(wanted))
         if conflict is not None:
+            self._nodes.clear()
             return conflict
         self._owned = wanted
         if self._lost or self._away_since is not None or self._subscription.number != number:
