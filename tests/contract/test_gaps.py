@@ -23,6 +23,8 @@ def value(offset: int) -> bytes:
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
 async def test_holes_of_compaction_are_passed_over(broker: Broker, codec: str | None) -> None:
+    if broker.version < (0, 9):
+        codec = None  # wrappers may end its cleaner, for all tests to come (brokers.md 5.15)
     topic = await broker.create_topic(config={"cleanup.policy": "compact", "segment.bytes": "4096"})
     tp = TopicPartition(topic, 0)
     producer = await broker.producer(compression_type=codec)
