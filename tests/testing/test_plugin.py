@@ -120,12 +120,9 @@ def test_asynchronous_tests_have_it_in_a_thread_of_its_own(run: Run) -> None:
     """Its loop goes on while a call from the test's loop waits for it."""
     result = run(
         """
-        import asyncio
         import pytest
         from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
         from aiokafka08.testing import EmbeddedCluster
-
-        pytestmark = pytest.mark.asyncio
 
         @pytest.fixture
         async def producer(kafka_bootstrap_servers):
@@ -150,7 +147,8 @@ def test_asynchronous_tests_have_it_in_a_thread_of_its_own(run: Run) -> None:
                 ) as consumer:
                     assert (await consumer.getone()).value == b"tea"
         """,
-        *("-p", "pytest_asyncio.plugin", "-W", "error"),
+        *("-p", "pytest_asyncio.plugin", "--asyncio-mode=auto", "-W", "error"),
+        *("-o", "asyncio_default_fixture_loop_scope=function"),
     )
     result.assert_outcomes(passed=2)
 
@@ -202,7 +200,8 @@ def test_a_session_that_does_not_use_it_imports_neither_client_nor_cluster(run: 
 
         def test_it(pytestconfig):
             assert pytestconfig.pluginmanager.has_plugin("aiokafka08")
-            print("imported", *sorted(name for name in sys.modules if name.startswith("aiokafka08")))
+            imported = sorted(name for name in sys.modules if name.startswith("aiokafka08"))
+            print("imported", *imported)
         """,
         "-s",
     )
