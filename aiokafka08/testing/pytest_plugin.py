@@ -40,12 +40,14 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
     """
     from aiokafka08.testing import EmbeddedCluster
 
-    options = _options(request)
+    wrong = ""
     with contextlib.ExitStack() as stack:
         try:
-            cluster = stack.enter_context(EmbeddedCluster(**options))
-        except (ValueError, OSError) as error:  # the user's, who has no use for our traceback
-            pytest.fail(f"{_spelt(options)}: {error}", pytrace=False)
+            cluster = stack.enter_context(EmbeddedCluster(**_options(request)))
+        except (ValueError, OSError) as error:
+            wrong = f"kafka_cluster: {error}"
+        if wrong:  # the user's mistake, to be seen without our traceback
+            pytest.fail(wrong, pytrace=False)
         yield cluster
 
 
@@ -56,7 +58,11 @@ def kafka_bootstrap_servers(kafka_cluster: EmbeddedCluster) -> str:
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the test's marks say, the closest one last."""
+    """What the test's marks say, the closest one last.
+
+    Raises:
+        ValueError: it isn't an option's name.
+    """
     import inspect
 
     from aiokafka08.testing import EmbeddedCluster
@@ -66,20 +72,11 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     for mark in reversed(list(request.node.iter_markers("kafka_cluster"))):
         if mark.args:
             given = ", ".join(map(repr, mark.args))
-            pytest.fail(
-                f"@pytest.mark.kafka_cluster({given}): options are given by name, as brokers=3",
-                pytrace=False,
-            )
+            raise ValueError(f"{given} without a name; options have names, as brokers=3")
         options |= mark.kwargs
-    if unknown := [name for name in options if name not in known]:
-        pytest.fail(
-            f"{_spelt(options)}: there is no option {', '.join(unknown)}; there are"
-            f" {', '.join(known)}",
-            pytrace=False,
-        )
+    for name, value in options.items():
+        if name not in known:
+            raise ValueError(
+                f"{name}={value!r}: there is no such option; there are {', '.join(known)}"
+            )
     return options
-
-
-def _spelt(options: dict[str, Any]) -> str:
-    given = ", ".join(f"{name}={value!r}" for name, value in options.items())
-    return f"@pytest.mark.kafka_cluster({given})"

@@ -162,6 +162,16 @@ def test_the_ports_of_all_brokers_have_to_exist() -> None:
         EmbeddedCluster(brokers=3, port=65534)
 
 
+def test_a_partition_that_is_not_there_is_named_with_those_that_are() -> None:
+    with EmbeddedCluster(topics={"orders": 4}) as cluster:
+        with pytest.raises(ValueError, match=r"no topic 'order' \(topics: 'orders'\)"):
+            cluster.log("order", 0)
+        with pytest.raises(ValueError, match=r"'orders' has no partition 4 \(it has 0 to 3\)"):
+            cluster.move_leader("orders", 4)
+    with EmbeddedCluster() as cluster, pytest.raises(ValueError, match="topics: none yet"):
+        cluster.offsets("orders", 0)
+
+
 def test_misuse() -> None:
     cluster = EmbeddedCluster()
     with pytest.raises(IllegalStateError, match="isn't running"):
