@@ -7,6 +7,7 @@ without is either named, and then a module for those, or a program. A block of `
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import signal
@@ -17,7 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08 import testing
+from aiokafka08.testing import LINES, EmbeddedCluster
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "kafka1:9092"
@@ -96,6 +98,15 @@ def test_readmes_program_sends_a_message_and_reads_it_for_ever() -> None:
             finally:
                 process.kill()
     assert said == ["0 0\n", "0 b'k' b'hello'\n"]
+
+
+def test_the_testing_page_names_every_option_line_handle_and_effect() -> None:
+    page = (ROOT / "docs/testing.md").read_text()
+    told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
+    handles = {name for name in dir(EmbeddedCluster) if not name.startswith("_")}
+    effects = set(testing.__all__) - {"LINES", "LoggedMessage", "NodeInfo", "Offsets", "Recorded"}
+    assert {*inspect.signature(EmbeddedCluster).parameters, *handles, *effects} - told == set()
+    assert all(f'`"{line}"`' in page for line in LINES)
 
 
 def test_the_command_on_the_testing_page_runs_a_cluster_until_ctrl_c() -> None:
