@@ -136,19 +136,22 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """sdist and wheel, checked; the wheel installed and imported away from here, without extras."""
+    """sdist and wheel, checked; the wheel installed and used away from here, without extras."""
     install(session, "build", project=False)
     shutil.rmtree("dist", ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", "dist")
     artifacts = sorted(str(path.resolve()) for path in Path("dist").iterdir())
     session.run("twine", "check", "--strict", *artifacts)
     [wheel] = [path for path in artifacts if path.endswith(".whl")]
+    users_test = Path("examples/test_my_service.py").resolve()
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
         session.run("python", "-m", "venv", "venv")
         scripts = Path(folder, "venv", "Scripts" if os.name == "nt" else "bin")
         python = str(scripts / "python")
-        session.run(python, "-m", "pip", "install", "--quiet", wheel, external=True)
+        session.run(python, "-m", "pip", "install", "--quiet", wheel, "pytest", external=True)
         session.run(python, "-W", "error", "-c", CHECK_INSTALLED, folder, external=True)
+        shutil.copy(users_test, folder)  # away from this project's configuration
+        session.run(python, "-m", "pytest", "-W", "error", users_test.name, external=True)
 
 
 CHECK_INSTALLED = """
