@@ -10,14 +10,14 @@ PATIENCE_MS = 15_000
 """For the topic's creation too, which takes real brokers a second."""
 
 
-async def prepare(bootstrap: str, topic: str) -> int:
+async def prepare(bootstrap: str, topic: str, *, patience_ms: int = PATIENCE_MS) -> int:
     """Let the brokers create the topic if it isn't there; gives how many partitions it has.
 
     Raises:
         DemoError: it isn't created, or has messages.
         KafkaError: no broker was found there, or what it answers.
     """
-    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, request_timeout_ms=PATIENCE_MS)
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, request_timeout_ms=patience_ms)
     try:
         async with consumer:
             partitions = list(consumer.assignment())
