@@ -14,13 +14,15 @@ EVERY_S = 2.0
 
 
 class _Rate(TextColumn):
+    """On average from the start on, as everywhere in the demo."""
+
     def render(self, task: Task) -> Text:
-        rate = task.finished_speed or task.speed
-        return Text("" if rate is None else f"{rate:,.0f}/s", style="progress.data.speed")
+        rate = task.completed / task.elapsed if task.completed and task.elapsed else 0
+        return Text(f"{rate:,.0f}/s", style="progress.data.speed")
 
 
 class Meter:
-    """Counts up to `total` while it is entered; `seconds` are from there to `stop()` or the end."""
+    """Counts up to `total` while it is entered; `seconds` is how long that was, at the end."""
 
     def __init__(self, console: Console, title: str, total: int, unit: str) -> None:
         self._console = console
@@ -41,8 +43,8 @@ class Meter:
         self.seconds = 0.0
 
     def __enter__(self) -> Self:
-        self._bar.start()
         self._bar.start_task(self._task)
+        self._bar.start()
         self._begun = self._told = time.perf_counter()
         return self
 
