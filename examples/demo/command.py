@@ -73,8 +73,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         SystemExit: the arguments are wrong.
     """
     options = _options(arguments)
-    # What goes wrong for good comes as an error; the client's warnings tell it a second time.
-    logging.getLogger("aiokafka08").setLevel(logging.ERROR)
+    # What goes wrong for good is raised; the client's log lines tell it a second time.
+    logging.getLogger("aiokafka08").setLevel(logging.CRITICAL)
     console = _console()
     try:
         _prepare_output(options.output)
