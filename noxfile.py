@@ -4,6 +4,8 @@
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
     nox -s full                                 every Python found, both loops, many rounds, build
     nox -s bench -- --quick                     beside the peers, on a real broker
+    nox -s demo                                 the whole client on the embedded cluster
+    nox -s demo -- --bootstrap localhost:9092   the same on a real one
 
 Add `-R` to run without installing again.
 """
@@ -132,6 +134,20 @@ def bench(session: nox.Session) -> None:
     install(session, "bench")
     fetch_brokers(session)
     session.run("python", "-m", "tests.bench", *session.posargs)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Python's own source through Kafka and back, verified, with a picture. `-- --help`."""
+    install(session, "demo")
+    # It ends by itself on Ctrl-C; nox's own patience is 0.3 s.
+    session.run(
+        "python",
+        "-m",
+        "examples.demo",
+        *session.posargs,
+        interrupt_timeout=10.0,
+    )
 
 
 @nox.session

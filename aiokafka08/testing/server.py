@@ -334,6 +334,8 @@ class Connection(asyncio.BufferedProtocol):
             if len(buffer) < _LARGE_BYTES:
                 small.append(buffer)
                 continue
+            if self._transport.is_closing():  # the client has gone: asyncio warns of the fifth try
+                return
             self._transport.write(b"".join(small))
             small.clear()
             self._transport.write(buffer)

@@ -111,6 +111,23 @@ async def test_nothing_is_left_of_clients_that_come_and_go() -> None:
     gc.collect()
 
 
+@pytest.mark.both_loops
+async def test_a_client_that_leaves_before_a_large_answer_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with EmbeddedCluster(topics={"t": 12}) as cluster:
+        for partition in range(12):
+            cluster.append("t", partition, [bytes(100_000)])
+        asked = [api.FetchPartition(partition, 0, 1 << 20) for partition in range(12)]
+        request = api.FetchRequest(-1, 100, 1, [api.Topic("t", asked)])
+        begun = cluster.next_request(api.FetchRequest)
+        with socket.create_connection(address(cluster)) as client:
+            # All of it before the cluster, in this loop too, has its turn.
+            client.sendall(b"".join(api.encode_request(request, 0, 1, "hasty")))
+        await asyncio.wrap_future(begun)  # and answered in the same step
+    assert "socket.send() raised" not in caplog.text
+
+
 def test_the_ends_of_threads_leave_nothing() -> None:
     for number in range(30):
         with EmbeddedCluster() as cluster, socket.create_connection(address(cluster)):
