@@ -52,7 +52,7 @@ TOPIC = "chaos"
 SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 QUICK = {"request_timeout_ms": 1000, "retry_backoff_ms": 10}
-"""Quick to find out about silence, and yet no machine is so busy that nothing is answered in time."""
+"""Quick to find out about silence; yet the busiest machine answers in time."""
 
 
 async def play(script: Script, cluster: EmbeddedCluster, work: Workload) -> None:
