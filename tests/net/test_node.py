@@ -104,7 +104,7 @@ async def test_what_hangs_on_one_lane_holds_up_no_other(make_node: MakeNode) -> 
         )
         await asyncio.wrap_future(cluster.next_request(OffsetFetchRequest))
         await until(lambda: node.in_flight == 1, "it hangs")
-        await asyncio.wait_for(node.request(ASK), 2)
+        await asyncio.wait_for(node.request(ASK), 20)
         assert not node.hanging
         assert not hanging.done()
         hanging.cancel()
@@ -213,7 +213,7 @@ async def test_the_deadline_of_a_request_covers_the_connecting(make_config: Make
     async with listening(swallow) as peer:
         node = Node(0, peer.address, make_config(), Recorder())
         with pytest.raises(KafkaTimeoutError):
-            await asyncio.wait_for(node.request(ASK, timeout_s=0.05), 2)
+            await asyncio.wait_for(node.request(ASK, timeout_s=0.05), 20)
         await node.close()
 
 
@@ -593,7 +593,7 @@ async def test_closed_at_any_moment_of_connecting_it_leaves_nothing(
         await node.close()
         for caller in callers:
             with contextlib.suppress(KafkaConnectionError):
-                await asyncio.wait_for(caller, 2)
+                await asyncio.wait_for(caller, 20)
         assert not node.connected
         assert len(telemetry.of(Connected)) == len(telemetry.of(Disconnected))
         await until(lambda: cluster.connections() == 0, "all closed")
@@ -606,7 +606,7 @@ async def test_closed_in_the_backoff_it_leaves_nothing(make_node: MakeNode) -> N
             await node.connection(Lane.CONTROL)
     waiting = asyncio.create_task(node.connection(Lane.CONTROL))
     await asyncio.sleep(0)
-    await asyncio.wait_for(node.close(), 1)
+    await asyncio.wait_for(node.close(), 20)
     with pytest.raises(KafkaConnectionError, match="closed by the client"):
         await waiting
 
@@ -637,6 +637,6 @@ async def test_lost_and_asked_for_in_the_same_moment(make_node: MakeNode) -> Non
             await node.request(ASK)
             peer.links[-1].close()
             try:  # it is lost, or answered on a new connection: nothing between
-                assert await asyncio.wait_for(node.request(ASK), 2) == ListOffsetsResponse([])
+                assert await asyncio.wait_for(node.request(ASK), 20) == ListOffsetsResponse([])
             except KafkaConnectionError as error:
                 assert "closed by" in error.text or "lost" in error.text  # noqa: PT017

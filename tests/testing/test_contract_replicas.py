@@ -130,8 +130,29 @@ def test_all_brokers_tell_the_same(trio: Target) -> None:
         leaders = {one.partition: one.leader for one in answer.topics[0].partitions}
         return sorted(broker.node_id for broker in answer.brokers), leaders
 
+    assert eventually(lambda: [view(node) for node in trio.nodes()] == [wanted] * 3)
+
+
+def test_which_brokers_an_answer_names(trio: Target) -> None:
+    """Before 0.8.2 only those that have something of the topics in it (brokers.md 4.11)."""
+    # Partition p is on broker p.
+    one, two, three = names = [new_name(word) for word in ("one", "two", "three")]
+    for number, name in enumerate(names):
+        trio.create_topic(name, number + 1)
+    few = trio.line.only_hosts_named
+    every = [0, 1, 2]
     for node in trio.nodes():
-        assert eventually(lambda node=node: view(node) == wanted), view(node)
+        with Peer(trio.address(node)) as peer:
+
+            def brokers(*topics: str, peer: Peer = peer) -> list[int]:
+                return sorted(broker.node_id for broker in metadata(peer, topics).brokers)
+
+            assert brokers() == every
+            assert brokers(one) == ([0] if few else every)
+            assert brokers(two) == ([0, 1] if few else every)
+            assert brokers(one, three) == every
+            assert brokers(new_name("new")) == ([] if few else every)
+            assert brokers(new_name("new"), one) == ([0] if few else every)
 
 
 @only(lambda line: api.ApiKey.GROUP_COORDINATOR in line.apis)
