@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -192,3 +196,105 @@ async def test_a_killed_member_is_replaced_and_nothing_is_lost(
         sent |= await produce(cluster, topic, "two")
         await group.shared_by("ours")
         await eventually(lambda: {*ours.values, *java.values} == sent, "taking all")
+
+
+# --- workers that die or sleep, brokers that die --------------------------------------------------
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "group_worker.py"
+
+
+class Worker:
+    """`examples/group_worker.py` in a process of its own; it commits after the work."""
+
+    def __init__(self, cluster: RealCluster, group: str, topic: str, folder: Path) -> None:
+        self._printed = folder / f"worker-{new_name()}"
+        command = ["--bootstrap", cluster.bootstrap_servers, "--topic", topic, "--group", group]
+        with self._printed.open("w") as stdout:
+            self.process = subprocess.Popen(
+                [sys.executable, str(EXAMPLE), *command],
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
+                cwd=EXAMPLE.parents[1],
+            )
+
+    @property
+    def text(self) -> str:
+        return self._printed.read_text()
+
+    @property
+    def values(self) -> list[str]:
+        return re.findall(r"^\d+/\d+ b'(.*)'$", self.text, re.MULTILINE)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.mark.full
+async def test_workers_killed_and_paused_lose_nothing(
+    cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    topic, name = new_name("t"), new_name("g")
+    await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
+    group = Group(cluster, name, topic)
+    workers = [Worker(cluster, name, topic, tmp_path) for _ in range(3)]
+    stops += [worker.stop for worker in workers]
+    killed, paused, healthy = workers
+    client = "aiokafka08-consumer"
+    await group.shared_by(client, client, client)
+    sent = await produce(cluster, topic, "one")
+
+    def taken() -> list[str]:
+        return [value for worker in workers for value in worker.values]
+
+    await eventually(lambda: set(taken()) == sent, "taking all")
+    killed.process.kill()
+    sent |= await produce(cluster, topic, "two")
+    await group.shared_by(client, client)
+    await eventually(lambda: set(taken()) == sent, "taking all")
+    paused.process.send_signal(signal.SIGSTOP)
+    sent |= await produce(cluster, topic, "three")
+    await group.shared_by(client)
+    await eventually(lambda: set(healthy.values) | set(taken()) == sent, "taking all")
+    paused.process.send_signal(signal.SIGCONT)
+    await group.shared_by(client, client)
+    sent |= await produce(cluster, topic, "four")
+    await eventually(lambda: set(taken()) == sent, "taking all")
+    again = len(taken()) - len(sent)
+    assert again <= 2 * len(sent) // 4, f"{again} messages were taken more than once"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2"])
+async def test_the_death_of_the_coordinator_costs_nothing(
+    version: str, broker_clusters: BrokerClusters
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version, 3)
+    topic, name = new_name("t"), new_name("g")
+    await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS, 3)
+    try:
+        async with (
+            Ours(cluster, name, topic, "one") as one,
+            Ours(cluster, name, topic, "two") as two,
+        ):
+
+            def shared() -> bool:
+                first, second = one.consumer.assignment(), two.consumer.assignment()
+                return (
+                    first | second == partitions(PARTITIONS, topic)
+                    and len(first) == len(second) == PARTITIONS // 2
+                )
+
+            await eventually(shared, "sharing")
+            sent = await produce(cluster, topic, "one")
+            await eventually(lambda: {*one.values, *two.values} == sent, "taking all")
+            coordinator = one.consumer._coordinator
+            assert coordinator is not None
+            await asyncio.to_thread(cluster.kill, await coordinator.node_id())
+            sent |= await produce(cluster, topic, "two")
+            await eventually(lambda: {*one.values, *two.values} == sent, "taking all")
+            await eventually(shared, "sharing")
+            await one.consumer.commit()
+            await two.consumer.commit()
+    finally:
+        await asyncio.to_thread(cluster.heal)
