@@ -90,6 +90,7 @@ class ScalaMember:
         *,
         from_beginning: bool = True,
         strategy: str = "range",
+        pattern: bool = False,
     ) -> None:
         package, options = "kafka.consumer", ["--group", group, "--autocommit.interval.ms", "100"]
         if cluster.version.startswith("0.8.2"):
@@ -103,7 +104,8 @@ class ScalaMember:
             options = ["--consumer.config", str(settings)]
         self.process: JavaProcess = cluster.popen_java(
             f"{package}.ConsoleConsumer",
-            *("--zookeeper", cluster.zookeeper_connect, "--topic", topic),
+            *("--zookeeper", cluster.zookeeper_connect),
+            *("--whitelist" if pattern else "--topic", topic),
             *options,
             *(("--from-beginning",) if from_beginning else ()),
         )

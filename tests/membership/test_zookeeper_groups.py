@@ -226,6 +226,43 @@ async def test_roundrobin_deals_as_scala_does(
             await group.shared(3)
 
 
+async def test_roundrobin_over_topics_that_scala_means_by_a_pattern(
+    cluster: RealCluster,
+    registry: KazooClient,
+    tmp_path: Path,
+    stops: list[Callable[[], Any]],
+) -> None:
+    prefix = new_name("g")
+    topics = [f"{prefix}-{letter}" for letter in "abc"]
+    for topic in topics:
+        await asyncio.to_thread(cluster.create_topic, topic, 4)
+
+    def owners() -> list[str]:
+        found = []
+        for topic in topics:
+            for number in range(4):
+                path = f"/consumers/{prefix}/owners/{topic}/{number}"
+                if registry.exists(path):
+                    found.append(registry.get(path)[0].decode())
+        return found
+
+    def shared(members: int) -> bool:
+        return sorted(Counter(owners()).values()) == [12 // members] * members
+
+    scala = await asyncio.to_thread(
+        ScalaMember, cluster, tmp_path, prefix, f"{prefix}-.*", strategy="roundrobin", pattern=True
+    )
+    stops.append(scala.stop)
+    await eventually(lambda: shared(1), "owning all")
+    options = options_for(cluster, prefix)
+    options["partition_assignment_strategy"] = [RoundRobinPartitionAssignor]
+    async with AIOKafkaConsumer(*topics, **options) as one:
+        await eventually(lambda: shared(2), "sharing by two")
+        assert len(one.assignment()) == 6
+        async with AIOKafkaConsumer(*topics, **options):
+            await eventually(lambda: shared(3), "sharing by three")
+
+
 async def test_a_killed_scala_member_is_replaced(
     cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:

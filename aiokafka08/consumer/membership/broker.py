@@ -38,6 +38,7 @@ from aiokafka08.errors import (
     GroupCoordinatorNotAvailableError,
     InvalidTopicError,
     KafkaError,
+    KafkaProtocolError,
 )
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.coordinator import Coordinator
@@ -297,6 +298,11 @@ class BrokerGroup:
         )
         if joined.error_code:
             return self._refused(joined.error_code), None
+        if joined.protocol not in self._assignors:
+            raise KafkaProtocolError(
+                f"group {group!r}: the coordinator chose the strategy {joined.protocol!r}, which "
+                "this member hasn't offered"
+            )
         self._member = joined.member
         leads = joined.leader == joined.member
         generation = Generation(

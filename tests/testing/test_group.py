@@ -1,0 +1,113 @@
+"""The coordinator's state machine, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08.protocol.api import (
+    GroupProtocol,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    MemberAssignment,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from aiokafka08.testing.group import GroupKey, Groups, Ticket
+from aiokafka08.testing.lines import LINES
+
+SESSION_S = 10.0
+
+
+class Cluster:
+    """Groups of a cluster of two brokers, and the time."""
+
+    def __init__(self, line: str = "0.10") -> None:
+        self.node: int | None = 0
+        self.now = 100.0
+        self.groups = Groups(LINES[line], (6.0, 30.0), lambda name: self.node)
+
+    def join(self, member: str = "") -> Ticket[JoinGroupResponse]:
+        assert self.node is not None
+        request = JoinGroupRequest("g", 10_000, member, "consumer", [GroupProtocol("p", b"m")])
+        return self.groups.join(self.node, request, "client", "/host", self.now)
+
+    def sync(self, joined: JoinGroupResponse, *others: JoinGroupResponse) -> SyncGroupResponse:
+        group = self.groups.find("g", self.now)
+        assert group is not None
+        given = [MemberAssignment(one.member, b"share") for one in (joined, *others)]
+        answer = group.sync(
+            SyncGroupRequest("g", joined.generation, joined.member, given), self.now
+        ).answer
+        assert answer is not None
+        return answer
+
+    def stable(self) -> JoinGroupResponse:
+        joined = self.join().answer
+        assert joined is not None
+        assert self.sync(joined).error_code == 0
+        return joined
+
+    def heartbeat(self, joined: JoinGroupResponse) -> int:
+        group = self.groups.find("g", self.now)
+        return 25 if group is None else group.heartbeat(joined.member, joined.generation, self.now)
+
+    def to(self, now: float) -> set[GroupKey]:
+        """Let the time come, and all that is due on the way."""
+        touched = set()
+        while (due := self.groups.due()) is not None and due <= now:
+            self.now = max(due, self.now)
+            touched |= self.groups.expire(self.now)
+        self.now = now
+        return touched
+
+
+def test_a_session_ends_exactly_then_and_heartbeats_put_it_off() -> None:
+    cluster = Cluster()
+    joined = cluster.stable()
+    assert cluster.groups.due() == 100 + SESSION_S
+    cluster.to(109)
+    assert cluster.heartbeat(joined) == 0
+    assert cluster.to(118.9) == set()
+    assert cluster.to(119) == {GroupKey("g")}
+    assert cluster.heartbeat(joined) == 25
+    assert cluster.groups.due() is None
+
+
+def test_who_waits_to_join_does_not_expire_and_the_rebalance_ends_in_time() -> None:
+    cluster = Cluster()
+    first = cluster.stable()
+    cluster.to(105)
+    waiting = cluster.join()
+    assert waiting.answer is None
+    cluster.to(109)
+    assert cluster.heartbeat(first) == 27
+    cluster.to(114)  # the first one heeds nothing: 105 + its session
+    assert waiting.answer is None
+    cluster.to(115)
+    assert waiting.answer is not None
+    assert waiting.answer.leader == waiting.answer.member
+    assert [one.member for one in waiting.answer.members] == [waiting.answer.member]
+    assert cluster.heartbeat(first) == 25
+
+
+@pytest.mark.parametrize("line", ["0.9", "0.10"])
+def test_another_coordinator_knows_the_last_stable_generation(line: str) -> None:
+    cluster = Cluster(line)
+    first = cluster.stable()
+    waiting = cluster.join()
+    cluster.node = None
+    assert cluster.groups.due() is None
+    cluster.to(500)
+    cluster.node = 1
+    assert cluster.heartbeat(first) == 0
+    assert waiting.answer is not None
+    assert waiting.answer.error_code == 16
+    assert cluster.groups.due() == 500 + SESSION_S
+
+
+def test_another_coordinator_knows_nothing_of_a_group_that_was_never_stable() -> None:
+    cluster = Cluster()
+    joined = cluster.join().answer
+    assert joined is not None
+    cluster.node = 1
+    assert cluster.heartbeat(joined) == 25
