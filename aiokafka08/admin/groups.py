@@ -29,7 +29,7 @@ from aiokafka08.errors import (
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.config import one_of
-from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.coordinator import Coordinator, check_group
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
@@ -81,7 +81,7 @@ class GroupCalls:
                 f"coordinator_type={coordinator_type!r} needs FindCoordinator 1 (brokers from "
                 "0.11 on); this client speaks the protocol of 0.8"
             )
-        return await Coordinator(self._router, _checked(group_id)).node_id()
+        return await Coordinator(self._router, check_group(group_id)).node_id()
 
     async def list_consumer_groups(
         self, broker_ids: list[int] | None = None
@@ -261,7 +261,7 @@ class GroupCalls:
         self, group_id: str, storage: str | None, coordinator_id: int | None = None
     ) -> AsyncIterator[OffsetStore]:
         one_of("offsets_storage", storage, [None, "kafka", "zookeeper", "dual"])
-        coordinator = Coordinator(self._router, _checked(group_id), coordinator_id)
+        coordinator = Coordinator(self._router, check_group(group_id), coordinator_id)
         if coordinator_id is not None:
             await self._router.metadata.fetch_all()
         store = choose_offset_store(self._router, coordinator, storage, self._zookeeper_connect)
@@ -392,16 +392,10 @@ class GroupCalls:
         return chosen
 
 
-def _checked(group: object) -> str:
-    if not isinstance(group, str) or not group:
-        raise IllegalArgumentError(f"group_id={group!r}: allowed is a name")
-    return group
-
-
 def _checked_names(groups: object) -> list[str]:
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise IllegalArgumentError(f"group_ids={groups!r}: allowed is a list of names")
-    return [_checked(group) for group in groups]
+    return [check_group(group) for group in groups]
 
 
 def _pairs(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -74,7 +74,9 @@ class Assignment:
             on_crash=self._crashed,
         )
 
-        self.commits = Commits(config, store, standing, self.cursors, router)
+        self.commits = Commits(
+            config, store, standing, self.cursors, router, on_crash=self._crashed
+        )
 
     def start(self) -> None:
         """Begin to read."""

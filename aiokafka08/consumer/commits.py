@@ -12,7 +12,7 @@ offsets are kept is `offset_store`'s business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from aiokafka08.consumer.config import ConsumerConfig
@@ -43,6 +43,7 @@ class Commits:
     Args:
         cursors: what is read now.
         standing: what the consumer is to its group.
+        on_crash: called with what ended the task that should never end.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class Commits:
         standing: Standing,
         cursors: Mapping[TopicPartition, Cursor],
         router: Router,
+        on_crash: Callable[[BaseException], object],
     ) -> None:
         self._store = store
         self._standing = standing
         self._cursors = cursors
+        self._on_crash = on_crash
         self._telemetry = router.telemetry
         self._timeout_s = router.config.request_timeout_s
         self._automatic = config.enable_auto_commit and config.group_id is not None
@@ -73,6 +76,7 @@ class Commits:
             self._task = asyncio.get_running_loop().create_task(
                 self._keep(), name="aiokafka08 auto commit"
             )
+            self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
         """End that, with a last commit; safe to call twice."""
@@ -81,7 +85,7 @@ class Commits:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await self.automatic(self._cursors)
-            await asyncio.gather(*self._later)
+            await asyncio.gather(*self._later, return_exceptions=True)
 
     def positions(
         self, partitions: Collection[TopicPartition]
@@ -146,12 +150,17 @@ class Commits:
             task = asyncio.get_running_loop().create_task(work, name="aiokafka08 commit")
             self._later.add(task)
             task.add_done_callback(self._later.discard)
+            task.add_done_callback(self._ended)
 
     def check(self) -> None:
         """Raise, once, why commits can't work by themselves."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_crash(error)
 
     def _refuse_lost(self) -> None:
         if self._standing.lost:

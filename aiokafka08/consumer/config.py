@@ -14,6 +14,7 @@ from aiokafka08.consumer.buffer import Decoding, Deserializer
 from aiokafka08.consumer.cursor import Start
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from aiokafka08.net.config import not_negative, one_of, positive
+from aiokafka08.net.coordinator import check_group
 
 _RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST, "none": None}
 
@@ -93,8 +94,8 @@ def consumer_config(
             raise UnsupportedVersionError(
                 f"{option}={given!r} needs {needs}; this client speaks the protocol of 0.8"
             )
-    if group_id == "" or not isinstance(group_id, str | None):
-        raise IllegalArgumentError(f"group_id={group_id!r}: allowed are a name and None")
+    if group_id is not None:
+        check_group(group_id)
     one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
     one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
     if zookeeper_connect == "":

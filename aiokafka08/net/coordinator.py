@@ -12,6 +12,7 @@ import asyncio
 from aiokafka08.errors import (
     Action,
     GroupCoordinatorNotAvailableError,
+    IllegalArgumentError,
     KafkaError,
     KafkaProtocolError,
     broker_error,
@@ -22,6 +23,25 @@ from aiokafka08.protocol.api import GroupCoordinatorRequest, GroupCoordinatorRes
 
 PATIENCE_S = 5.0
 """How long one broker may take to name the coordinator."""
+
+
+def check_group(group: object) -> str:
+    """`group`, if it can be the name of a group.
+
+    Raises:
+        IllegalArgumentError: it can't.
+    """
+    if isinstance(group, str) and group:
+        try:
+            if len(group.encode()) <= 0x7FFF:
+                return group
+        except UnicodeEncodeError:
+            pass
+    text = repr(group)
+    raise IllegalArgumentError(
+        f"group_id={text if len(text) <= 100 else text[:99] + '…'}: allowed is a text, not empty, "
+        "of at most 32767 bytes in UTF-8"
+    )
 
 
 class Coordinator:

@@ -102,9 +102,28 @@ async def test_commit_needs_an_assignment_and_a_running_consumer(
         await consumer.committed(tp(0))
 
 
-async def test_an_empty_group_is_refused(make_consumer: MakeConsumer) -> None:
-    with pytest.raises(IllegalArgumentError, match="group_id=''"):
-        make_consumer(group_id="")
+@pytest.mark.parametrize(
+    "group", ["", 3, "x" * 32768, "\ud800"], ids=["empty", "number", "long", "surrogate"]
+)
+async def test_what_can_t_be_a_group_is_refused(make_consumer: MakeConsumer, group: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match=r"group_id=.*: allowed is a text") as failure:
+        make_consumer(group_id=group)
+    assert len(str(failure.value)) < 300
+
+
+async def test_a_bug_that_ends_the_automatic_commits_is_told(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = await started(cluster, make_consumer, auto_commit_interval_ms=20)
+
+    async def broken(*args: object, **options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(consumer._store, "commit", broken)
+    with pytest.raises(ZeroDivisionError):
+        async for _ in consumer:
+            pass
+    monkeypatch.undo()
 
 
 async def test_automatic_commits_that_fail_are_told_and_go_on(
