@@ -168,8 +168,11 @@ class Assignment:
 
     async def revoke(self) -> None:
         """See `membership.Assignee`."""
-        await self._revoke(frozenset(self.cursors))
-        if self._subscription.kind is not Kind.ASSIGNED:  # by the user, in the meantime
+        # What the user has named since, before this began or while the listener works, isn't
+        # the membership's to take.
+        if self._subscription.kind is not Kind.ASSIGNED:
+            await self._revoke(frozenset(self.cursors))
+        if self._subscription.kind is not Kind.ASSIGNED:
             self.replace(())
 
     def activity(self) -> int | None:

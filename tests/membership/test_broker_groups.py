@@ -267,6 +267,18 @@ async def test_a_subscription_that_changes_is_told_to_the_group(
     await until(lambda: member.assignment() == ALL, "coming back")
 
 
+async def test_partitions_assigned_right_after_unsubscribing_stay(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t")
+    await member.start()
+    cluster.append("t", 1, [b"v"])
+    member.unsubscribe()
+    member.assign([TopicPartition("t", 1)])
+    await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
+    assert [record.value for record in await take(member, 1)] == [b"v"]
+
+
 # --- fencing --------------------------------------------------------------------------------------
 
 
