@@ -1,0 +1,89 @@
+"""What brokers' answers about offsets mean, in all the forms that were seen of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08.errors import (
+    CommitFailedError,
+    GroupAuthorizationFailedError,
+    GroupLoadInProgressError,
+    IllegalGenerationError,
+    KafkaError,
+    KafkaProtocolError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka08.net.versions import Line
+from aiokafka08.offset_store.answers import check_metadata, failure, read_commits, read_fetched
+from aiokafka08.protocol.api import (
+    CommittedPartition,
+    OffsetCommitResponse,
+    OffsetFetchResponse,
+    PartitionError,
+    Topic,
+)
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from tests.offset_store.conftest import tp
+
+
+@pytest.mark.parametrize(
+    ("offset", "metadata", "code", "meaning"),
+    [
+        (5, "why", 0, OffsetAndMetadata(5, "why")),
+        (0, "", 0, OffsetAndMetadata(0, "")),
+        (5, None, 0, OffsetAndMetadata(5, "")),  # null metadata, 0.8.2 and 0.9
+        (-1, "", 3, None),  # version 0, nothing committed; version 1 of 0.8.2, unknown partition
+        (-1, "", 0, None),  # version 1, nothing committed
+        (-5, "", 0, None),  # version 0 takes negative offsets
+        (-1, "", 14, GroupLoadInProgressError),
+        (5, "", 3, UnknownTopicOrPartitionError),
+        (-1, "", 30, GroupAuthorizationFailedError),
+    ],
+)
+def test_what_a_fetched_offset_means(
+    offset: int, metadata: str | None, code: int, meaning: object
+) -> None:
+    answer = OffsetFetchResponse([Topic("t", [CommittedPartition(0, offset, metadata, code)])])
+    found = read_fetched(answer, [tp(0)])[tp(0)]
+    if isinstance(meaning, type):
+        assert type(found) is meaning
+    else:
+        assert found == meaning
+
+
+def test_what_is_left_out_is_an_error_and_what_wasn_t_asked_for_is_ignored() -> None:
+    fetched = OffsetFetchResponse([Topic("t", [CommittedPartition(7, 1, "", 0)])])
+    committed = OffsetCommitResponse([Topic("u", [PartitionError(0, 0)])])
+    empty = OffsetCommitResponse([])  # 0.8.1 to version 1
+    for found in (
+        read_fetched(fetched, [tp(0)]),
+        read_commits(committed, [tp(0)]),
+        read_commits(empty, [tp(0)]),
+    ):
+        assert list(found) == [tp(0)]
+        assert type(found[tp(0)]) is KafkaProtocolError
+
+
+@pytest.mark.parametrize(
+    ("line", "limit"),
+    [(Line.V0_8_0, 1024), (Line.V0_8_1, 1024), (Line.V0_8_2, 4096), (Line.V0_10, 4096)],
+)
+def test_metadata_is_as_long_as_java_counts_it(line: Line, limit: int) -> None:
+    for text in ("x" * limit, "é" * limit, "\N{GRINNING FACE}" * (limit // 2)):
+        check_metadata({tp(0): OffsetAndMetadata(1, text)}, line)
+        with pytest.raises(OffsetMetadataTooLargeError, match=f"t/1 .* take {limit}"):
+            check_metadata({tp(1): OffsetAndMetadata(1, text + "y")}, line)
+
+
+def test_a_failure_names_each_partition_with_its_reason() -> None:
+    refused = GroupAuthorizationFailedError("no", errno=30)
+    both = failure("not committed", {tp(0): refused, tp(2): refused})
+    assert type(both) is GroupAuthorizationFailedError
+    assert "not committed: t/0, t/2: [Error 30]" in str(both)
+    errors: dict[TopicPartition, KafkaError] = {tp(0): refused, tp(1): IllegalGenerationError("x")}
+    fenced = failure("not committed", errors)
+    assert type(fenced) is CommitFailedError
+    assert isinstance(fenced.__cause__, IllegalGenerationError)
+    assert "t/0: " in str(fenced)
+    assert "t/1: " in str(fenced)
