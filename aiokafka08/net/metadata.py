@@ -149,11 +149,13 @@ class Metadata:
         except TimeoutError:
             pass
 
-    async def topic(self, topic: str, *, timeout_s: float) -> TopicInfo:
+    async def topic(
+        self, topic: str, *, timeout_s: float, leaders: Callable[[Iterable[bool]], bool] = all
+    ) -> TopicInfo:
         """A topic with its partitions, asked for if need be (brokers may create it then).
 
-        Waits until the topic is there and all its partitions have leaders, or the time is over;
-        partitions that are still without a leader then are given as they are.
+        Waits until the topic is there and its partitions have leaders (`all` or `any` of them), or
+        the time is over; partitions that are without a leader then are given as they are.
 
         Raises:
             InvalidTopicError: a name that brokers don't take.
@@ -167,7 +169,7 @@ class Metadata:
             # Not among the tracked ones yet: a name that isn't there isn't asked for for ever.
             self._waiting[topic] += 1
             try:
-                info = await self._wait_for_topic(topic, timeout_s)
+                info = await self._wait_for_topic(topic, timeout_s, leaders)
             finally:
                 self._waiting[topic] -= 1
                 if not self._waiting[topic]:
@@ -175,7 +177,9 @@ class Metadata:
         self._topics.add(topic)
         return info
 
-    async def _wait_for_topic(self, topic: str, timeout_s: float) -> TopicInfo:
+    async def _wait_for_topic(
+        self, topic: str, timeout_s: float, leaders: Callable[[Iterable[bool]], bool]
+    ) -> TopicInfo:
         info: TopicInfo | None = None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -193,7 +197,7 @@ class Metadata:
                         seen = error
                     info = self.snapshot.topics.get(topic)
                     if info is not None:
-                        if info.partitions and all(
+                        if info.partitions and leaders(
                             one.leader is not None for one in info.partitions.values()
                         ):
                             return info
