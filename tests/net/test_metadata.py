@@ -333,6 +333,14 @@ async def test_partitions_without_leaders_are_waited_for(connect: Connect) -> No
         assert [one.leader for one in (await waiting).partitions.values()] == [0, 0]
 
 
+async def test_where_any_leader_will_do_one_is_enough(connect: Connect) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, connect(cluster) as router:
+        cluster.kill(1, then="leaderless")
+        async with asyncio.timeout(10):
+            info = await router.metadata.topic("t", timeout_s=60, leaders=any)
+        assert [one.leader for one in info.partitions.values()] == [0, None]
+
+
 async def test_partitions_without_leaders_are_given_in_the_end(connect: Connect) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, connect(cluster) as router:
         cluster.kill(1, then="leaderless")

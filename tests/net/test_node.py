@@ -110,22 +110,27 @@ async def test_what_hangs_on_one_lane_holds_up_no_other(make_node: MakeNode) -> 
         hanging.cancel()
 
 
-async def test_a_node_hangs_when_its_control_lane_owes_an_answer_for_long(
-    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lane", [Lane.PRODUCE, Lane.FETCH, Lane.CONTROL])
+async def test_a_node_hangs_when_a_lane_owes_an_answer_for_long(
+    lane: Lane, make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.node.HANGING_S", 0.05)
     async with EmbeddedCluster() as cluster:
         cluster.fault(OffsetFetchRequest, nth=2, then=Hang(), times=2)
         node = make_node(cluster)
         question = OffsetFetchRequest("g", [])
-        elsewhere = (await node.connection(Lane.FETCH)).start(question, version=0)
-        await node.request(ASK)
-        (await node.connection(Lane.CONTROL)).start(question, version=0)
+        # The other members of a group are what it waits for.
+        join = await node.connection(Lane.JOIN)
+        joining = join.start(question, version=0)
+        connection = await node.connection(lane)
+        await until(lambda: join.owing_s > 0.05, "the join lane owes an answer for long")
         assert not node.hanging
-        await until(lambda: node.hanging, "the control lane hangs")
+        answer = connection.start(question, version=0)
+        await until(lambda: node.hanging, "the lane hangs")
         await node.close()
-        with pytest.raises(KafkaConnectionError):
-            await elsewhere
+        for lost in (joining, answer):
+            with pytest.raises(KafkaConnectionError):
+                await lost
         assert not node.hanging
 
 
