@@ -35,6 +35,7 @@ from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
+from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import (
     ConsumerRecord,
     TopicPartition,
@@ -395,7 +396,10 @@ class AIOKafkaConsumer(PartitionCalls):
         limit = self._limit(max_records) or ARROW_RECORDS
         taken = await self._feed.many(partitions, timeout_ms / 1000, limit)
         try:
-            return arrow.record_batch(taken)
+            columns = Columns()
+            for records in taken.values():
+                columns.extend(records)
+            return arrow.record_batch([(tp, len(one)) for tp, one in taken.items()], columns)
         except BaseException:
             for tp, records in taken.items():  # give them back
                 self._assignment.seek(self._assignment.cursor(tp), records[0].offset)

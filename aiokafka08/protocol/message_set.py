@@ -3,7 +3,8 @@
 - `MessageSetBuilder`: messages in, the wire format out (producer).
 - `survey`: what a fetched set holds by its headers alone: where the next fetch begins, and how
   large a cut-off message is (fetcher).
-- `MessageSetReader`: a fetched set decoded slice by slice, wrappers included (consumer).
+- `MessageSetReader`: a fetched set decoded slice by slice, wrappers included (consumer): `read` to
+  records, `read_columns` to `Columns`, the plain buffers of Arrow's layout.
 - `entries`: the plain walk over the outermost entries, nothing checked but the bounds; for tools
   and the embedded cluster, which must see messages as they are.
 
@@ -18,6 +19,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol._columns_py import DEFAULT_MAX_COLUMN_BYTES, Column, Columns
 from aiokafka08.protocol._message_set_py import (
     CODEC_MASK,
     ENTRY_HEADER_BYTES,
@@ -33,9 +35,12 @@ from aiokafka08.protocol.types import Buffer
 
 __all__ = [
     "CODEC_MASK",
+    "DEFAULT_MAX_COLUMN_BYTES",
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "IMPLEMENTATION",
     "LOG_APPEND_TIME",
+    "Column",
+    "Columns",
     "Entry",
     "MessageSetBuilder",
     "MessageSetReader",

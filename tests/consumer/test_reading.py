@@ -496,7 +496,7 @@ async def test_what_arrow_can_t_take_is_given_back(
     consumer = make_consumer("t")
     await consumer.start()
 
-    def fail(taken: Any) -> Any:
+    def fail(runs: Any, columns: Any) -> Any:
         raise MemoryError
 
     with monkeypatch.context() as patch:
