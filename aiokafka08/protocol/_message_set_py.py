@@ -493,16 +493,23 @@ class MessageSetReader:
         return self._corrupt(offset, next_offset, f"its size field says {size}")
 
     def _corrupt(self, offset: int, next_offset: int | None, why: str) -> CorruptRecordException:
-        topic, partition = self._topic_partition
-        way_out = (
-            f"seek() to {next_offset} skips it"
-            if next_offset is not None
-            else "seek() past it (the next offset can't be told from the damaged bytes)"
-        )
-        return CorruptRecordException(
-            f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: "
-            f"{why}; {way_out}",
-            partition=self._topic_partition,
-            offset=offset,
-            next_offset=next_offset,
-        )
+        return corrupt(self._topic_partition, offset, next_offset, why)
+
+
+def corrupt(
+    topic_partition: TopicPartition, offset: int, next_offset: int | None, why: str
+) -> CorruptRecordException:
+    """The error for a corrupt message; `next_offset` is None where it can't be told."""
+    topic, partition = topic_partition
+    way_out = (
+        f"seek() to {next_offset} skips it"
+        if next_offset is not None
+        else "seek() past it (the next offset can't be told from the damaged bytes)"
+    )
+    return CorruptRecordException(
+        f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: "
+        f"{why}; {way_out}",
+        partition=topic_partition,
+        offset=offset,
+        next_offset=next_offset,
+    )

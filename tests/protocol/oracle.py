@@ -13,6 +13,7 @@ import crcmod.predefined
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import MessageSetReader
 from aiokafka08.structs import ConsumerRecord, TopicPartition
+from tests.protocol.twins import twin
 
 crc32 = crcmod.predefined.mkCrcFun("crc-32")
 
@@ -82,9 +83,10 @@ def wrapper(
 def reader(
     message_set: bytes, fetch_offset: int = 0, *, check_crcs: bool = True, limit: int = LIMIT
 ) -> MessageSetReader:
-    return MessageSetReader(
+    made: MessageSetReader = twin.MessageSetReader(
         TP, message_set, fetch_offset, check_crcs=check_crcs, max_decompressed_bytes=limit
     )
+    return made
 
 
 Record = ConsumerRecord[bytes, bytes]
