@@ -65,6 +65,11 @@ class Columns:
         """Whether it takes no more messages; so it is once a column was given out."""
         return self._given or self.size_bytes >= self._max_bytes
 
+    @property
+    def last_offset(self) -> int:
+        """That of the last message; -1 where there is none."""
+        return self._records[-1].offset if self._records else -1
+
     def extend(self, records: Iterable[ConsumerRecord[bytes, bytes]]) -> None:
         """Append messages that are decoded already, full or not.
 

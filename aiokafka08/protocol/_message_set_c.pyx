@@ -621,6 +621,7 @@ cdef class Columns:
     cdef Py_ssize_t _size
     cdef Py_ssize_t _count
     cdef Py_ssize_t _rows  # there is room for
+    cdef int64_t _last_offset
     cdef bint _given
     cdef Py_ssize_t _keys
     cdef Py_ssize_t _values
@@ -644,6 +645,7 @@ cdef class Columns:
         self._size = self._count = self._rows = 0
         self._keys = self._values = self._times = self._types = 0
         self._given = False
+        self._last_offset = -1
         self._key, self._value = _Bytes(), _Bytes()
         self._key_offsets, self._value_offsets = _Bytes(), _Bytes()
         self._offset, self._timestamp, self._timestamp_type = _Bytes(), _Bytes(), _Bytes()
@@ -663,6 +665,10 @@ cdef class Columns:
     @property
     def is_full(self):
         return self.full()
+
+    @property
+    def last_offset(self):
+        return self._last_offset
 
     cdef inline bint full(self) noexcept:
         return self._size >= self._max_bytes or self._given
@@ -720,6 +726,7 @@ cdef class Columns:
                 (<int64_t *>self._timestamp.at)[row] = 0
         self._size += key_size + value_size
         self._count = row + 1
+        self._last_offset = m.offset
         return 0
 
     def extend(self, records):

@@ -147,7 +147,7 @@ class MessageSetBuilder:
             self.max_timestamp_ms = newest if magic else -1
         return len(values)
 
-    def build(self) -> bytes:
+    def build(self) -> Buffer:
         """The message set, offsets counted from 0 (brokers assign the real ones).
 
         Empty where nothing was appended, also with a codec: brokers answer a wrapper around
