@@ -360,8 +360,10 @@ cdef class MessageSetReader:
     cdef object _partition
     cdef object _message_set
     cdef object _limit
-    cdef Py_buffer _buffer
-    cdef bint _holds
+    # Its bytes, while it is read: an export held for longer would get in the way of garbage
+    # collection, which clears a memoryview of a cycle with no regard for who exports it.
+    cdef const char *_data
+    cdef Py_ssize_t _end
     cdef Py_ssize_t _pos
     cdef int128 _fetch_offset
     cdef int128 _end_offset
@@ -376,9 +378,6 @@ cdef class MessageSetReader:
     cdef bint _has_timestamp
     cdef int64_t _timestamp
 
-    def __cinit__(self):
-        self._holds = False
-
     def __init__(
         self,
         topic_partition,
@@ -389,33 +388,41 @@ cdef class MessageSetReader:
         max_decompressed_bytes,
         end_offset=None,
     ):
-        if self._holds:
-            raise RuntimeError("a reader is made once")
         self._topic_partition = topic_partition
         self._topic, self._partition = topic_partition
         self._fetch_offset = fetch_offset
         self._end_offset = (1 << 63) if end_offset is None else end_offset
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
-        PyObject_GetBuffer(message_set, &self._buffer, PyBUF_SIMPLE)
-        self._holds = True
+        memoryview(message_set)  # a buffer, or TypeError now
         self._message_set = message_set
 
-    def __dealloc__(self):
-        if self._holds:
-            PyBuffer_Release(&self._buffer)
+    cdef int _hold(self, Py_buffer *buffer) except -1:
+        if self._data != NULL:
+            raise RuntimeError("this reader is being read by somebody else")
+        PyObject_GetBuffer(self._message_set, buffer, PyBUF_SIMPLE)
+        self._data, self._end = <const char *>buffer.buf, buffer.len
+        return 0
+
+    cdef void _let_go(self, Py_buffer *buffer) noexcept:
+        self._data = NULL
+        PyBuffer_Release(buffer)
 
     def read(self, Py_ssize_t max_records):
         cdef list records = []
         cdef Message m
         cdef Py_ssize_t count = 0
+        cdef Py_buffer buffer
         if self.error is None:
+            self._hold(&buffer)
             try:
                 while count < max_records and self._next(&m):
                     records.append(new_record(self._topic, self._partition, &m))
                     count += 1
             except CorruptRecordException as error:
                 self.error = error
+            finally:
+                self._let_go(&buffer)
         if self.error is not None and not count:
             raise self.error.with_traceback(None)
         return records
@@ -423,16 +430,20 @@ cdef class MessageSetReader:
     def read_columns(self, Columns columns not None, Py_ssize_t max_records):
         cdef Message m
         cdef Py_ssize_t count = 0
+        cdef Py_buffer buffer
         if max_records <= 0 or columns.full():
             return 0
         if self.error is None:
+            self._hold(&buffer)
             try:
-                columns.reserve(min(max_records, (self._buffer.len - self._pos) // MIN_ENTRY_BYTES + 1))
+                columns.reserve(min(max_records, max(self._end - self._pos, 0) // MIN_ENTRY_BYTES + 1))
                 while count < max_records and not columns.full() and self._next(&m):
                     columns.add(&m)
                     count += 1
             except CorruptRecordException as error:
                 self.error = error
+            finally:
+                self._let_go(&buffer)
         if self.error is not None and not count:
             raise self.error.with_traceback(None)
         return count
@@ -451,8 +462,8 @@ cdef class MessageSetReader:
                 return found == MESSAGE
 
     cdef Found _entry(self, Message *m) except *:
-        cdef const char *data = <const char *>self._buffer.buf
-        cdef Py_ssize_t end = self._buffer.len, pos, stop, at, key_size, value_size
+        cdef const char *data = self._data
+        cdef Py_ssize_t end = self._end, pos, stop, at, key_size, value_size
         cdef int128 offset
         cdef int64_t size
         cdef int magic, attributes
@@ -537,8 +548,8 @@ cdef class MessageSetReader:
         if m.value_size < 0:
             raise self._corrupt(offset, "it is a wrapper without a value")
         try:
-            value = self._slice(m.value - <const char *>self._buffer.buf, m.value_size)
-            plain = decompress(Codec(codec), value, self._limit)
+            value = PyBytes_FromStringAndSize(m.value, m.value_size)
+            plain = bytes(decompress(Codec(codec), value, self._limit))
         except ValueError as error:
             raise self._corrupt(offset, f"codec {codec}: {error}") from None
         inner = MessageSetReader(
@@ -548,6 +559,7 @@ cdef class MessageSetReader:
             check_crcs=self._check_crcs,
             max_decompressed_bytes=self._limit,
         )
+        inner._data, inner._end = PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain)
         inner._end_offset = self._end_offset
         inner._nesting = self._nesting + 1
         inner._behind = <object>offset + 1
@@ -558,9 +570,9 @@ cdef class MessageSetReader:
             inner._has_offset = True
             inner._offset = <int64_t>offset
         elif magic == 1:
-            begin = <const char *>inner._buffer.buf
-            walk_headers(begin, inner._buffer.len, &inside)
-            rest = inner._buffer.len - inside.whole_bytes
+            begin = inner._data
+            walk_headers(begin, inner._end, &inside)
+            rest = inner._end - inside.whole_bytes
             if rest >= ENTRY_HEADER_BYTES:
                 size = get_int32(begin + inside.whole_bytes + 8)
                 if size < LEAST_0:
@@ -568,12 +580,6 @@ cdef class MessageSetReader:
             if inside.highest >= 0:
                 inner._relative_to = offset - inside.highest
         return inner
-
-    cdef object _slice(self, Py_ssize_t at, Py_ssize_t size):
-        view = memoryview(self._message_set)
-        if view.itemsize != 1 or view.format != "B":
-            view = view.cast("B")
-        return view[at:at + size]
 
     cdef object _impossible_size(self, int64_t offset, int64_t size):
         found = <object>offset + <object>self._relative_to
