@@ -56,12 +56,13 @@ def run_pytest_compiled(session: nox.Session, *arguments: str) -> None:
 
 
 def run_pytest_pure(session: nox.Session, *arguments: str) -> None:
-    """What goes through the message set once more on the pure twin, on both loops; embedded
-    cluster only (the tests of the message set itself run for both twins in any case)."""
+    """What goes through the message set once more on the pure twin, without real brokers.
+
+    The contract runs on both loops there; the tests of the message set itself run for both twins
+    in any case."""
     run_pytest(
         session,
         *("tests/contract", "tests/consumer", "tests/producer", "-m", "not real"),
-        "--loop=both",
         *arguments,
         env={"AIOKAFKA08_IMPL": "python"},
     )

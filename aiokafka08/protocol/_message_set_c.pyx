@@ -75,15 +75,7 @@ def crc32(data):
 # --- building -------------------------------------------------------------------------------------
 
 
-cdef class MessageSetBuilder:
-    cdef readonly int magic
-    cdef readonly object codec
-    cdef readonly Py_ssize_t size_bytes
-    cdef readonly int64_t max_timestamp_ms
-    cdef bytearray _buffer  # the first `size_bytes` count
-    cdef Py_ssize_t _room  # its length
-    cdef Py_ssize_t _count
-
+cdef class MessageSetBuilder:  # its attributes stand in the .pxd
     def __init__(self, int magic, codec=Codec.NONE):
         self.magic = magic
         self.codec = codec

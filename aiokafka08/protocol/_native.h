@@ -57,7 +57,13 @@ static Py_ssize_t slot_offset(PyObject *type, const char *name)
     return offset;
 }
 
-/* A slot of a new instance; takes over the reference. */
+/* What a slot holds, borrowed; NULL if nothing. */
+static inline PyObject *slot_of(PyObject *instance, Py_ssize_t offset)
+{
+    return *(PyObject **)((char *)instance + offset);
+}
+
+/* Writes a slot; takes over the reference, and leaves alone what was there. */
 static inline void fill_slot(PyObject *instance, Py_ssize_t offset, PyObject *value)
 {
     *(PyObject **)((char *)instance + offset) = value;
