@@ -44,8 +44,10 @@ class Intake:
         self._accumulator = accumulator
         self._memory = memory
         self._sender = sender
-        self._clock = asyncio.get_running_loop().time
-        self._turn_ends = 0.0
+        loop = asyncio.get_running_loop()
+        self._clock = loop.time
+        self._call_soon = loop.call_soon
+        self._held_since: float | None = None  # looked at the clock, and no turn since then
         self.is_overdue = False
         appender = Appender(
             memory, accumulator.batch_bytes, self._append_slowly, self._on_mark, _MARK_EVERY
@@ -74,8 +76,15 @@ class Intake:
         accumulator.filled(batch, size, now)
         if accumulator.news:
             self._sender.wake()
-        if now >= self._turn_ends:
+        if self._held_since is None:
+            self._held_since = now
+            self._call_soon(self._had_turn)
+        elif now - self._held_since >= _HOLD_S:
             self.is_overdue = True
+
+    def _had_turn(self) -> None:
+        self._held_since = None
+        self.is_overdue = False
 
     async def append_in_turn(
         self, topic: str, key: Data, value: Data, partition: int | None, timestamp_ms: int | None
@@ -91,8 +100,6 @@ class Intake:
         async with self._admission.turn(topic) as route:
             if self.is_overdue:
                 await asyncio.sleep(0)
-                self.is_overdue = False
-                self._turn_ends = self._clock() + _HOLD_S
             queue = await self._admission.queue(route, partition, key)
             size, timestamp_ms = await self._admission.admit(queue, key, value, timestamp_ms)
             return self._accept(queue, key, value, timestamp_ms, size, since)

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 TICK_S = 0.01
 
@@ -42,8 +43,7 @@ class Meter:
     def stop(self, messages: int) -> Measurement:
         """What happened since this meter was made."""
         seconds = time.perf_counter() - self._wall
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        return Measurement(messages, seconds, _cpu() - self._cpu, usage.ru_maxrss / 1024)
+        return Measurement(messages, seconds, _cpu() - self._cpu, _peak_rss_mb())
 
 
 @asynccontextmanager
@@ -79,6 +79,14 @@ def percentile(numbers: Sequence[float], percent: float) -> float:
 def latencies(seconds: Sequence[float]) -> dict[str, float]:
     """p50 and p99 of single operations, in milliseconds."""
     return {"p50_ms": percentile(seconds, 50) * 1000, "p99_ms": percentile(seconds, 99) * 1000}
+
+
+def _peak_rss_mb() -> float:
+    """Not getrusage's, which begins with what the process had before its exec: the parent's."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("/proc/self/status has no VmHWM")
 
 
 def _cpu() -> float:
