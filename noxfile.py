@@ -5,7 +5,7 @@
     nox -s full                                 every Python found, both loops, slow tests, build
     nox -s bench -- --quick                     beside the peers, on a real broker
 
-Add `-R` to run without installing again.
+Add `-R` to run without installing again (not after a change to a .pyx: installing compiles it).
 """
 
 from __future__ import annotations

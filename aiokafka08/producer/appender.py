@@ -8,9 +8,10 @@ case doesn't hold (no open batch, no room, no memory, a timestamp given) `slowly
 from __future__ import annotations
 
 import importlib
+import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiokafka08.producer.accumulator import Batch, PartitionQueue
 from aiokafka08.producer.delivery import DeliveryFuture
@@ -81,7 +82,17 @@ class PureAppender:
         return DeliveryFuture(batch.delivery, index, now_ms)
 
 
-if TYPE_CHECKING or IMPLEMENTATION == "python":
-    Appender: Final = PureAppender
-else:
-    Appender = importlib.import_module("aiokafka08.producer._append_c").Appender
+def _choose() -> type[PureAppender]:
+    if IMPLEMENTATION == "python":
+        return PureAppender
+    try:
+        compiled = importlib.import_module("aiokafka08.producer._append_c")
+    except ImportError:
+        if os.environ.get("AIOKAFKA08_IMPL") == "c":
+            raise
+        return PureAppender
+    appender: type[PureAppender] = compiled.Appender
+    return appender
+
+
+Appender: Final = _choose()
