@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import VERSIONS, HarnessError, RealCluster, UnsupportedByBrokerError
+from tests.brokers.errors import HarnessTimeoutError
 from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.brokers.ports import accepts
 from tests.brokers.waiting import wait_for
@@ -56,6 +57,16 @@ def test_every_version_gets_topics_and_keeps_messages_over_a_crash(
         Message(0, b"k", b"v"),
         Message(1, None, b"w"),
     ]
+
+
+def test_a_partition_that_is_not_there_yet_is_waited_for(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    cluster = broker_clusters.get("0.8.2.2")
+    topic = unique_topic()
+    cluster.create_topic(topic)
+    with pytest.raises(HarnessTimeoutError, match=f"{topic}-1; it is None"):
+        cluster.wait_leader(topic, 1, [0], timeout=0.1)
 
 
 @pytest.mark.parametrize("version", WITH_ZOOKEEPER)
@@ -122,7 +133,7 @@ def test_failover_of_three_brokers(
 
     cluster.kill(1)
     cluster.expire(1)
-    assert cluster.wait_leader(topic, 0, {0, 2}, timeout=5) in {0, 2}
+    assert cluster.wait_leader(topic, 0, {0, 2}) in {0, 2}
     cluster.wait_isr(topic, 0, {0, 2})
     cluster.restart(1)
     cluster.wait_isr(topic, 0, {0, 1, 2})
@@ -245,8 +256,8 @@ def test_nothing_outlives_its_parent(death: signal.Signals, tmp_path: Path) -> N
             assert list(tmp_path.iterdir())
         finally:
             parent.send_signal(death)
-    wait_for(lambda: not any(map(accepts, ports)), 5, "all processes are gone")
-    wait_for(lambda: not list(tmp_path.iterdir()), 5, "the folder is gone")
+    wait_for(lambda: not any(map(accepts, ports)), 20, "all processes are gone")
+    wait_for(lambda: not list(tmp_path.iterdir()), 20, "the folder is gone")
 
 
 def test_a_broker_that_cannot_start_shows_its_log() -> None:
