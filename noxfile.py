@@ -7,7 +7,7 @@
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real one
 
-Add `-R` to run without installing again.
+Add `-R` to run without installing again (not after a change to a .pyx: installing compiles it).
 """
 
 from __future__ import annotations
@@ -49,8 +49,28 @@ def run_types(session: nox.Session) -> None:
     session.run("mypy", *CODE)
 
 
-def run_pytest(session: nox.Session, *arguments: str) -> None:
-    session.run("python", "-m", "pytest", *arguments)
+def run_pytest(
+    session: nox.Session, *arguments: str, env: dict[str, str | None] | None = None
+) -> None:
+    session.run("python", "-m", "pytest", *arguments, env=env)
+
+
+def run_pytest_compiled(session: nox.Session, *arguments: str) -> None:
+    """On the compiled twin of the message set: a failure where it couldn't be built."""
+    run_pytest(session, *arguments, env={"AIOKAFKA08_IMPL": "c"})
+
+
+def run_pytest_pure(session: nox.Session, *arguments: str) -> None:
+    """What goes through the message set once more on the pure twin, without real brokers.
+
+    The contract runs on both loops there; the tests of the message set itself run for both twins
+    in any case."""
+    run_pytest(
+        session,
+        *("tests/contract", "tests/consumer", "tests/producer", "-m", "not real"),
+        *arguments,
+        env={"AIOKAFKA08_IMPL": "python"},
+    )
 
 
 def fetch_brokers(session: nox.Session) -> None:
@@ -84,7 +104,8 @@ def tests(session: nox.Session) -> None:
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
-    run_pytest(session)
+    run_pytest_compiled(session)
+    run_pytest_pure(session)
 
 
 @nox.session(venv_backend="none")
@@ -109,7 +130,8 @@ def matrix(session: nox.Session) -> None:
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
-    run_pytest(session, "--loop=both", *PARALLEL, *session.posargs)
+    run_pytest_compiled(session, "--loop=both", *PARALLEL, *session.posargs)
+    run_pytest_pure(session, *PARALLEL)
 
 
 @nox.session

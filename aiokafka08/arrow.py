@@ -5,11 +5,12 @@ The columns are those of Spark's Kafka source. pyarrow is imported at the first 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka08.errors import KafkaConfigurationError
-from aiokafka08.structs import ConsumerRecord, TopicPartition
+from aiokafka08.protocol.message_set import Columns
+from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,8 @@ def schema() -> pa.Schema:
     """key, value, topic, partition, offset, timestamp, timestampType.
 
     Timestamps are UTC with the milliseconds that messages have; they and their types are null in
-    message format 0, which has none.
+    message format 0, which has none. A timestamp that is negative, or beyond what microseconds in
+    int64 reach (the year 294247), is null too.
     """
     pa = require_pyarrow()
     return pa.schema(
@@ -51,27 +53,41 @@ def schema() -> pa.Schema:
     )
 
 
-def record_batch(
-    taken: Mapping[TopicPartition, Iterable[ConsumerRecord[bytes, bytes]]],
-) -> pa.RecordBatch:
-    """One batch of all these messages, partition after partition."""
+def record_batch(runs: Sequence[tuple[TopicPartition, int]], columns: Columns) -> pa.RecordBatch:
+    """One batch of the messages in `columns`, whose buffers it takes over without a copy.
+
+    Args:
+        runs: of which partition they are: so many of this one, then so many of that one.
+        columns: filled by `MessageSetReader.read_columns`; not to be appended to any more.
+    """
     pa = require_pyarrow()
-    records = [record for records in taken.values() for record in records]
-    times = [
-        None if record.timestamp is None or record.timestamp < 0 else record.timestamp * 1000
-        for record in records
-    ]
-    columns: list[list[Any]] = [
-        [record.key for record in records],
-        [record.value for record in records],
-        [record.topic for record in records],
-        [record.partition for record in records],
-        [record.offset for record in records],
-        times,
-        [record.timestamp_type for record in records],
-    ]
     fields = schema()
-    arrays = [
-        pa.array(column, type=field.type) for column, field in zip(columns, fields, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=fields)
+    arrays = {
+        "key": columns.column_key(),
+        "value": columns.column_value(),
+        "offset": columns.column_offset(),
+        "timestamp": columns.column_timestamp(),
+        "timestampType": columns.column_timestamp_type(),
+    }
+    made = {
+        "topic": _repeated(pa, [(tp.topic, count) for tp, count in runs], pa.string()),
+        "partition": _repeated(pa, [(tp.partition, count) for tp, count in runs], pa.int32()),
+    }
+    for name, column in arrays.items():
+        buffers = [column.validity, column.offsets, column.data]
+        if column.offsets is None:
+            del buffers[1]
+        made[name] = pa.Array.from_buffers(
+            fields.field(name).type,
+            len(columns),
+            [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers],
+            column.null_count,
+        )
+    return pa.RecordBatch.from_arrays([made[field.name] for field in fields], schema=fields)
+
+
+def _repeated(pa: Any, runs: Sequence[tuple[Any, int]], type_: pa.DataType) -> pa.Array:
+    repeated = [pa.repeat(pa.scalar(value, type_), count) for value, count in runs]
+    if len(repeated) == 1:
+        return repeated[0]
+    return pa.concat_arrays(repeated) if repeated else pa.array([], type_)

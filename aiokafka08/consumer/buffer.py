@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    Columns,
+    MessageSetReader,
+)
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
@@ -230,32 +235,74 @@ class RecordBuffer:
                 self.walk = iter(self._records)
         return taken
 
+    def take_columns(self, columns: Columns, max_records: int) -> int:
+        """Hand out messages as columns, at most `max_records`, until `columns` is full; says how
+        many. For those who have no deserializers.
+
+        Raises:
+            CorruptRecordException: the next message to hand out is corrupt.
+        """
+        count = 0
+        if self.has_records:  # somebody has begun to take records
+            records = self.take(max_records)
+            columns.extend(records)
+            count = len(records)
+        while self._chunks and count < max_records and not columns.is_full:
+            chunk = self._chunks[0]
+            reader = self._reader_of(chunk)
+            try:
+                got = reader.read_columns(columns, max_records - count)
+            except CorruptRecordException:
+                if not count:
+                    raise
+                break
+            if got:
+                count += got
+                self._begun += got
+                self._after = columns.last_offset + 1
+                if count == max_records and self._after < chunk.next_offset:
+                    break
+            if reader.error is not None or columns.is_full:
+                break
+            self._finished(chunk)
+            self._reached(chunk.next_offset if self._chunks else self._end)
+        return count
+
     # --- inside -----------------------------------------------------------------------------------
 
     def _read(self, max_records: int) -> list[Record]:
         while self._chunks:
             chunk = self._chunks[0]
-            if self._reader is None:
-                self._reader = MessageSetReader(
-                    self._topic_partition,
-                    chunk.message_set,
-                    chunk.fetch_offset,
-                    check_crcs=self._decoding.check_crcs,
-                    max_decompressed_bytes=self._decoding.max_decompressed_bytes,
-                )
-            records: list[Record] = self._reader.read(max_records)
+            reader = self._reader_of(chunk)
+            records: list[Record] = reader.read(max_records)
             behind = records[-1].offset + 1 if records else 0
-            if self._reader.error is not None or (
+            if reader.error is not None or (
                 len(records) == max_records and behind < chunk.next_offset
             ):
                 return records  # there is more in this set
-            self._reader = None
-            self._chunks.popleft()
-            self.buffered_bytes -= chunk.charged_bytes
+            self._finished(chunk)
             if records:
                 return records
             self._reached(chunk.next_offset if self._chunks else self._end)
         return []
+
+    def _reader_of(self, chunk: _Chunk) -> MessageSetReader:
+        """The reader of the first chunk."""
+        if self._reader is None:
+            self._reader = MessageSetReader(
+                self._topic_partition,
+                chunk.message_set,
+                chunk.fetch_offset,
+                check_crcs=self._decoding.check_crcs,
+                max_decompressed_bytes=self._decoding.max_decompressed_bytes,
+            )
+        return self._reader
+
+    def _finished(self, chunk: _Chunk) -> None:
+        """The first chunk is read to its end."""
+        self._reader = None
+        self._chunks.popleft()
+        self.buffered_bytes -= chunk.charged_bytes
 
     def _reached(self, offset: int) -> None:
         """Up to `offset` nothing more comes behind what is decoded."""

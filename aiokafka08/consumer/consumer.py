@@ -423,8 +423,8 @@ class AIOKafkaConsumer(PartitionCalls):
         """`getmany`, as one `pyarrow.RecordBatch`; empty where nothing came.
 
         Its columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`). It has at most
-        `max_records` rows, by default `max_poll_records` or 10,000, so that the event loop isn't
-        held for long.
+        `max_records` rows, by default `max_poll_records` or 10,000, and fewer where more would
+        hold the event loop for longer than a few milliseconds.
 
         Raises, as well as `getmany`:
             KafkaConfigurationError: pyarrow isn't installed (`aiokafka08[arrow]`).
@@ -435,12 +435,12 @@ class AIOKafkaConsumer(PartitionCalls):
         if decoding.key_deserializer is not None or decoding.value_deserializer is not None:
             raise IllegalStateError("getmany_arrow() gives bytes: construct without deserializers")
         limit = self._limit(max_records) or ARROW_RECORDS
-        taken = await self._feed.many(partitions, timeout_ms / 1000, limit)
+        taken = await self._feed.columns(partitions, timeout_ms / 1000, limit)
         try:
-            return arrow.record_batch(taken)
+            return arrow.record_batch(taken.runs, taken.columns)
         except BaseException:
-            for tp, records in taken.items():  # give them back
-                self._assignment.seek(self._assignment.cursor(tp), records[0].offset)
+            for tp, position in taken.positions.items():  # give them back
+                self._assignment.seek(self._assignment.cursor(tp), position)
             raise
 
     def __aiter__(self) -> Self:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka08.consumer.bell import Bell
 from aiokafka08.consumer.buffer import Record
 from aiokafka08.consumer.cursor import Cursor
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 
 SLICE_RECORDS = 1000
@@ -25,6 +27,16 @@ SLICE_S = 0.005
 """How long a call decodes before the event loop gets its turn."""
 
 Taken = dict[TopicPartition, list[Record]]
+
+
+class TakenColumns(NamedTuple):
+    """Messages of some partitions, one after the other, in columns."""
+
+    columns: Columns
+    runs: list[tuple[TopicPartition, int]]
+    """How many are of which partition."""
+    positions: dict[TopicPartition, int]
+    """Where each partition stood before."""
 
 
 class Feed:
@@ -95,49 +107,71 @@ class Feed:
 
     async def one(self, partitions: Collection[TopicPartition]) -> Record:
         """The next message, of the given partitions or of all."""
-        loop = asyncio.get_running_loop()
         self.calls += 1
         while True:
             self._check()
-            if loop.time() >= self._turn_ends:  # a walk that never waits lets others work too
-                await asyncio.sleep(0)
-                self._turn_ends = loop.time() + SLICE_S
-                self._check()
+            await self._let_others_work()
             record = self._next(partitions)
             if record is not None:
                 return record
             self._on_starved(self._wanted(partitions))
-            await self._wait(None)
+            await self._wait_for_bell(None)
 
     async def many(
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
     ) -> Taken:
         """What there is, at most `limit` messages; waits up to `timeout_s` for the first ones."""
-        loop = asyncio.get_running_loop()
         self.calls += 1
-        deadline = loop.time() + timeout_s
+        deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             self._check()
             rings = self.bell.rings
             taken = await self._collect(partitions, limit)
-            if taken:
+            if taken or not await self._wait(partitions, deadline, rings):
                 return taken
-            if loop.time() >= deadline:
-                await asyncio.sleep(0)  # a caller who polls without waiting lets others work
+
+    async def columns(
+        self, partitions: Collection[TopicPartition], timeout_s: float, limit: int
+    ) -> TakenColumns:
+        """As `many`, in columns: what can be decoded in `SLICE_S`, up to `limit` messages."""
+        self.calls += 1
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            self._check()
+            rings = self.bell.rings
+            await self._let_others_work()
+            taken = self._take_columns(partitions, limit)
+            if taken.runs or not await self._wait(partitions, deadline, rings):
                 return taken
-            if self.bell.rings != rings:
-                continue  # something came while others had their turn
-            self._on_starved(self._wanted(partitions))
-            await self._wait(deadline)
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _wait(self, deadline: float | None) -> None:
+    async def _wait(
+        self, partitions: Collection[TopicPartition], deadline: float, rings: int
+    ) -> bool:
+        """Wait for something to come since `rings`; False: the time is over."""
+        if asyncio.get_running_loop().time() >= deadline:
+            await asyncio.sleep(0)  # a caller who polls without waiting lets others work
+            return False
+        if self.bell.rings == rings:  # else it came while others had their turn
+            self._on_starved(self._wanted(partitions))
+            await self._wait_for_bell(deadline)
+        return True
+
+    async def _wait_for_bell(self, deadline: float | None) -> None:
         self.waiting += 1
         try:
             await self.bell.wait(deadline)
         finally:
             self.waiting -= 1
+
+    async def _let_others_work(self) -> None:
+        """A turn for the event loop if the slice is over, be it within a call or over many."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._turn_ends:
+            await asyncio.sleep(0)
+            self._turn_ends = loop.time() + SLICE_S
+            self._check()
 
     def _wanted(self, partitions: Collection[TopicPartition]) -> set[Cursor] | None:
         if not partitions:
@@ -183,11 +217,10 @@ class Feed:
 
     async def _collect(self, partitions: Collection[TopicPartition], limit: int | None) -> Taken:
         """First decode enough, with turns for others; then take at once, or raise an error."""
+        await self._let_others_work()
         cursors = self._selected(partitions)
         error: Exception | None = None
         missing = limit
-        loop = asyncio.get_running_loop()
-        turn_ends = loop.time() + SLICE_S
         for cursor in cursors:
             buffer = cursor.buffer
             goal = buffer.end  # not what comes meanwhile: the call would have no end
@@ -202,10 +235,7 @@ class Feed:
                     break
                 self._on_taken(cursor)
                 count = buffer.count
-                if loop.time() >= turn_ends:
-                    await asyncio.sleep(0)
-                    self._check()
-                    turn_ends = loop.time() + SLICE_S
+                await self._let_others_work()
             if missing is not None:
                 missing -= count
                 if missing <= 0:
@@ -233,6 +263,40 @@ class Feed:
                     limit -= len(records)
                     if limit <= 0:
                         break
+        return taken
+
+    def _take_columns(self, partitions: Collection[TopicPartition], limit: int) -> TakenColumns:
+        """Decode and hand out at once, until the slice is over; or raise an error."""
+        cursors = self._selected(partitions)
+        columns = Columns()
+        taken = TakenColumns(columns, [], {})
+        error: Exception | None = None
+        clock = asyncio.get_running_loop().time
+        for cursor in cursors:
+            if taken.runs and (len(columns) >= limit or clock() >= self._turn_ends):
+                break
+            position = cursor.buffer.position
+            count = 0
+            try:
+                while got := cursor.buffer.take_columns(
+                    columns, min(SLICE_RECORDS, limit - len(columns))
+                ):
+                    count += got
+                    if len(columns) >= limit or clock() >= self._turn_ends:
+                        break
+            except CorruptRecordException as failure:
+                error = error or failure
+            if count:
+                del self._ready[cursor]
+                if cursor.has_something:
+                    self._ready[cursor] = None
+                taken.runs.append((cursor.topic_partition, count))
+                taken.positions[cursor.topic_partition] = position
+            self._on_taken(cursor)
+        if not taken.runs:
+            if error is not None:
+                raise error
+            self._tell_errors(cursors)
         return taken
 
     def _tell_errors(self, cursors: Iterable[Cursor]) -> None:

@@ -157,15 +157,20 @@ class Bulk:
         return stop
 
     def _check_sizes(self, keys: Sequence[Data] | None, values: Sequence[Data]) -> None:
-        longest = max((len(value) for value in values if value is not None), default=0)
-        if keys is not None:
-            longest += max((len(key) for key in keys if key is not None), default=0)
+        longest = _longest(values) + (0 if keys is None else _longest(keys))
         if longest + 34 <= self._admission.max_message_bytes:
             return
         for index, value in enumerate(values):
             size = message_size(1, None if keys is None else keys[index], value)
             if size > self._admission.max_message_bytes:
                 raise self._admission.too_large(size, f"message {index}")
+
+
+def _longest(data: Sequence[Data]) -> int:
+    try:
+        return max(map(len, data), default=0)  # type: ignore[arg-type]
+    except TypeError:  # some are None
+        return max((len(one) for one in data if one is not None), default=0)
 
 
 class _Messages:

@@ -7,16 +7,20 @@ message takes its turn (`admission`), and the time that this costs counts for it
 from __future__ import annotations
 
 import asyncio
-import time
+from typing import Final
 
-from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
+from aiokafka08.producer.accumulator import Accumulator, Batch, PartitionQueue
 from aiokafka08.producer.admission import Admission, Data
+from aiokafka08.producer.appender import Append, Appender
 from aiokafka08.producer.batch_builder import BatchBuilder, no_timestamps
 from aiokafka08.producer.delivery import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.sender import Sender
 
-_now = time.time
+_HOLD_S: Final = 0.005
+"""How long senders that needn't wait may hold the event loop."""
+_MARK_EVERY: Final = 256
+"""Messages of a batch between looks at the clock."""
 
 
 class Intake:
@@ -24,6 +28,8 @@ class Intake:
 
     Attributes:
         by_topic: the topics that were asked for, known or not yet.
+        is_overdue: senders have held the event loop for long: the next one has to give it a turn,
+            in `append_in_turn`, where those behind it wait for theirs.
     """
 
     def __init__(
@@ -38,46 +44,47 @@ class Intake:
         self._accumulator = accumulator
         self._memory = memory
         self._sender = sender
-        self._batch_bytes = accumulator.batch_bytes
-        self._clock = asyncio.get_running_loop().time
-
-    def append(
-        self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
-    ) -> DeliveryFuture | None:
+        loop = asyncio.get_running_loop()
+        self._clock = loop.time
+        self._call_soon = loop.call_soon
+        self._held_since: float | None = None  # looked at the clock, and no turn since then
+        self.is_overdue = False
+        appender = Appender(
+            memory, accumulator.batch_bytes, self._append_slowly, self._on_mark, _MARK_EVERY
+        )
+        self.append: Append = appender.append
         """Append a message now, or not at all: None where there is no memory.
 
         Raises:
             MessageSizeTooLargeError: it is larger than `max_request_size` or `buffer_memory`.
             UnsupportedVersionError: a timestamp for message format 0.
         """
-        batch = queue.open
-        if batch is not None and timestamp_ms is None:  # the way of nearly all: few steps
-            builder = batch.builder
-            if builder.magic:
-                timestamp_ms = int(_now() * 1000)
-                size = 34
-            else:
-                timestamp_ms = -1
-                size = 26
-            if value is not None:
-                size += len(value)
-            if key is not None:
-                size += len(key)
-            total = builder.size_bytes + size
-            if total <= batch.limit_bytes and self._memory.try_take(size):
-                builder.append(key, value, timestamp_ms)
-                index = batch.count
-                batch.count = index + 1
-                if total + size > self._batch_bytes:
-                    self._accumulator.filled(batch, size, self._clock())
-                    if self._accumulator.news:
-                        self._sender.wake()
-                return DeliveryFuture(batch.delivery, index, timestamp_ms)
-            timestamp_ms = None
+
+    def _append_slowly(
+        self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
+    ) -> DeliveryFuture | None:
+        """What `append` does where it isn't a matter of a few steps."""
         size, timestamp_ms = self._admission.measure(queue, key, value, timestamp_ms)
         if not self._memory.try_take(size):
             return None
         return self._accept(queue, key, value, timestamp_ms, size, None)
+
+    def _on_mark(self, batch: Batch, size: int) -> None:
+        """The batch got full, or it is time to look at the clock."""
+        now = self._clock()
+        accumulator = self._accumulator
+        accumulator.filled(batch, size, now)
+        if accumulator.news:
+            self._sender.wake()
+        if self._held_since is None:
+            self._held_since = now
+            self._call_soon(self._had_turn)
+        elif now - self._held_since >= _HOLD_S:
+            self.is_overdue = True
+
+    def _had_turn(self) -> None:
+        self._held_since = None
+        self.is_overdue = False
 
     async def append_in_turn(
         self, topic: str, key: Data, value: Data, partition: int | None, timestamp_ms: int | None
@@ -91,6 +98,8 @@ class Intake:
         """
         since = self._clock()
         async with self._admission.turn(topic) as route:
+            if self.is_overdue:
+                await asyncio.sleep(0)
             queue = await self._admission.queue(route, partition, key)
             size, timestamp_ms = await self._admission.admit(queue, key, value, timestamp_ms)
             return self._accept(queue, key, value, timestamp_ms, size, since)

@@ -33,6 +33,7 @@ from aiokafka08.protocol.api import (
     ProduceRequest,
     Topic,
 )
+from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Acks0Unknown
 
@@ -337,7 +338,7 @@ class Link:
             self._router.telemetry.emit(Acks0Unknown(messages, reason))
 
 
-def _encode(batch: Batch, magic: int) -> bytes:
+def _encode(batch: Batch, magic: int) -> Buffer:
     builder = batch.builder
     if builder.magic > magic:  # the leader is of an older line than the one it was built for
         builder = builder.as_format_0()

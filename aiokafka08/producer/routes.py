@@ -27,6 +27,7 @@ from aiokafka08.net.cluster import ClusterSnapshot, check_topic_name
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
+from aiokafka08.producer.line import Line
 from aiokafka08.producer.partitioner import BatchAware, Partitioner
 from aiokafka08.structs import TopicPartition
 
@@ -49,7 +50,7 @@ class Route:
     __slots__ = (
         "_failures",
         "_last_failure",
-        "_lock",
+        "_line",
         "_waiting",
         "available",
         "is_open",
@@ -66,7 +67,7 @@ class Route:
         self.available: list[int] = []
         self.queues: dict[int, PartitionQueue] = {}
         self.is_open = False
-        self._lock = asyncio.Lock()
+        self._line = Line()
         self._waiting = 0
         self._failures = 0
         self._last_failure: KafkaError | None = None
@@ -142,7 +143,7 @@ class Routes:
         route._waiting += 1
         route.is_open = False
         try:
-            async with route._lock:
+            async with route._line:
                 if self._closed:
                     raise ProducerClosed("the producer was stopped")
                 if route._last_failure is not None and route._failures > failures:

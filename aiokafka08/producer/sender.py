@@ -38,7 +38,8 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, Link] = {}
         self._soon: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = 0.0
         self._stopped = False
         router.metadata.watch(self._follow)
 
@@ -111,10 +112,12 @@ class Sender:
 
     def _schedule(self, time: float | None) -> None:
         timer = self._timer
-        if time is None or (timer is not None and timer.when() <= time):
+        if time is None or (timer is not None and self._timer_at <= time):
             return  # woken too early does no harm, and most batches end long before their deadline
         if timer is not None:
             timer.cancel()
+        # Its time isn't asked of the handle: for one that is past uvloop gives a plain Handle.
+        self._timer_at = time
         self._timer = self._loop.call_at(time, self._on_time)
 
     def _on_time(self) -> None:

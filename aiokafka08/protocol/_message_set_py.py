@@ -18,6 +18,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol._columns_py import Columns
 from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -47,6 +48,11 @@ _MIN_ENTRY_BYTES = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 """Attribute bit: the timestamp is the broker's."""
+
+_NO_END = 2**63
+"""Above any offset."""
+_COLUMN_PART = 1000
+"""Records that are made at a time on their way into columns."""
 
 MAX_NESTING = 2
 """Wrappers in wrappers: 0.9.0.1 stores one such level as it came (docs/brokers.md 6.7)."""
@@ -141,7 +147,7 @@ class MessageSetBuilder:
             self.max_timestamp_ms = newest if magic else -1
         return len(values)
 
-    def build(self) -> bytes:
+    def build(self) -> Buffer:
         """The message set, offsets counted from 0 (brokers assign the real ones).
 
         Empty where nothing was appended, also with a codec: brokers answer a wrapper around
@@ -240,6 +246,7 @@ class MessageSetReader:
         fetch_offset: the first offset that is wanted.
         check_crcs: check each message's CRC, those inside wrappers too.
         max_decompressed_bytes: a wrapper that decompresses to more is refused.
+        end_offset: the first message at or above it ends the set, unread.
     """
 
     __slots__ = (
@@ -247,6 +254,7 @@ class MessageSetReader:
         "_check_crcs",
         "_data",
         "_end",
+        "_end_offset",
         "_fetch_offset",
         "_inner",
         "_limit",
@@ -268,6 +276,7 @@ class MessageSetReader:
         *,
         check_crcs: bool = True,
         max_decompressed_bytes: int,
+        end_offset: int | None = None,
     ) -> None:
         self._topic_partition = topic_partition
         self._data = bytes(message_set)  # slices of bytes are cheaper than those of views
@@ -275,6 +284,7 @@ class MessageSetReader:
         self._pos = 0
         self._end = len(self._data)
         self._fetch_offset = fetch_offset
+        self._end_offset = _NO_END if end_offset is None else end_offset
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
         self._inner: MessageSetReader | None = None
@@ -292,10 +302,37 @@ class MessageSetReader:
         Raises:
             CorruptRecordException: the next message is corrupt; those before it have come.
         """
+        return self._read(max_records, part=False)
+
+    def read_columns(self, columns: Columns, max_records: int) -> int:
+        """Append up to `max_records` next messages to `columns`, while that isn't full.
+
+        Returns how many; 0 means that there are no more, or that `columns` is full.
+
+        Raises:
+            CorruptRecordException: as `read`.
+        """
+        left = max_records
+        while left > 0 and not columns.is_full:
+            # Part by part: what one holds is bounded by the set, or by `max_decompressed_bytes`.
+            try:
+                records = self._read(min(left, _COLUMN_PART), part=True)
+            except CorruptRecordException:
+                if left < max_records:
+                    break
+                raise
+            if not records:
+                break
+            columns.extend(records)
+            left -= len(records)
+        return max_records - left
+
+    def _read(self, max_records: int, *, part: bool) -> list[ConsumerRecord[bytes, bytes]]:
+        """As `read`; with `part` perhaps fewer, before the next wrapper is opened."""
         records: list[ConsumerRecord[bytes, bytes]] = []
         if self.error is None:
             try:
-                self._read_into(records, max_records)
+                self._read_into(records, max_records, part=part)
             except CorruptRecordException as error:
                 self.error = error
         if self.error is not None and not records:
@@ -303,16 +340,18 @@ class MessageSetReader:
             raise self.error.with_traceback(None)
         return records
 
-    def _read_into(self, records: list[ConsumerRecord[bytes, bytes]], max_records: int) -> None:
+    def _read_into(
+        self, records: list[ConsumerRecord[bytes, bytes]], max_records: int, *, part: bool
+    ) -> None:
         while True:
             if self._inner is not None:
-                self._inner._read_into(records, max_records)
-                if len(records) >= max_records:
+                self._inner._read_into(records, max_records, part=part)
+                if len(records) >= max_records or (part and records):
                     return
                 self._fetch_offset = max(self._fetch_offset, self._inner._fetch_offset)
                 self._inner = None
             self._read_entries(records, max_records)
-            if self._inner is None:
+            if (part and records) or self._inner is None:
                 return
 
     def _read_entries(self, records: list[ConsumerRecord[bytes, bytes]], max_records: int) -> None:
@@ -324,6 +363,7 @@ class MessageSetReader:
             self._timestamp,
         )
         fetch_offset, check_crcs = self._fetch_offset, self._check_crcs
+        end_offset = self._end_offset
         topic, partition = self._topic_partition
         append = records.append
         room = max_records - len(records)
@@ -342,6 +382,9 @@ class MessageSetReader:
             offset = offset + relative_to if fixed_offset is None else fixed_offset
             if offset < fetch_offset:
                 continue
+            if offset >= end_offset and not attributes & CODEC_MASK:
+                next_pos = end  # a wrapper's offset is its last message's, which says less
+                break
             if check_crcs and crc32(view[pos + _BODY_AT : stop]) != crc:
                 raise self._corrupt(offset, offset + 1, "its CRC doesn't match")
             if magic == 0:
@@ -423,6 +466,7 @@ class MessageSetReader:
             check_crcs=self._check_crcs,
             max_decompressed_bytes=self._limit,
         )
+        inner._end_offset = self._end_offset
         inner._nesting = self._nesting + 1
         inner._behind = offset + 1
         if magic == 1 and attributes & LOG_APPEND_TIME:
@@ -449,16 +493,23 @@ class MessageSetReader:
         return self._corrupt(offset, next_offset, f"its size field says {size}")
 
     def _corrupt(self, offset: int, next_offset: int | None, why: str) -> CorruptRecordException:
-        topic, partition = self._topic_partition
-        way_out = (
-            f"seek() to {next_offset} skips it"
-            if next_offset is not None
-            else "seek() past it (the next offset can't be told from the damaged bytes)"
-        )
-        return CorruptRecordException(
-            f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: "
-            f"{why}; {way_out}",
-            partition=self._topic_partition,
-            offset=offset,
-            next_offset=next_offset,
-        )
+        return corrupt(self._topic_partition, offset, next_offset, why)
+
+
+def corrupt(
+    topic_partition: TopicPartition, offset: int, next_offset: int | None, why: str
+) -> CorruptRecordException:
+    """The error for a corrupt message; `next_offset` is None where it can't be told."""
+    topic, partition = topic_partition
+    way_out = (
+        f"seek() to {next_offset} skips it"
+        if next_offset is not None
+        else "seek() past it (the next offset can't be told from the damaged bytes)"
+    )
+    return CorruptRecordException(
+        f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: "
+        f"{why}; {way_out}",
+        partition=topic_partition,
+        offset=offset,
+        next_offset=next_offset,
+    )

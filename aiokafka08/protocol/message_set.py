@@ -3,39 +3,80 @@
 - `MessageSetBuilder`: messages in, the wire format out (producer).
 - `survey`: what a fetched set holds by its headers alone: where the next fetch begins, and how
   large a cut-off message is (fetcher).
-- `MessageSetReader`: a fetched set decoded slice by slice, wrappers included (consumer).
+- `MessageSetReader`: a fetched set decoded slice by slice, wrappers included (consumer): `read` to
+  records, `read_columns` to `Columns`, the plain buffers of Arrow's layout.
 - `entries`: the plain walk over the outermost entries, nothing checked but the bounds; for tools
   and the embedded cluster, which must see messages as they are.
 
-`IMPLEMENTATION` names the twin in use. Compression lives in `compression`.
+The first three have two implementations that behave alike: `_message_set_c` (compiled, optional)
+and `_message_set_py` with `_columns_py` (pure, the reference). `IMPLEMENTATION` names the one in
+use; AIOKAFKA08_IMPL=c or =python in the environment demands one. Compression is `compression`'s.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol._columns_py import DEFAULT_MAX_COLUMN_BYTES, Column
 from aiokafka08.protocol._message_set_py import (
     CODEC_MASK,
     ENTRY_HEADER_BYTES,
     LOG_APPEND_TIME,
     MIN_MESSAGE_BYTES,
-    MessageSetBuilder,
-    MessageSetReader,
     Survey,
     message_size,
-    survey,
 )
 from aiokafka08.protocol.types import Buffer
 
+_COMPILED: Final = "aiokafka08.protocol._message_set_c"
+
+
+def _choose() -> str:
+    """Which twin: as the environment says, else the compiled one if it is there."""
+    wanted = os.environ.get("AIOKAFKA08_IMPL") or None
+    if wanted not in (None, "c", "python"):
+        raise ImportError(f"AIOKAFKA08_IMPL={wanted!r}: allowed are 'c' and 'python'")
+    if wanted == "python":
+        return wanted
+    try:
+        importlib.import_module(_COMPILED)
+    except ImportError as error:
+        if wanted is None:
+            return "python"
+        raise ImportError(
+            f"AIOKAFKA08_IMPL=c, but {_COMPILED} can't be imported ({error}): "
+            "install aiokafka08 where there is a C compiler, or unset AIOKAFKA08_IMPL"
+        ) from error
+    return "c"
+
+
+IMPLEMENTATION: Final = _choose()
+"""Which twin decodes and builds message sets: "c" or "python"."""
+
+if TYPE_CHECKING or IMPLEMENTATION == "python":
+    from aiokafka08.protocol._columns_py import Columns
+    from aiokafka08.protocol._message_set_py import MessageSetBuilder, MessageSetReader, survey
+else:
+    _compiled = importlib.import_module(_COMPILED)
+    Columns = _compiled.Columns
+    MessageSetBuilder = _compiled.MessageSetBuilder
+    MessageSetReader = _compiled.MessageSetReader
+    survey = _compiled.survey
+
 __all__ = [
     "CODEC_MASK",
+    "DEFAULT_MAX_COLUMN_BYTES",
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "IMPLEMENTATION",
     "LOG_APPEND_TIME",
+    "Column",
+    "Columns",
     "Entry",
     "MessageSetBuilder",
     "MessageSetReader",
@@ -45,9 +86,6 @@ __all__ = [
     "message_size",
     "survey",
 ]
-
-IMPLEMENTATION = "python"
-"""Which twin decodes and builds message sets."""
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 """Brokers limit only a wrapper's compressed size (docs/brokers.md 6.6); this is the client's."""

@@ -14,77 +14,104 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.bench.cases import CASES, PARTITIONS, Case
+from tests.bench.cases import CASES, PARTITIONS, Case, Client
+from tests.bench.plot import plot
 from tests.bench.report import markdown
 from tests.brokers.cluster import RealCluster
 
 BROKER = "0.8.2.2"
 OPTIMISED = ["-XX:TieredStopAtLevel=4", "-Xmx2g"]  # the harness starts brokers quick to start
-BASELINE = "kafka-python"
+FILLER = Client("ours", "send_many", "fills the topics")
+QUICK_MESSAGES, QUICK_ROUNDS = 200_000, 1
 
 
 def main() -> None:
     """Parse the arguments, measure, report."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--messages", type=int, default=300_000, help="per case of 100-byte values")
+    parser.add_argument(
+        "--messages", type=int, default=1_000_000, help="per case; fewer for slow clients"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="interleaved; medians are told")
-    parser.add_argument("--quick", action="store_true", help="one round of 50,000 messages")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"one round of {QUICK_MESSAGES:,} messages, some cases"
+    )
     parser.add_argument("--case", help="only cases whose title contains this")
-    parser.add_argument("--output", type=Path, help="write PATH.json and PATH.md too")
+    parser.add_argument("--ours", action="store_true", help="without the peers")
+    parser.add_argument(
+        "--output", type=Path, help="write PATH.json, PATH.md and PATH.png (the plot) too"
+    )
     options = parser.parse_args()
     if options.quick:
-        options.messages, options.rounds = 50_000, 1
-    cases = [case for case in CASES if not options.case or options.case in case.title]
+        options.messages, options.rounds = QUICK_MESSAGES, QUICK_ROUNDS
+    cases = [
+        case
+        for case in CASES
+        if (options.case in case.title if options.case else case.in_quick or not options.quick)
+    ]
     if not cases:
         parser.error(f"--case: no case in {[case.title for case in CASES]} contains it")
+    clients = {
+        case: [one for one in case.clients if one.module == "ours" or not options.ours]
+        for case in cases
+    }
 
     console = Console(stderr=True)
-    results: dict[Case, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
-    steps = sum(len(case.clients) for case in cases) * options.rounds
+    results: dict[Case, dict[Client, list[dict[str, float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     with (
         RealCluster(BROKER, java_options=OPTIMISED) as cluster,
         Progress(console=console) as progress,
     ):
-        task = progress.add_task("starting", total=steps)
+        task = progress.add_task("starting", total=sum(map(len, clients.values())) * options.rounds)
         for case in cases:
-            cluster.create_topic(f"{case.topic}-{case.work}", partitions=PARTITIONS)
+            cluster.create_topic(case.topic, partitions=PARTITIONS)
             if case.work == "consume":
-                _run(cluster, case, options.messages, "ours", "send_many", fill=True)
+                _run(cluster, case, options.messages, FILLER, fill=True)
         for _ in range(options.rounds):
             for case in cases:
-                for client, call, words in case.clients:
-                    progress.update(task, description=f"{case.title}: {words}")
-                    measured = _run(cluster, case, options.messages, client, call)
-                    results[case][words].append(measured)
+                for client in clients[case]:
+                    progress.update(task, description=f"{case.title}: {client.words}")
+                    results[case][client].append(_run(cluster, case, options.messages, client))
                     progress.advance(task)
-    table = markdown(results, BASELINE)
+    table = markdown(results)
     print(table)
     if options.output is not None:
-        machine = (
-            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-            f"Python {platform.python_version()}"
-        )
-        record = {
-            "machine": machine,
-            "broker": BROKER,
-            "rounds": options.rounds,
-            "results": {case.title: dict(found) for case, found in results.items()},
-        }
-        options.output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
-        options.output.with_suffix(".md").write_text(table)
+        _write(options.output, results, table, options.rounds)
+
+
+def _write(
+    path: Path, results: dict[Case, dict[Client, list[dict[str, float]]]], table: str, rounds: int
+) -> None:
+    machine = (
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}"
+    )
+    record = {
+        "machine": machine,
+        "broker": BROKER,
+        "rounds": rounds,
+        "results": {
+            case.title: {client.words: found for client, found in measured.items()}
+            for case, measured in results.items()
+        },
+    }
+    path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+    path.with_suffix(".md").write_text(table)
+    plot(results, path.with_suffix(".png"))
 
 
 def _run(
-    cluster: RealCluster, case: Case, messages: int, client: str, call: str, *, fill: bool = False
+    cluster: RealCluster, case: Case, messages: int, client: Client, *, fill: bool = False
 ) -> dict[str, float]:
     """One measurement, in a process of its own."""
     job = {
-        "client": client,
-        "call": call,
-        "work": "produce" if fill else case.work,
+        "client": client.module,
+        "call": client.call,
+        "produces": fill or case.work != "consume",
         "bootstrap": cluster.bootstrap_servers,
-        "topic": f"{case.topic}-{case.work}",
-        "messages": messages if case.value_bytes <= 100 else messages // 3,
+        "topic": case.topic,
+        "messages": max(int(messages * case.share * client.share), 1000),
         "value_bytes": case.value_bytes,
         "compression": case.compression,
     }
@@ -94,9 +121,10 @@ def _run(
         text=True,
         timeout=600,
         check=False,
+        env={**os.environ, "AIOKAFKA08_IMPL": client.implementation},
     )
     if done.returncode != 0:
-        raise SystemExit(f"{client}.{call} failed in {case.title!r}:\n{done.stderr[-3000:]}")
+        raise SystemExit(f"{client.words} failed in {case.title!r}:\n{done.stderr[-3000:]}")
     measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return measured
 

@@ -16,7 +16,7 @@ def main(arguments: str) -> None:
     """Do what the JSON arguments say."""
     job = json.loads(arguments)
     function = getattr(importlib.import_module(f"tests.bench.clients.{job['client']}"), job["call"])
-    if job["work"] == "produce":
+    if job["produces"]:
         made = values(job["messages"], job["value_bytes"])
         measurement = function(job["bootstrap"], job["topic"], made, job["compression"])
     else:

@@ -10,8 +10,9 @@ from typing import Any
 
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol import api
-from aiokafka08.protocol.message_set import entries, survey
+from aiokafka08.protocol.message_set import entries
 from tests.protocol.oracle import reader
+from tests.protocol.twins import twin
 
 DECOMPRESSED_LIMIT = 64 * 1024
 MOST_SECONDS = 2.0
@@ -62,7 +63,7 @@ def endure_request(frame: bytes, seen: Endured) -> None:
 
 def endure_message_set(message_set: bytes, fetch_offset: int, seen: Endured) -> None:
     """Read a set with and without CRC checks, behind each damage too; survey and walk it."""
-    surveyed = survey(message_set)
+    surveyed = twin.survey(message_set)
     assert 0 <= surveyed.whole_bytes <= len(message_set)
     assert surveyed.next_offset is None or 0 < surveyed.next_offset <= 2**63
     assert (

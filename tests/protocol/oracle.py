@@ -12,7 +12,9 @@ import crcmod.predefined
 
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import MessageSetReader
+from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord, TopicPartition
+from tests.protocol.twins import twin
 
 crc32 = crcmod.predefined.mkCrcFun("crc-32")
 
@@ -80,17 +82,18 @@ def wrapper(
 
 
 def reader(
-    message_set: bytes, fetch_offset: int = 0, *, check_crcs: bool = True, limit: int = LIMIT
+    message_set: Buffer, fetch_offset: int = 0, *, check_crcs: bool = True, limit: int = LIMIT
 ) -> MessageSetReader:
-    return MessageSetReader(
+    made: MessageSetReader = twin.MessageSetReader(
         TP, message_set, fetch_offset, check_crcs=check_crcs, max_decompressed_bytes=limit
     )
+    return made
 
 
 Record = ConsumerRecord[bytes, bytes]
 
 
-def read(message_set: bytes, fetch_offset: int = 0, *, check_crcs: bool = True) -> list[Record]:
+def read(message_set: Buffer, fetch_offset: int = 0, *, check_crcs: bool = True) -> list[Record]:
     """All records of a set that has no fault."""
     whole = reader(message_set, fetch_offset, check_crcs=check_crcs)
     records = whole.read(1_000_000)

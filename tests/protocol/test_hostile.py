@@ -29,6 +29,9 @@ from tests.protocol.hostile import (
 )
 from tests.protocol.oracle import brief, entry, message, raw_message, reader, sized, wrapper
 from tests.protocol.strategies import examples, sample
+from tests.protocol.twins import each_twin
+
+pytestmark = each_twin
 
 SPOKEN = [(request, version) for request in api.APIS.values() for version in request.versions]
 each_api_and_version = pytest.mark.parametrize(

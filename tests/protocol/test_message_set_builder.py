@@ -18,6 +18,9 @@ from aiokafka08.protocol.message_set import (
 )
 from tests.protocol.oracle import LIMIT, crc32, entry, message, read
 from tests.protocol.strategies import examples
+from tests.protocol.twins import each_twin, twin
+
+pytestmark = each_twin
 
 Messages = list[tuple[bytes | None, bytes | None, int]]
 
@@ -34,7 +37,7 @@ each_compression = pytest.mark.parametrize(
 
 
 def built(magic: int, codec: Codec, content: Messages) -> MessageSetBuilder:
-    builder = MessageSetBuilder(magic, codec)
+    builder: MessageSetBuilder = twin.MessageSetBuilder(magic, codec)
     for key, value, timestamp in content:
         builder.append(key, value, timestamp)
     return builder
@@ -112,7 +115,7 @@ def test_what_is_built_is_read_again(magic: int, codec: Codec, content: Messages
 @each_codec
 def test_nothing_appended_builds_an_empty_set(magic: int, codec: Codec) -> None:
     """Brokers answer a wrapper around nothing as if something were stored (brokers.md 6.8)."""
-    builder = MessageSetBuilder(magic, codec)
+    builder: MessageSetBuilder = twin.MessageSetBuilder(magic, codec)
     assert builder.build() == b""
     assert builder.size_bytes == len(builder) == 0
 
@@ -131,7 +134,7 @@ def test_an_lz4_header_has_the_checksum_that_brokers_of_its_format_want(
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_keys_and_values_may_be_any_buffer_and_are_taken_over(magic: int, kind: type) -> None:
     key, value = bytearray(b"key"), bytearray(b"value")
-    builder = MessageSetBuilder(magic)
+    builder: MessageSetBuilder = twin.MessageSetBuilder(magic)
     builder.append(kind(key), kind(value), 5)
     builder.append(None, kind(value), 5)
     builder.append(kind(b""), kind(b""), 5)
@@ -249,7 +252,7 @@ def test_extend_appends_what_the_limit_allows(
 
 def test_extend_fills_the_limit_to_the_byte() -> None:
     values = [b"v" * 74] * 10  # 100 bytes each in format 0
-    builder = MessageSetBuilder(0)
+    builder: MessageSetBuilder = twin.MessageSetBuilder(0)
     assert builder.extend(None, values, 0, 0, 300) == 3
     assert builder.extend(None, values, 0, 3, 399) == 3
     assert builder.extend(None, values, 0, 3, 400) == 4
@@ -261,7 +264,7 @@ def test_extend_goes_on_where_it_stopped() -> None:
     values = [str(index).encode() for index in range(1000)]
     parts, start = [], 0
     while start < len(values):
-        builder = MessageSetBuilder(1)
+        builder: MessageSetBuilder = twin.MessageSetBuilder(1)
         start = builder.extend(None, values, 5, start, 1000)
         parts.append(builder)
     assert [record.value for part in parts for record in read(part.build())] == values

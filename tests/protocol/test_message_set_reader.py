@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import LOG_APPEND_TIME, MessageSetReader, Survey, survey
+from aiokafka08.protocol.message_set import LOG_APPEND_TIME, Survey
 from tests.protocol.oracle import (
     LIMIT,
     TP,
@@ -26,6 +26,9 @@ from tests.protocol.oracle import (
     wrapper,
 )
 from tests.protocol.strategies import examples
+from tests.protocol.twins import each_twin, twin
+
+pytestmark = each_twin
 
 each_magic = pytest.mark.parametrize("magic", [0, 1])
 each_compression = pytest.mark.parametrize(
@@ -112,9 +115,9 @@ def test_null_and_empty_keys_and_values_are_told_apart(
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_a_set_may_be_any_buffer_and_the_records_keep_nothing_of_it(kind: type) -> None:
     data = bytearray(numbered(0, 1))
-    whole = MessageSetReader(TP, kind(data), 0, max_decompressed_bytes=LIMIT)
-    data[:] = bytes(len(data))
+    whole = twin.MessageSetReader(TP, kind(data), 0, max_decompressed_bytes=LIMIT)
     records = whole.read(10)
+    data[:] = bytes(len(data))
     assert brief(records) == [(0, b"0"), (1, b"1")]
     assert all(type(record.value) is bytes for record in records)
 
@@ -517,41 +520,41 @@ def test_a_wrapper_over_the_decompression_limit_is_refused(codec: Codec, magic: 
 
 def test_a_survey_tells_where_the_next_fetch_begins() -> None:
     data = numbered(5, 6) + wrapper(9, numbered(7, 8, 9))
-    assert survey(data) == Survey(next_offset=10, whole_bytes=len(data), tail_size=None)
-    assert survey(b"") == Survey(None, 0, None)
+    assert twin.survey(data) == Survey(next_offset=10, whole_bytes=len(data), tail_size=None)
+    assert twin.survey(b"") == Survey(None, 0, None)
 
 
 @pytest.mark.parametrize("shown", [12, 13, 25, 26, 60])
 def test_a_survey_tells_what_the_cut_off_message_needs(shown: int) -> None:
     whole, tail = numbered(5), plain(6, bytes(100))
-    assert survey(whole + tail[:shown]) == Survey(6, len(whole), len(tail))
-    assert survey(tail[:shown]) == Survey(None, 0, len(tail))
+    assert twin.survey(whole + tail[:shown]) == Survey(6, len(whole), len(tail))
+    assert twin.survey(tail[:shown]) == Survey(None, 0, len(tail))
 
 
 @pytest.mark.parametrize("shown", range(12))
 def test_a_survey_cannot_tell_the_size_of_less_than_a_header(shown: int) -> None:
     whole = numbered(5)
-    assert survey(whole + numbered(6)[:shown]) == Survey(6, len(whole), None)
+    assert twin.survey(whole + numbered(6)[:shown]) == Survey(6, len(whole), None)
 
 
 def test_a_survey_knows_the_filler_of_modern_brokers() -> None:
     whole = numbered(5)
     for filler in (entry(-1, bytes(10), size=61), entry(-1, b"", size=100_000)):
-        assert survey(whole + filler) == Survey(6, len(whole), None)
-        assert survey(filler) == Survey(None, 0, None)
+        assert twin.survey(whole + filler) == Survey(6, len(whole), None)
+        assert twin.survey(filler) == Survey(None, 0, None)
 
 
 @pytest.mark.parametrize("size", [-(2**31), -12, -1, 0, 13])
 def test_a_survey_stops_at_an_impossible_size(size: int) -> None:
     whole = numbered(5)
-    assert survey(whole + entry(6, bytes(20), size=size)) == Survey(6, len(whole), None)
+    assert twin.survey(whole + entry(6, bytes(20), size=size)) == Survey(6, len(whole), None)
 
 
 def test_a_survey_never_leads_back() -> None:
     """Whatever a broker sends, the next fetch isn't below what came."""
-    assert survey(numbered(5, 9, 7)).next_offset == 10
-    assert survey(plain(-1)) == Survey(None, len(plain(-1)), None)
-    assert survey(numbered(5) + plain(-1)).next_offset == 6
+    assert twin.survey(numbered(5, 9, 7)).next_offset == 10
+    assert twin.survey(plain(-1)) == Survey(None, len(plain(-1)), None)
+    assert twin.survey(numbered(5) + plain(-1)).next_offset == 6
 
 
 @given(
@@ -562,7 +565,7 @@ def test_a_survey_never_leads_back() -> None:
 def test_a_survey_agrees_with_the_reader(sizes: list[int], cut: int, kind: type) -> None:
     data = b"".join(plain(offset, bytes(size)) for offset, size in enumerate(sizes))
     tail = plain(77, bytes(50))[:cut]
-    seen = survey(kind(data + tail))
+    seen = twin.survey(kind(data + tail))
     assert seen.next_offset == (len(read(data + tail)) or None)
     assert seen.whole_bytes == len(data)
     assert seen.tail_size == (76 if cut >= 12 else None)

@@ -29,6 +29,9 @@ from tests.protocol.hostile import (
     memory_traced,
 )
 from tests.protocol.oracle import crc32, wrapper
+from tests.protocol.twins import each_twin
+
+pytestmark = each_twin
 
 ROUNDS = 40
 """Mutations of each subject in one run."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.aio import AIOProducer
 
 from tests.bench.cases import BATCH_BYTES, LINGER_MS, PARTITIONS
-from tests.bench.measure import Measurement, Meter
+from tests.bench.measure import Measurement, Meter, latencies
 
 _BROKER = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
 
@@ -57,8 +61,79 @@ def produce(
     return measurement
 
 
+def one_by_one(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """`produce` and `flush` for each message; linger 0."""
+    producer = Producer({**_BROKER, "bootstrap.servers": bootstrap, "acks": 1, "linger.ms": 0})
+    for value in values[:100]:
+        producer.produce(topic, value, partition=0)
+        producer.flush()
+    took = []
+    meter = Meter()
+    for value in values:
+        begun = time.perf_counter()
+        producer.produce(topic, value, partition=0)
+        producer.flush()
+        took.append(time.perf_counter() - begun)
+    return replace(meter.stop(len(values)), more=latencies(took))
+
+
+def loops(bootstrap: str, topic: str, values: list[bytes], compression: str | None) -> Measurement:
+    """A thousand coroutines on AIOProducer, each awaits its message's delivery."""
+    shares = [values[start::1000] for start in range(1000)]
+
+    async def work() -> Measurement:
+        producer = AIOProducer(
+            {**_BROKER, "bootstrap.servers": bootstrap, "acks": 1, "linger.ms": 0},
+            buffer_timeout=0.005,
+        )
+
+        async def walk(share: list[bytes]) -> None:
+            for value in share:
+                await (await producer.produce(topic, value))
+
+        await walk(values[:5])
+        meter = Meter()
+        await asyncio.gather(*map(walk, shares))
+        measurement = meter.stop(len(values))
+        await producer.close()
+        return measurement
+
+    return asyncio.run(work())
+
+
 def consume(bootstrap: str, topic: str, count: int) -> Measurement:
     """`consume(1000)` with `check.crcs`, values touched."""
+    consumer = _consumer(bootstrap, topic)
+    seen = size = 0
+    meter = Meter()
+    while seen < count:
+        for message in consumer.consume(1000, timeout=5.0):
+            if message.error() is None:
+                size += len(message.value() or b"")
+                seen += 1
+    measurement = meter.stop(seen)
+    consumer.close()
+    return measurement
+
+
+def poll(bootstrap: str, topic: str, count: int) -> Measurement:
+    """`poll()` per message with `check.crcs`, values touched."""
+    consumer = _consumer(bootstrap, topic)
+    seen = size = 0
+    meter = Meter()
+    while seen < count:
+        message = consumer.poll(5.0)
+        if message is not None and message.error() is None:
+            size += len(message.value() or b"")
+            seen += 1
+    measurement = meter.stop(seen)
+    consumer.close()
+    return measurement
+
+
+def _consumer(bootstrap: str, topic: str) -> Consumer:
     consumer = Consumer(
         {
             **_BROKER,
@@ -70,13 +145,4 @@ def consume(bootstrap: str, topic: str, count: int) -> Measurement:
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    seen = size = 0
-    meter = Meter()
-    while seen < count:
-        for message in consumer.consume(1000, timeout=5.0):
-            if message.error() is None:
-                size += len(message.value() or b"")
-                seen += 1
-    measurement = meter.stop(seen)
-    consumer.close()
-    return measurement
+    return consumer

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.bench.cases import BATCH_BYTES, LINGER_MS, PARTITIONS
-from tests.bench.measure import Measurement, Meter
+from tests.bench.measure import Measurement, Meter, latencies
 
 _VERSION = (0, 8, 2)
 
@@ -38,6 +41,26 @@ def produce(
     return measurement
 
 
+def one_by_one(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """`send().get()` for each message; linger 0."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, api_version=_VERSION, acks=1, enable_idempotence=False
+    )
+    for value in values[:100]:
+        producer.send(topic, value, partition=0).get(10)
+    took = []
+    meter = Meter()
+    for value in values:
+        begun = time.perf_counter()
+        producer.send(topic, value, partition=0).get(10)
+        took.append(time.perf_counter() - begun)
+    measurement = replace(meter.stop(len(values)), more=latencies(took))
+    producer.close()
+    return measurement
+
+
 def poll(bootstrap: str, topic: str, count: int) -> Measurement:
     """`poll(max_records=1000)`, values touched."""
     consumer = _consumer(bootstrap, topic)
@@ -48,21 +71,6 @@ def poll(bootstrap: str, topic: str, count: int) -> Measurement:
             for record in records:
                 size += len(record.value)
             seen += len(records)
-    measurement = meter.stop(seen)
-    consumer.close()
-    return measurement
-
-
-def iterate(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`for record in consumer`, values touched."""
-    consumer = _consumer(bootstrap, topic)
-    seen = size = 0
-    meter = Meter()
-    for record in consumer:
-        size += len(record.value)
-        seen += 1
-        if seen == count:
-            break
     measurement = meter.stop(seen)
     consumer.close()
     return measurement

@@ -1,28 +1,42 @@
-"""This package, on uvloop."""
+"""This package, on uvloop unless said otherwise; a ticker runs in the same loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import uvloop
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.bench.cases import BATCH_BYTES, LINGER_MS, PARTITIONS
-from tests.bench.measure import Measurement, Meter
+from tests.bench.measure import Measurement, Meter, latencies, ticker
+
+LOOPS = 1000
 
 
-def _run(work: Coroutine[Any, Any, Measurement]) -> Measurement:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
+def _run(
+    work: Coroutine[Any, Any, Measurement],
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+) -> Measurement:
+    async def ticking() -> Measurement:
+        async with ticker() as late:
+            measurement = await work
+        return replace(measurement, more=measurement.more | late)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(ticking())
 
 
-def _producer(bootstrap: str, compression: str | None) -> AIOKafkaProducer:
+def _producer(
+    bootstrap: str, compression: str | None, linger_ms: int = LINGER_MS
+) -> AIOKafkaProducer:
     return AIOKafkaProducer(
         bootstrap_servers=bootstrap,
         acks=1,
-        linger_ms=LINGER_MS,
+        linger_ms=linger_ms,
         max_batch_size=BATCH_BYTES,
         compression_type=compression,
     )
@@ -56,10 +70,11 @@ def send_many(
     async def work() -> Measurement:
         async with _producer(bootstrap, compression) as producer:
             await (await producer.send_many(topic, values[:1000]))
+            shares = [values[part::PARTITIONS] for part in range(PARTITIONS)]
             meter = Meter()
             parts = [
-                await producer.send_many(topic, values[part::PARTITIONS], partition=part)
-                for part in range(PARTITIONS)
+                await producer.send_many(topic, share, partition=part)
+                for part, share in enumerate(shares)
             ]
             delivered = 0
             for part in parts:
@@ -71,10 +86,89 @@ def send_many(
     return _run(work())
 
 
+def loops(
+    bootstrap: str,
+    topic: str,
+    values: list[bytes],
+    compression: str | None,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+) -> Measurement:
+    """A thousand coroutines, each sends and waits, then sends the next one; linger 0."""
+
+    async def work() -> Measurement:
+        async with _producer(bootstrap, compression, 0) as producer:
+
+            async def walk(share: list[bytes]) -> None:
+                for value in share:
+                    await producer.send_and_wait(topic, value)
+
+            await asyncio.gather(*[walk(values[:1]) for _ in range(LOOPS)])
+            shares = [values[start::LOOPS] for start in range(LOOPS)]
+            meter = Meter()
+            await asyncio.gather(*map(walk, shares))
+            return meter.stop(len(values))
+
+    return _run(work(), new_loop)
+
+
+def loops_asyncio(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """The same on asyncio's own loop."""
+    return loops(bootstrap, topic, values, compression, asyncio.new_event_loop)
+
+
+def one_by_one(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """One coroutine that sends and waits; linger 0."""
+
+    async def work() -> Measurement:
+        async with _producer(bootstrap, compression, 0) as producer:
+            for value in values[:100]:
+                await producer.send_and_wait(topic, value, partition=0)
+            took = []
+            meter = Meter()
+            for value in values:
+                begun = time.perf_counter()
+                await producer.send_and_wait(topic, value, partition=0)
+                took.append(time.perf_counter() - begun)
+            return replace(meter.stop(len(values)), more=latencies(took))
+
+    return _run(work())
+
+
 def _consumer(bootstrap: str) -> AIOKafkaConsumer:
     return AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest"
+        bootstrap_servers=bootstrap,
+        group_id=None,
+        auto_offset_reset="earliest",
+        fetch_max_bytes=2 * PARTITIONS * 1024 * 1024,
     )
+
+
+def _assign(consumer: AIOKafkaConsumer, topic: str) -> None:
+    consumer.assign([TopicPartition(topic, partition) for partition in range(PARTITIONS)])
+
+
+def arrow(bootstrap: str, topic: str, count: int) -> Measurement:
+    """`getmany_arrow()`, the value columns' lengths added up."""
+
+    async def work() -> Measurement:
+        import pyarrow  # noqa: F401  (its import is no part of the work)
+
+        consumer = _consumer(bootstrap)
+        _assign(consumer, topic)
+        async with consumer:
+            seen = size = 0
+            meter = Meter()
+            while seen < count:
+                batch = await consumer.getmany_arrow(timeout_ms=5000)
+                size += batch.column("value").nbytes
+                seen += batch.num_rows
+            return meter.stop(seen)
+
+    return _run(work())
 
 
 def getmany(bootstrap: str, topic: str, count: int) -> Measurement:
@@ -82,7 +176,7 @@ def getmany(bootstrap: str, topic: str, count: int) -> Measurement:
 
     async def work() -> Measurement:
         consumer = _consumer(bootstrap)
-        consumer.assign([TopicPartition(topic, partition) for partition in range(PARTITIONS)])
+        _assign(consumer, topic)
         async with consumer:
             seen = size = 0
             meter = Meter()
@@ -101,7 +195,7 @@ def iterate(bootstrap: str, topic: str, count: int) -> Measurement:
 
     async def work() -> Measurement:
         consumer = _consumer(bootstrap)
-        consumer.assign([TopicPartition(topic, partition) for partition in range(PARTITIONS)])
+        _assign(consumer, topic)
         async with consumer:
             seen = size = 0
             meter = Meter()

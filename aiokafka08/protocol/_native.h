@@ -1,0 +1,72 @@
+/* Big-endian numbers at any address, and the slots of a Python class written directly. */
+#ifndef AIOKAFKA08_NATIVE_H
+#define AIOKAFKA08_NATIVE_H
+
+#include <Python.h>
+#include <structmember.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef __int128 int128;
+
+static inline int32_t get_int32(const char *at)
+{
+    uint32_t raw;
+    memcpy(&raw, at, 4);
+    return (int32_t)__builtin_bswap32(raw);
+}
+
+static inline int64_t get_int64(const char *at)
+{
+    uint64_t raw;
+    memcpy(&raw, at, 8);
+    return (int64_t)__builtin_bswap64(raw);
+}
+
+static inline void put_int32(char *at, int32_t value)
+{
+    uint32_t raw = __builtin_bswap32((uint32_t)value);
+    memcpy(at, &raw, 4);
+}
+
+static inline void put_int64(char *at, int64_t value)
+{
+    uint64_t raw = __builtin_bswap64((uint64_t)value);
+    memcpy(at, &raw, 8);
+}
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "written for little-endian machines; the pure twin works on all"
+#endif
+
+/* Where instances of a class with __slots__ keep this one; -1 with an error. */
+static Py_ssize_t slot_offset(PyObject *type, const char *name)
+{
+    Py_ssize_t offset = -1;
+    PyObject *descriptor = PyObject_GetAttrString(type, name);
+    if (descriptor == NULL)
+        return -1;
+    if (Py_TYPE(descriptor) == &PyMemberDescr_Type) {
+        PyMemberDef *member = ((PyMemberDescrObject *)descriptor)->d_member;
+        if (member->type == T_OBJECT_EX && !(member->flags & READONLY))
+            offset = member->offset;
+    }
+    Py_DECREF(descriptor);
+    if (offset < 0)
+        PyErr_Format(PyExc_ImportError, "%R has no slot %s", type, name);
+    return offset;
+}
+
+/* What a slot holds, borrowed; NULL if nothing. */
+static inline PyObject *slot_of(PyObject *instance, Py_ssize_t offset)
+{
+    return *(PyObject **)((char *)instance + offset);
+}
+
+/* Writes a slot; takes over the reference, and leaves alone what was there. */
+static inline void fill_slot(PyObject *instance, Py_ssize_t offset, PyObject *value)
+{
+    *(PyObject **)((char *)instance + offset) = value;
+}
+
+#endif

@@ -1,0 +1,329 @@
+"""The compiled twin and the pure one: the same value or the same error, whatever the bytes."""
+
+from __future__ import annotations
+
+import gc
+import random
+import zlib
+from typing import Any
+
+import crcmod.predefined
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol import message_set
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.types import Buffer
+from tests.protocol.golden import FETCHES, PRODUCES, message_sets
+from tests.protocol.hostile import DECOMPRESSED_LIMIT
+from tests.protocol.oracle import TP, entry, message, wrapper
+from tests.protocol.strategies import examples
+from tests.protocol.test_mutations import ROUNDS, SUBJECTS, mutated, signed
+from tests.protocol.twins import TWINS, Twin
+
+PURE = Twin("python")
+
+if "c" in TWINS:
+    from aiokafka08.protocol._message_set_c import crc32
+
+    COMPILED = Twin("c")
+else:  # it couldn't be built here, which `nox -s tests` doesn't put up with: pure beside pure
+    crc32 = zlib.crc32  # type: ignore[assignment]
+
+    COMPILED = PURE
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def reading(
+    twin: Twin, data: Buffer, fetch_offset: int, check_crcs: bool, end_offset: int | None
+) -> list[Any]:
+    """All that comes out: records and errors, behind each damage too."""
+    seen: list[Any] = [tuple(twin.survey(data))]
+    for _ in range(5):
+        whole = twin.MessageSetReader(
+            TP,
+            data,
+            fetch_offset,
+            check_crcs=check_crcs,
+            max_decompressed_bytes=DECOMPRESSED_LIMIT,
+            end_offset=end_offset,
+        )
+        try:
+            while records := whole.read(7):
+                seen.append(records)
+            break
+        except CorruptRecordException as error:
+            seen.append((str(error), error.partition, error.offset, error.next_offset))
+            with pytest.raises(CorruptRecordException):
+                whole.read(7)
+            if error.next_offset is None:
+                break
+            fetch_offset = error.next_offset
+    return seen
+
+
+def columns(twin: Twin, data: bytes, fetch_offset: int, max_bytes: int = 1 << 20) -> list[Any]:
+    """The columns of a set, up to its first damage and what that is."""
+    whole = twin.MessageSetReader(TP, data, fetch_offset, max_decompressed_bytes=DECOMPRESSED_LIMIT)
+    made = twin.Columns(max_bytes)
+    end: Any = None
+    try:
+        while whole.read_columns(made, 3):
+            pass
+    except CorruptRecordException as error:
+        end = str(error), error.offset, error.next_offset
+    return [len(made), made.size_bytes, end, *given_out(made), made.last_offset]
+
+
+def given_out(made: Any) -> list[Any]:
+    """What the buffers of all columns hold."""
+    return [
+        [None if part is None or isinstance(part, int) else bytes(part) for part in column]
+        + [column.null_count]
+        for column in (
+            made.column_key(),
+            made.column_value(),
+            made.column_offset(),
+            made.column_timestamp(),
+            made.column_timestamp_type(),
+        )
+    ]
+
+
+def alike(data: bytes, fetch_offset: int = 0, end_offset: int | None = None) -> None:
+    """Both read the same."""
+    for check_crcs in (True, False):
+        how = data, fetch_offset, check_crcs, end_offset
+        assert reading(COMPILED, *how) == reading(PURE, *how)
+    assert columns(COMPILED, data, fetch_offset) == columns(PURE, data, fetch_offset)
+
+
+SETS = [one for vector in FETCHES + PRODUCES for one in message_sets(vector)]
+
+
+def test_captured_sets_are_read_alike_from_every_offset() -> None:
+    for data in SETS:
+        for fetch_offset in range(0, 30, 3):
+            alike(data, fetch_offset, fetch_offset + 5)
+
+
+def test_captured_sets_are_read_alike_cut_anywhere() -> None:
+    for data in SETS:
+        for cut in range(min(len(data), 400)):
+            alike(data[:cut], 2)
+
+
+@pytest.mark.parametrize("sign", [True, False])
+def test_mutated_sets_are_read_alike(sign: bool) -> None:
+    for number, subject in enumerate(SUBJECTS):
+        for index in range(ROUNDS // 4):
+            rng = random.Random(f"twins {number} {index}")
+            data = mutated(rng, subject.data)
+            if sign:
+                data = signed(data)
+                for magic in (0, 1):
+                    alike(wrapper(20, data, rng.choice(list(Codec)[1:]), magic=magic))
+            alike(data, rng.choice((0, 5)), rng.choice((None, 9)))
+
+
+@examples(300)
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_read_alike(data: bytes) -> None:
+    alike(data)
+
+
+EDGES = (-(2**63), -1, 0, 1, 2**62, 2**63 - 2, 2**63 - 1)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("outer", EDGES)
+@pytest.mark.parametrize("inner", EDGES)
+def test_offsets_at_the_ends_of_64_bits_are_read_alike(magic: int, outer: int, inner: int) -> None:
+    one = entry(inner, message(None, b"v", magic=magic))
+    set_of_two = one + entry(inner // 2, message(b"k", None, magic=magic))
+    for data in (
+        set_of_two,
+        wrapper(outer, set_of_two, magic=magic),
+        wrapper(outer, wrapper(inner, set_of_two, magic=magic), magic=magic),
+        wrapper(outer, one + entry(inner, message(None, b"v"), size=3), magic=magic),
+        wrapper(outer, one, magic=magic) + set_of_two,
+    ):
+        for fetch_offset in (0, 1, 2**63 - 1):
+            for end_offset in (None, 1, 2**63 - 1):
+                alike(data, fetch_offset, end_offset)
+
+
+@pytest.mark.parametrize("timestamp", [-(2**63), -1, 0, (2**63 - 1) // 1000, 2**63 - 1])
+def test_timestamps_at_the_ends_are_read_alike(timestamp: int) -> None:
+    alike(entry(0, message(None, b"v", magic=1, timestamp_ms=timestamp, attributes=8)))
+
+
+def test_a_set_may_be_any_contiguous_buffer() -> None:
+    data = entry(3, message(b"k", b"v"))
+    for kind in (bytes, bytearray, memoryview, lambda it: memoryview(it).cast("b")):
+        assert reading(COMPILED, kind(data), 0, True, None) == reading(PURE, data, 0, True, None)
+
+
+@pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
+def test_a_reader_in_a_cycle_of_garbage_is_collected_in_silence(twin: Twin) -> None:
+    data = bytearray(entry(3, message(b"k", b"v")) + entry(4, message(b"k", b"v", crc_error=1)))
+    whole = twin.MessageSetReader(TP, memoryview(data), 0, max_decompressed_bytes=1)
+    assert len(whole.read(5)) == 1
+    with pytest.raises(CorruptRecordException) as caught:
+        whole.read(5)
+    caught.value.whole = whole  # type: ignore[attr-defined]
+    del whole, caught
+    gc.collect()  # a warning would fail the test
+    data.clear()  # nobody holds on to the bytes
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+fields = st.none() | st.binary(max_size=20)
+
+
+@examples(100)
+@given(st.lists(st.tuples(fields, fields, st.integers(-1, 2**63 - 1)), max_size=70), st.data())
+def test_columns_are_alike_from_sets_and_from_records(
+    content: list[tuple[bytes | None, bytes | None, int]], data: st.DataObject
+) -> None:
+    magic = data.draw(st.sampled_from((0, 1)))
+    whole = b"".join(
+        entry(offset, message(key, value, magic=magic, timestamp_ms=time))
+        for offset, (key, value, time) in enumerate(content)
+    )
+    max_bytes = data.draw(st.sampled_from((1 << 20, 1 << 30)))
+    read = columns(COMPILED, whole, 0, max_bytes)
+    assert read == columns(PURE, whole, 0, max_bytes)
+    records = PURE.MessageSetReader(TP, whole, 0, max_decompressed_bytes=1).read(1000)
+    for twin in (COMPILED, PURE):
+        made = twin.Columns()
+        made.extend(records)
+        assert [*given_out(made), made.last_offset] == read[3:]
+
+
+@pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
+def test_full_columns_take_no_more(twin: Twin) -> None:
+    data = b"".join(entry(offset, message(None, b"v" * 10)) for offset in range(2000))
+    whole = twin.MessageSetReader(TP, data, 0, max_decompressed_bytes=1)
+    made = twin.Columns(25)
+    assert whole.read_columns(made, 2) == 2
+    assert not made.is_full
+    assert whole.read_columns(made, 1) == 1
+    assert made.is_full
+    assert whole.read_columns(made, 5) == 0
+    assert [record.offset for record in whole.read(1)] == [3], "nothing was lost"
+    records = whole.read(1)
+    made.extend(records)
+    assert len(made) == 4
+    made.column_offset()
+    with pytest.raises(ValueError, match="given out"):
+        made.extend(records)
+    for wrong in (0, -1, 2**30 + 1):
+        with pytest.raises(ValueError, match="max_bytes"):
+            twin.Columns(wrong)
+
+
+def test_a_given_out_column_closes_the_rest() -> None:
+    data = entry(0, message(None, b"v")) * 2
+    for twin in (COMPILED, PURE):
+        made = twin.Columns()
+        made.column_key()
+        whole = twin.MessageSetReader(TP, data, 0, max_decompressed_bytes=1)
+        assert made.is_full
+        assert whole.read_columns(made, 1) == 0
+
+
+# --- building -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
+@examples(40)
+@given(
+    content=st.lists(st.tuples(fields, fields, st.integers(0, 2**63 - 1)), max_size=12),
+    data=st.data(),
+)
+def test_sets_are_built_alike(
+    magic: int,
+    codec: Codec,
+    content: list[tuple[bytes | None, bytes | None, int]],
+    data: st.DataObject,
+) -> None:
+    keys = [key for key, _, _ in content]
+    values = [value for _, value, _ in content]
+    times: Any = [time for _, _, time in content]
+    times = data.draw(st.sampled_from((times, 5)))
+    limit = data.draw(st.integers(0, 300))
+    chosen_keys = data.draw(st.sampled_from((keys, None, tuple(keys))))
+    results = []
+    for twin in (COMPILED, PURE):
+        builder = twin.MessageSetBuilder(magic, codec)
+        builder.append(b"first", b"", 3)
+        stop = builder.extend(chosen_keys, values, times, 0, limit)
+        made = [stop, *state(builder), *state(builder.as_format_0())]
+        if len(builder) > 1:
+            for half in builder.split():
+                made += state(half)
+        results.append(made)
+    assert results[0] == results[1]
+
+
+def state(builder: Any) -> list[Any]:
+    return [
+        len(builder), builder.magic, builder.codec, builder.size_bytes, builder.max_timestamp_ms,
+        bytes(builder.build()),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
+def test_what_was_built_stays_as_it_is_when_more_is_appended(twin: Twin) -> None:
+    builder = twin.MessageSetBuilder(0)
+    builder.append(None, b"one", -1)
+    built = builder.build()
+    before = bytes(built)
+    for _ in range(1000):
+        builder.append(b"key", b"more", -1)
+    assert bytes(built) == before
+    assert bytes(builder.build())[: len(before)] == before
+
+
+@pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
+@pytest.mark.parametrize("wrong", ["text", 5, [1]])
+def test_what_is_not_bytes_is_refused_and_leaves_the_set_whole(twin: Twin, wrong: Any) -> None:
+    builder = twin.MessageSetBuilder(0)
+    with pytest.raises(TypeError):
+        builder.append(None, wrong, -1)
+    with pytest.raises(TypeError):
+        builder.extend(None, [b"one", wrong, b"two"], -1, 0, 1000)
+    assert bytes(builder.build()) == entry(0, message(None, b"one"))
+    assert len(builder) == 1
+
+
+# --- CRC-32 ---------------------------------------------------------------------------------------
+
+
+def test_the_compiled_crc_is_that_of_zlib_and_crcmod() -> None:
+    by_crcmod = crcmod.predefined.mkCrcFun("crc-32")
+    data = random.Random(1).randbytes(70_000)
+    for length in (*range(700), 1024, 4095, 65_537):
+        for start in (0, 1, 7, 15):
+            part = memoryview(data)[start : start + length]
+            assert crc32(part) == zlib.crc32(part)
+    assert crc32(data) == by_crcmod(data)
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def test_the_twin_in_use_has_the_name_that_is_told() -> None:
+    chosen = Twin(message_set.IMPLEMENTATION)
+    assert message_set.MessageSetReader is chosen.MessageSetReader
+    assert message_set.MessageSetBuilder is chosen.MessageSetBuilder
+    assert message_set.Columns is chosen.Columns
+    assert message_set.survey is chosen.survey
