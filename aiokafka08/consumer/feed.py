@@ -89,6 +89,7 @@ class Feed:
 
     async def one(self, partitions: Collection[TopicPartition]) -> Record:
         """The next message, of the given partitions or of all."""
+        partitions = _named(partitions)
         loop = asyncio.get_running_loop()
         while True:
             self._check()
@@ -106,6 +107,7 @@ class Feed:
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
     ) -> Taken:
         """What there is, at most `limit` messages; waits up to `timeout_s` for the first ones."""
+        partitions = _named(partitions)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while True:
@@ -185,7 +187,8 @@ class Feed:
                 except Exception as failure:
                     error = error or failure
                     break
-                self._on_taken(cursor)
+                finally:
+                    self._on_taken(cursor)  # also where nothing was in what has been decoded
                 count = buffer.count
                 if loop.time() >= turn_ends:
                     await asyncio.sleep(0)
@@ -228,6 +231,18 @@ class Feed:
                 finally:
                     del self._ready[cursor]
                     self._on_taken(cursor)
+
+
+def _named(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+    """Each once.
+
+    Raises:
+        TypeError: one isn't a TopicPartition.
+    """
+    for partition in partitions:
+        if not isinstance(partition, TopicPartition):
+            raise TypeError(f"partitions must be TopicPartition instances, not {partition!r}")
+    return dict.fromkeys(partitions)
 
 
 def _left(walk: Any) -> int:
