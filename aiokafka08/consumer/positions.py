@@ -23,7 +23,7 @@ from aiokafka08.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from aiokafka08.net.offsets import ask_leader, is_final
+from aiokafka08.net.offsets import ask_leader, is_final, patience
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.structs import TopicPartition
@@ -189,7 +189,10 @@ class Positions:
         self, leader: int, cursors: list[Cursor], timestamp: int, starts: tuple[Start, ...]
     ) -> dict[TopicPartition, list[int] | KafkaError]:
         asked = {cursor.topic_partition: timestamp for cursor in cursors if cursor.start in starts}
-        return await ask_leader(self._router, leader, asked, asked) if asked else {}
+        if not asked:
+            return {}
+        timeout_s = patience(self._router.config.request_timeout_s)
+        return await ask_leader(self._router, leader, asked, asked, timeout_s=timeout_s)
 
     def _check(self, cursor: Cursor, first: int, last: int) -> None:
         """The broker refused the offset; the log goes from `first` up to before `last`."""

@@ -340,6 +340,23 @@ async def test_what_was_fetched_before_a_refusal_is_handed_out_first(
     assert got[:20] == list(range(20))
 
 
+async def test_a_silent_broker_is_asked_for_positions_again_before_the_time_is_over(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Else a leader that hangs would cost its partitions the whole `request_timeout_ms`."""
+    cluster.append("t", 0, values(0, 3))
+    consumer = make_consumer(request_timeout_ms=8000)
+    consumer.assign([tp(0)])
+    fault = cluster.fault(
+        ListOffsetsRequest, then=Hang(), node=0, where=lambda asked: bool(asked.topics)
+    )
+    await consumer.start()
+    await until(lambda: fault.hits)
+    cluster.move_leader("t", 0)
+    assert await consumer.seek_to_end()
+    assert await consumer.position(tp(0)) == 3
+
+
 async def test_positions_wait_for_brokers_that_fail(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
