@@ -4,7 +4,7 @@ Law: a message counts as taken when it is returned, and nothing is awaited betwe
 the return: a call that is cancelled has taken nothing. Decoding goes in slices, with turns for the
 event loop in between. Partitions take turns by slices; one whose messages were left over by a
 limit comes last at the next call. An error of a partition is told when its messages before it are
-taken, and only by a call that has nothing else to give.
+taken: by `one` in the partition's turn, by `many` only where it has nothing else to give.
 """
 
 from __future__ import annotations
