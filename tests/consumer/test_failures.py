@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka08.errors import (
+    KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -385,7 +386,7 @@ async def test_a_partition_that_isn_t_there_holds_up_no_other(
     consumer.assign([tp(0), tp(77)])
     await consumer.start()
     assert len(await take(consumer, 3)) == 3
-    with pytest.raises(Exception, match="no position"):
+    with pytest.raises(KafkaTimeoutError, match="no position"):
         await consumer.position(tp(77))
     assert not await consumer.seek_to_end(tp(77))
     assert not consumer.ready()

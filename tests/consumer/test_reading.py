@@ -12,6 +12,7 @@ from aiokafka08.errors import (
     ConsumerStoppedError,
     CorruptRecordException,
     IllegalStateError,
+    KafkaConfigurationError,
     RecordTooLargeError,
 )
 from aiokafka08.protocol.api import FetchRequest
@@ -538,7 +539,7 @@ async def test_arrow_needs_bytes_and_pyarrow(
     with pytest.raises(IllegalStateError, match="deserializers"):
         await consumer.getmany_arrow()
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(Exception, match=r"aiokafka08\[arrow\]"):
+    with pytest.raises(KafkaConfigurationError, match=r"aiokafka08\[arrow\]"):
         await consumer.getmany_arrow()
 
 
