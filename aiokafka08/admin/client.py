@@ -40,6 +40,7 @@ from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import Line
 from aiokafka08.protocol.api import TopicState
+from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
 _POLL_S = 0.05
@@ -221,8 +222,10 @@ class AIOKafkaAdminClient(GroupCalls):
         Raises:
             UnsupportedVersionError: no `zookeeper_connect` was given.
             KafkaConnectionError: ZooKeeper can't be reached.
+            KafkaTimeoutError: a topic is made, but not led in time; those after it aren't made.
         """
         registry = self._require_registry("create_topics")
+        limit_ms = self._limit_ms(timeout_ms)
         node_ids = await asyncio.to_thread(registry.broker_ids)
 
         async def create(topic: NewTopic) -> None:
@@ -233,7 +236,7 @@ class AIOKafkaAdminClient(GroupCalls):
                 await asyncio.to_thread(
                     registry.create_topic, topic.name, assignment, topic.topic_configs
                 )
-                await self._wait_leaders(topic.name, len(assignment), timeout_ms)
+                await self._wait_leaders(topic.name, len(assignment), limit_ms)
 
         return await _per_topic((topic.name, create(topic)) for topic in new_topics)
 
@@ -246,6 +249,7 @@ class AIOKafkaAdminClient(GroupCalls):
         """Add partitions to topics and wait for their leaders. Arguments and errors as
         `create_topics`; keys keep their partitions only for messages already written."""
         registry = self._require_registry("create_partitions")
+        limit_ms = self._limit_ms(timeout_ms)
         node_ids = await asyncio.to_thread(registry.broker_ids)
 
         async def grow(topic: str, wanted: NewPartitions) -> None:
@@ -271,7 +275,7 @@ class AIOKafkaAdminClient(GroupCalls):
                 new = {len(known) + index: nodes for index, nodes in checked.items()}
             if not validate_only:
                 await asyncio.to_thread(registry.add_partitions, topic, new)
-                await self._wait_leaders(topic, wanted.total_count, timeout_ms)
+                await self._wait_leaders(topic, wanted.total_count, limit_ms)
 
         return await _per_topic((name, grow(name, new)) for name, new in topic_partitions.items())
 
@@ -282,13 +286,13 @@ class AIOKafkaAdminClient(GroupCalls):
         those of 0.8.0 and 0.8.1 can't do it safely and are refused.
         """
         registry = self._require_registry("delete_topics")
+        limit_ms = self._limit_ms(timeout_ms)
         line = self._line()
         if line is not None and line < Line.V0_8_2:
             raise UnsupportedVersionError(f"brokers of the {line} line can't delete topics")
 
         async def delete(topic: str) -> None:
             await asyncio.to_thread(registry.ask_to_delete, topic)
-            limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     while True:
@@ -323,19 +327,28 @@ class AIOKafkaAdminClient(GroupCalls):
             )
         return self._registry
 
-    async def _wait_leaders(self, topic: str, partitions: int, timeout_ms: int | None) -> None:
-        """Until a broker's metadata shows a leader for every partition."""
-        limit_ms = self._timeout_ms if timeout_ms is None else positive("timeout_ms", timeout_ms)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + limit_ms / 1000
-        while loop.time() < end:
-            info = await self._router.metadata.topic(topic, timeout_s=end - loop.time())
-            led = [one for one in info.partitions.values() if one.leader is not None]
-            if len(led) >= partitions:
-                return
-            await asyncio.sleep(_POLL_S)
-            await self._router.metadata.refresh()
-        raise KafkaTimeoutError(f"topic {topic!r} is made, but has no leaders after {limit_ms} ms")
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        return self._timeout_ms if timeout_ms is None else positive("timeout_ms", timeout_ms)
+
+    async def _wait_leaders(self, topic: str, partitions: int, limit_ms: int) -> None:
+        """Until a broker's metadata shows a leader for every partition.
+
+        By listing all topics: one that is asked for by name stays in the metadata that is kept
+        fresh, and asking for it once it is deleted would create it again.
+        """
+        metadata = self._router.metadata
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    await metadata.fetch_all()
+                    if all(metadata.snapshot.leader(one) is not None for one in wanted):
+                        return
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                f"topic {topic!r} is made, but has no leaders after {limit_ms} ms"
+            ) from None
 
 
 async def _per_topic(work: Iterable[tuple[str, Awaitable[None]]]) -> TopicErrors:

@@ -64,6 +64,7 @@ class Assignment:
             max_wait_s=config.fetch_max_wait_s,
             on_arrival=self.feed.arrived,
             on_check=self._need_position,
+            on_queued=self.feed.bell.ring,
             on_crash=self._crashed,
         )
         self.positions = Positions(

@@ -325,8 +325,8 @@ class AIOKafkaConsumer(PartitionCalls):
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
-            TypeError: not exactly one of topics and pattern is given, or the listener is no
-                `ConsumerRebalanceListener`.
+            TypeError: not exactly one of topics and pattern is given, the pattern is bytes, or the
+                listener is no `ConsumerRebalanceListener`.
             ValueError: the pattern isn't a regular expression.
             InvalidTopicError: a name that brokers don't take.
             UnsupportedVersionError: there is a `group_id`, and the brokers have no groups (0.8).
@@ -361,6 +361,8 @@ class AIOKafkaConsumer(PartitionCalls):
 
         Raises:
             IllegalStateError: there is a subscription to topics or a pattern.
+            InvalidTopicError: a name that brokers don't take.
+            IllegalArgumentError: a partition isn't an integer from 0 on.
         """
         self._subscription.assign(partitions)
         self._assignment.commits.later(self.assignment() - self._subscription.assigned)
@@ -397,6 +399,7 @@ class AIOKafkaConsumer(PartitionCalls):
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
             Exception: what a deserializer raised on the next message.
+            TypeError: a partition isn't a `TopicPartition`.
         """
         if not partitions and not self._lifecycle.stopped:
             for record in self._feed.walk:

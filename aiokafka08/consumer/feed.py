@@ -4,7 +4,7 @@ Law: a message counts as taken when it is returned, and nothing is awaited betwe
 the return: a call that is cancelled has taken nothing. Decoding goes in slices, with turns for the
 event loop in between. Partitions take turns by slices; one whose messages were left over by a
 limit comes last at the next call. An error of a partition is told when its messages before it are
-taken, and only by a call that has nothing else to give.
+taken: by `one` in the partition's turn, by `many` only where it has nothing else to give.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ class Feed:
 
     async def one(self, partitions: Collection[TopicPartition]) -> Record:
         """The next message, of the given partitions or of all."""
+        partitions = _named(partitions)
         self.calls += 1
         while True:
             self._check()
@@ -121,6 +122,7 @@ class Feed:
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
     ) -> Taken:
         """What there is, at most `limit` messages; waits up to `timeout_s` for the first ones."""
+        partitions = _named(partitions)
         self.calls += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
@@ -134,6 +136,7 @@ class Feed:
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int
     ) -> TakenColumns:
         """As `many`, in columns: what can be decoded in `SLICE_S`, up to `limit` messages."""
+        partitions = _named(partitions)
         self.calls += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
@@ -233,7 +236,8 @@ class Feed:
                 except Exception as failure:
                     error = error or failure
                     break
-                self._on_taken(cursor)
+                finally:
+                    self._on_taken(cursor)  # also where nothing was in what has been decoded
                 count = buffer.count
                 await self._let_others_work()
             if missing is not None:
@@ -307,6 +311,18 @@ class Feed:
                 finally:
                     del self._ready[cursor]
                     self._on_taken(cursor)
+
+
+def _named(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+    """Each once.
+
+    Raises:
+        TypeError: one isn't a TopicPartition.
+    """
+    for partition in partitions:
+        if not isinstance(partition, TopicPartition):
+            raise TypeError(f"partitions must be TopicPartition instances, not {partition!r}")
+    return dict.fromkeys(partitions)
 
 
 def _left(walk: Any) -> int:

@@ -48,6 +48,7 @@ class Fetcher:
     Args:
         on_arrival: called when a cursor has got messages, or an error to tell.
         on_check: called when a cursor's position has to be checked.
+        on_queued: called when one has to wait for lent memory: calls that wait may make room.
         on_crash: called with what ended a loop that should never end.
     """
 
@@ -60,6 +61,7 @@ class Fetcher:
         max_wait_s: float,
         on_arrival: Callable[[Cursor], object],
         on_check: Callable[[Cursor], object],
+        on_queued: Callable[[], object],
         on_crash: Callable[[BaseException], object],
     ) -> None:
         self.requests = 0
@@ -71,6 +73,7 @@ class Fetcher:
         self._max_wait_s = max_wait_s
         self._on_arrival = on_arrival
         self._on_check = on_check
+        self._on_queued = on_queued
         self._on_crash = on_crash
         self._cursors: dict[Cursor, Source | None] = {}  # with the source of its leader
         self._sources: dict[int, tuple[Source, Bell, asyncio.Task[None]]] = {}
@@ -124,6 +127,7 @@ class Fetcher:
             if source is not None:
                 source.remove(cursor)
                 cursor.moved()
+                self._release(cursor)
             if leader is None:
                 self._cursors[cursor] = None
                 self._leaderless.ring()
@@ -138,11 +142,11 @@ class Fetcher:
                 task.cancel()
                 self._ending.add(task)
                 task.add_done_callback(self._ending.discard)
+        self._serve_queue()
 
     def offer(self, cursor: Cursor) -> None:
         """The cursor has changed: taken from, sought, paused, resumed, told its error."""
-        if cursor.ask is None and not cursor.buffer.buffered_bytes:
-            self._shares.give_back(cursor)
+        self._release(cursor)
         self._offer(cursor)
         self._serve_queue()
 
@@ -181,6 +185,8 @@ class Fetcher:
             now, rings = loop.time(), bell.rings
             next_due = source.due(now)
             plan = source.plan(now, self._wait_limit_s(source.node_id))
+            if source.queued:
+                self._on_queued()
             self._serve_queue()
             if plan is None:
                 self.make_room(None)
@@ -310,6 +316,11 @@ class Fetcher:
 
     def _failed(self, cursor: Cursor, reason: object) -> None:
         self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(reason)))
+
+    def _release(self, cursor: Cursor) -> None:
+        """Lent memory goes back where nothing is in it or under way for it."""
+        if cursor.ask is None and not cursor.buffer.buffered_bytes:
+            self._shares.give_back(cursor)
 
     def _offer(self, cursor: Cursor) -> None:
         source = self._cursors.get(cursor)

@@ -1,7 +1,7 @@
 """What a consumer can be asked and told about partitions: positions, commits, the log's bounds.
 
 The part of `AIOKafkaConsumer` that gives no messages; a base class only so that each file keeps to
-one subject. Every method checks that the consumer runs, and ends at `stop()`.
+one subject. Every method that waits checks that the consumer runs, and ends at `stop()`.
 """
 
 from __future__ import annotations

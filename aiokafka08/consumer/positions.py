@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka08.consumer.bell import Bell
 from aiokafka08.consumer.cursor import Cursor, Start
@@ -22,7 +22,7 @@ from aiokafka08.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from aiokafka08.net.offsets import ask_leader, is_final
+from aiokafka08.net.offsets import ask_leader, is_final, patience
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.protocol.api import EARLIEST, LATEST
@@ -31,6 +31,14 @@ from aiokafka08.telemetry import OffsetReset, PartitionFailed
 
 BEYOND_END_TRIES = 3
 """How often an offset must be found beyond the log's end before it is given up."""
+
+
+class _Mark(NamedTuple):
+    """What tells later whether somebody has sought in the meantime."""
+
+    cursor: Cursor
+    start: Start | None
+    reach: Reach
 
 
 class Positions:
@@ -61,16 +69,13 @@ class Positions:
         self._beyond: dict[Cursor, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._bell = Bell()
-        self._running = False
 
     def start(self) -> None:
         """Begin to work."""
-        self._running = True
         self._spawn(self._watch())
 
     async def stop(self) -> None:
         """End all work."""
-        self._running = False
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -126,9 +131,9 @@ class Positions:
                     self._try_later(cursor, LeaderNotAvailableError("no leader that is known"))
                     next_due = min(next_due or cursor.not_before, cursor.not_before)
             if stored:
-                self._ask(stored, self._fetch_stored(stored))
+                self._ask(stored, self._fetch_stored(_marks(stored)))
             for leader, cursors in by_leader.items():
-                self._ask(cursors, self._ask_leader(leader, cursors))
+                self._ask(cursors, self._ask_leader(leader, _marks(cursors)))
             await self._bell.wait(next_due)
 
     def _ask(self, cursors: list[Cursor], work: Coroutine[Any, Any, None]) -> None:
@@ -140,10 +145,9 @@ class Positions:
 
         self._spawn(work).add_done_callback(asked)
 
-    async def _fetch_stored(self, cursors: list[Cursor]) -> None:
-        before = _marks(cursors)
+    async def _fetch_stored(self, before: list[_Mark]) -> None:
         try:
-            found = await self._store.fetch([cursor.topic_partition for cursor in cursors])
+            found = await self._store.fetch([mark.cursor.topic_partition for mark in before])
         except KafkaError as error:
             for cursor in _unchanged(before):
                 self._refused(cursor, error)
@@ -164,12 +168,11 @@ class Positions:
                     ),
                 )
 
-    async def _ask_leader(self, leader: int, cursors: list[Cursor]) -> None:
-        before = _marks(cursors)
+    async def _ask_leader(self, leader: int, before: list[_Mark]) -> None:
         # Both ends of one partition need two requests (docs/brokers.md 3.12).
         first, last = await asyncio.gather(
-            self._list(leader, cursors, EARLIEST, (Start.EARLIEST, Start.CHECK)),
-            self._list(leader, cursors, LATEST, (Start.LATEST, Start.CHECK)),
+            self._list(leader, before, EARLIEST, (Start.EARLIEST, Start.CHECK)),
+            self._list(leader, before, LATEST, (Start.LATEST, Start.CHECK)),
         )
         for cursor in _unchanged(before):
             tp = cursor.topic_partition
@@ -186,10 +189,13 @@ class Positions:
                 self._begin(cursor, bounds[0])
 
     async def _list(
-        self, leader: int, cursors: list[Cursor], timestamp: int, starts: tuple[Start, ...]
+        self, leader: int, before: list[_Mark], timestamp: int, starts: tuple[Start, ...]
     ) -> dict[TopicPartition, list[int] | KafkaError]:
-        asked = {cursor.topic_partition: timestamp for cursor in cursors if cursor.start in starts}
-        return await ask_leader(self._router, leader, asked, asked) if asked else {}
+        asked = {mark.cursor.topic_partition: timestamp for mark in before if mark.start in starts}
+        if not asked:
+            return {}
+        timeout_s = patience(self._router.config.request_timeout_s)
+        return await ask_leader(self._router, leader, asked, asked, timeout_s=timeout_s)
 
     def _check(self, cursor: Cursor, first: int, last: int) -> None:
         """The broker refused the offset; the log goes from `first` up to before `last`."""
@@ -242,12 +248,12 @@ class Positions:
         cursor.back_off(asyncio.get_running_loop().time())
 
 
-def _marks(cursors: list[Cursor]) -> list[tuple[Cursor, Start | None, Reach]]:
-    """What tells later whether somebody has sought in the meantime."""
-    return [(cursor, cursor.start, cursor.reach) for cursor in cursors]
+def _marks(cursors: list[Cursor]) -> list[_Mark]:
+    """To be taken where it is decided what to ask: a task begins only later."""
+    return [_Mark(cursor, cursor.start, cursor.reach) for cursor in cursors]
 
 
-def _unchanged(before: list[tuple[Cursor, Start | None, Reach]]) -> list[Cursor]:
+def _unchanged(before: list[_Mark]) -> list[Cursor]:
     return [
         cursor for cursor, start, reach in before if cursor.start is start and cursor.reach is reach
     ]

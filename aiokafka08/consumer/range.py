@@ -107,10 +107,12 @@ async def read_range(
         CorruptRecordException: no message can be made out at some offset.
         KafkaError: others that trying again can't help.
     """
-    reader = _RangeReader(router, topic_partition, start, end, max_bytes, limit_bytes, in_flight)
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
+    reader = _RangeReader(
+        router, topic_partition, start, end, max_bytes, limit_bytes, in_flight, limit_s
+    )
     try:
-        while (raw := await reader.next(limit_s)) is not None:
+        while (raw := await reader.next()) is not None:
             yield raw
     finally:
         await reader.drop_flights()
@@ -126,6 +128,7 @@ class _RangeReader:
         max_bytes: int,
         limit_bytes: int,
         in_flight: int,
+        limit_s: float,
     ) -> None:
         self._router = router
         self._tp = topic_partition
@@ -133,13 +136,15 @@ class _RangeReader:
         self._max_bytes = max_bytes
         self._limit_bytes = max(limit_bytes, max_bytes)
         self._in_flight = in_flight
+        self._limit_s = limit_s
         self._reach = Reach(start)
         self._flights: deque[_Flight] = deque()  # by offset
         self._spans: deque[int] = deque(maxlen=_REMEMBERED)  # offsets per answer
         self._guesses = self._bad_guesses = 0
 
-    async def next(self, limit_s: float) -> RawSet | None:
+    async def next(self) -> RawSet | None:
         """The next set; None at the range's end."""
+        limit_s = self._limit_s
         loop = asyncio.get_running_loop()
         config = self._router.config
         backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
@@ -147,7 +152,7 @@ class _RangeReader:
         while self._reach.offset < self._end:
             offset = self._reach.offset
             try:
-                flight, (fetched, elapsed_s) = await self._answer(limit_s)
+                flight, (fetched, elapsed_s) = await self._answer()
                 if fetched.error_code:
                     raise broker_error(
                         fetched.error_code,
@@ -156,11 +161,11 @@ class _RangeReader:
                 finding = self._take_in(flight, fetched, elapsed_s)
             except KafkaError as error:
                 if isinstance(error, OffsetOutOfRangeError):
-                    await self._check_bounds(offset, limit_s)
+                    await self._check_bounds(offset)
                 elif is_final(error):
                     raise
                 if loop.time() >= deadline:
-                    raise self._too_late(limit_s, error) from error
+                    raise self._too_late(error) from error
                 await self.drop_flights()
                 self._router.metadata.request_refresh()
                 await asyncio.sleep(backoff.next())
@@ -176,7 +181,7 @@ class _RangeReader:
             if finding.step is Step.END:
                 if loop.time() >= deadline:
                     reason = KafkaError(f"the log ends at {fetched.high_watermark}")
-                    raise self._too_late(limit_s, reason)
+                    raise self._too_late(reason)
                 await asyncio.sleep(backoff.next())
             elif self._reach.offset != offset:
                 deadline = loop.time() + limit_s  # over a hole: that is progress too
@@ -192,7 +197,7 @@ class _RangeReader:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _answer(self, limit_s: float) -> tuple[_Flight, tuple[FetchedPartition, float]]:
+    async def _answer(self) -> tuple[_Flight, tuple[FetchedPartition, float]]:
         """The next answer that begins at the offset, or before it and reaches beyond."""
         reach, flights = self._reach, self._flights
         while flights and flights[0].offset < reach.offset:
@@ -267,9 +272,10 @@ class _RangeReader:
         self, leader: int | None, offset: int, max_bytes: int
     ) -> tuple[FetchedPartition, float]:
         topic, partition = self._tp
+        # A leader that hangs leaves time to learn of the next one.
+        patience_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
         if leader is None:
-            config = self._router.config
-            await self._router.metadata.topic(topic, timeout_s=config.request_timeout_s)
+            await self._router.metadata.topic(topic, timeout_s=patience_s)
             leader = self._router.metadata.snapshot.leader(self._tp)
         if leader is None:
             raise LeaderNotAvailableError(f"{topic}/{partition} has no leader that is known")
@@ -280,23 +286,20 @@ class _RangeReader:
             1,
             [Topic(topic, [FetchPartition(partition, offset, max_bytes)])],
         )
-        connection = await self._router.connection(leader, Lane.FETCH)
+        connection = await self._router.connection(leader, Lane.FETCH, timeout_s=patience_s)
         sent = loop.time()
-        answer = await connection.request(
-            request, timeout_s=WAIT_S + self._router.config.request_timeout_s
-        )
+        answer = await connection.request(request, timeout_s=WAIT_S + patience_s)
         for answered in answer.topics:
             for fetched in answered.partitions:
                 if (answered.topic, fetched.partition) == self._tp:
                     return fetched, loop.time() - sent
         raise KafkaProtocolError(f"node {leader} left {topic}/{partition} out of its answer")
 
-    async def _check_bounds(self, offset: int, limit_s: float) -> None:
+    async def _check_bounds(self, offset: int) -> None:
         """A refusal alone proves nothing (KAFKA-2477): the log's bounds do."""
-        first = (await list_offsets(self._router, {self._tp: EARLIEST}, timeout_s=limit_s))[
-            self._tp
-        ]
-        last = (await list_offsets(self._router, {self._tp: LATEST}, timeout_s=limit_s))[self._tp]
+        limit_s, tp = self._limit_s, self._tp
+        first = (await list_offsets(self._router, {tp: EARLIEST}, timeout_s=limit_s))[tp]
+        last = (await list_offsets(self._router, {tp: LATEST}, timeout_s=limit_s))[tp]
         if first and last and offset < first[0]:
             topic, partition = self._tp
             raise OffsetOutOfRangeError(
@@ -304,11 +307,12 @@ class _RangeReader:
                 f"{self._end} isn't there any more; the log goes from {first[0]} to {last[0]}"
             )
 
-    def _too_late(self, limit_s: float, reason: KafkaError) -> KafkaError:
+    def _too_late(self, reason: KafkaError) -> KafkaError:
         topic, partition = self._tp
         if isinstance(reason, OffsetOutOfRangeError):
             return reason
         return KafkaTimeoutError(
             f"topic {topic!r}, partition {partition}: no progress at offset {self._reach.offset} "
-            f"of the range up to {self._end} within {limit_s * 1000:.0f} ms; last seen: {reason}"
+            f"of the range up to {self._end} within {self._limit_s * 1000:.0f} ms; last seen: "
+            f"{reason}"
         )

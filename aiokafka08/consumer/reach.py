@@ -31,6 +31,8 @@ from aiokafka08.structs import TopicPartition
 QUIET_ANSWERS = 3
 """How often a fetch alone must wait in vain before the rest of the log counts as empty."""
 
+_LAST_OFFSET = 2**63 - 1
+
 _OFFSET_SIZE = struct.Struct(">qi")
 
 
@@ -99,6 +101,8 @@ class Reach:
         """
         found = survey(message_set)
         if found.next_offset is not None and found.next_offset > self.offset:
+            if found.next_offset > _LAST_OFFSET:
+                return Finding(Step.CORRUPT)
             self.offset = found.next_offset
             self._shrink(found.whole_bytes)
             self._calm()
@@ -193,9 +197,9 @@ def not_a_message(topic_partition: TopicPartition, offset: int) -> CorruptRecord
     """The error for `Step.CORRUPT`."""
     topic, partition = topic_partition
     return CorruptRecordException(
-        f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: its size "
-        "field is impossible; seek() past it (the next offset can't be told from the damaged "
-        "bytes)",
+        f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: its "
+        "offset or size field is impossible; seek() past it (the next offset can't be told from "
+        "the damaged bytes)",
         partition=topic_partition,
         offset=offset,
     )

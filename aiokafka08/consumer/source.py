@@ -35,11 +35,16 @@ class Plan:
 
 
 class Source:
-    """The partitions that one broker leads."""
+    """The partitions that one broker leads.
+
+    Attributes:
+        queued: whether the last `plan` had to leave one out that waits for lent memory now.
+    """
 
     def __init__(self, node_id: int, shares: Shares, max_wait_s: float) -> None:
         self.node_id = node_id
         self.cursors: set[Cursor] = set()
+        self.queued = False
         self._shares = shares
         self._max_wait_s = max_wait_s
         self._ready: dict[Cursor, None] = {}  # in the order in which they became so
@@ -97,8 +102,14 @@ class Source:
 
         What is in it counts as asked for: answer it or give it up.
         """
-        if not self._ready:
-            return None
+        self.queued = False
+        while self._ready:  # one that was to be asked alone may have to queue: then the others
+            if (found := self._plan(now, wait_limit_s)) is not None:
+                return found
+        return None
+
+    def _plan(self, now: float, wait_limit_s: float) -> Plan | None:
+        """As `plan`; None where none of those chosen got the memory it needs."""
         alone = next((cursor for cursor in self._ready if cursor.reach.alone), None)
         chosen: Collection[Cursor] = list(self._ready) if alone is None else [alone]
         asks: list[Ask] = []
@@ -106,6 +117,7 @@ class Source:
         for cursor in chosen:
             if not self._shares.borrow(cursor):
                 del self._ready[cursor]
+                self.queued = True
                 continue
             asked_bytes += cursor.fetch_bytes(self._shares.share_bytes)
             if asks and asked_bytes > MAX_ASKED_BYTES:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from aiokafka08.abc import ConsumerRebalanceListener
-from aiokafka08.errors import Action, IllegalStateError, action_for
+from aiokafka08.errors import Action, IllegalArgumentError, IllegalStateError, action_for
 from aiokafka08.net.cluster import ClusterSnapshot, TopicInfo, check_topic_names
 from aiokafka08.structs import TopicPartition
 
@@ -79,11 +79,14 @@ class Subscription:
         Raises:
             IllegalStateError: there is a subscription of another kind.
             ValueError: it isn't a regular expression.
+            TypeError: it is one of bytes.
         """
         try:
             compiled = re.compile(pattern)
         except re.error as error:
             raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
+        if not isinstance(compiled.pattern, str):
+            raise TypeError(f"the pattern {compiled.pattern!r} is bytes; topic names are text")
         self._become(Kind.PATTERN)
         self._pattern, self.listener = compiled, listener
 
@@ -93,9 +96,15 @@ class Subscription:
         Raises:
             IllegalStateError: there is a subscription of another kind.
             InvalidTopicError: a name that brokers don't take.
+            IllegalArgumentError: a partition isn't an integer from 0 on.
         """
         named = frozenset(TopicPartition(*partition) for partition in partitions)
         topics = frozenset(check_topic_names(tp.topic for tp in named))
+        for topic, partition in named:
+            if type(partition) is not int or partition < 0:
+                raise IllegalArgumentError(
+                    f"topic {topic!r}, partition {partition!r}: allowed are integers from 0 on"
+                )
         self._become(Kind.ASSIGNED)
         self._partitions, self._topics = named, topics
 

@@ -51,8 +51,7 @@ async def list_offsets(
     loop = asyncio.get_running_loop()
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     end = loop.time() + limit_s
-    # A leader that hangs leaves time to learn of the next one.
-    patience_s = max(limit_s / 4, 1.0)
+    patience_s = patience(limit_s)
     found: dict[TopicPartition, list[int]] = {}
     seen: dict[TopicPartition, KafkaError] = {}
     backoff = Backoff(router.config.retry_backoff_s, router.config.retry_backoff_max_s)
@@ -123,6 +122,12 @@ async def _ask_leaders(
     for answer in answers:
         results.update(answer)
     return results
+
+
+def patience(limit_s: float) -> float:
+    """For how many seconds of `limit_s` one leader is waited for: one that hangs leaves time to
+    learn of the next one."""
+    return min(max(limit_s / 4, 1.0), limit_s)
 
 
 def is_final(error: KafkaError) -> bool:

@@ -36,9 +36,9 @@ async def test_a_topic_is_created_described_and_grown(
         assert name in await admin.list_topics()
         (topic,) = await admin.describe_topics([name])
         assert topic["error_code"] == 0
-        assert [
+        assert sorted(
             (one["partition"], one["leader"], one["replicas"]) for one in topic["partitions"]
-        ] == [(0, 0, [0]), (1, 0, [0])] or len(topic["partitions"]) == 2
+        ) == [(0, 0, [0]), (1, 0, [0])]
 
         grown = await admin.create_partitions({name: NewPartitions(3)})
         assert grown.topic_errors == [(name, 0, None)]

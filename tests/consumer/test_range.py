@@ -24,7 +24,7 @@ from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetReader
 from aiokafka08.telemetry import Telemetry
-from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster
+from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
 from tests.consumer.conftest import tp, until, values
 
 
@@ -187,6 +187,27 @@ async def test_ranges_that_can_t_be_read(cluster: EmbeddedCluster, router: Route
     cluster.append_raw("t", 1, (0).to_bytes(8, "big") + bytes(40))
     with pytest.raises(CorruptRecordException, match="offset 0"):
         await read(router, 0, 1, 1)
+
+
+async def test_a_leader_that_hangs_is_left_for_another_one(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    cluster.append("t", 0, values(0, 50))
+    fault = cluster.fault(FetchRequest, then=Hang(), node=0)
+    reading = asyncio.create_task(read(router, 0, 50))
+    await until(lambda: fault.hits)
+    cluster.move_leader("t", 0)
+    assert await asyncio.wait_for(reading, 10) == list(range(50))
+
+
+async def test_it_gives_up_in_time_where_nobody_answers(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    """Long before `request_timeout_ms`, if that was asked for."""
+    cluster.append("t", 0, values(0, 50))
+    cluster.fault(FetchRequest, then=Hang(), times=None)
+    with pytest.raises(KafkaTimeoutError, match=r"no progress at offset 0 .* within 200 ms"):
+        await asyncio.wait_for(read(router, 0, 50, timeout_s=0.2), 4)
 
 
 async def test_it_can_be_left_and_cancelled(cluster: EmbeddedCluster, router: Router) -> None:

@@ -12,10 +12,11 @@ from aiokafka08.errors import (
     ConsumerStoppedError,
     CorruptRecordException,
     IllegalStateError,
+    KafkaConfigurationError,
     RecordTooLargeError,
 )
 from aiokafka08.protocol.api import FetchRequest
-from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, take, tp, until, values
@@ -333,6 +334,59 @@ async def test_wrong_seeks_and_partitions(make_consumer: MakeConsumer) -> None:
             call(tp(1))
 
 
+async def test_partitions_named_twice_or_wrongly(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+    for wrong in ("t", ("t", 0), 0):
+        with pytest.raises(TypeError, match="TopicPartition"):
+            await asyncio.wait_for(consumer.getone(wrong), 5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="TopicPartition"):
+            await consumer.getmany(wrong)  # type: ignore[arg-type]
+    cluster.append_raw("t", 0, wrapper_of_nothing(0), next_offset=1)
+    waiting = asyncio.create_task(consumer.getone(tp(0), tp(0)))
+    await until(lambda: consumer.highwater(tp(0)) == 1)
+    cluster.append("t", 0, values(1, 2))
+    assert (await asyncio.wait_for(waiting, 5)).offset == 1
+
+
+def wrapper_of_nothing(offset: int, padding: int = 0) -> bytes:
+    """A compressed set that has nothing inside; brokers store it as it comes (brokers.md 6.8)."""
+    value = compress(Codec.GZIP, b"")
+    return encode_entry(offset, bytes(padding), value, attributes=Codec.GZIP)
+
+
+async def test_sets_without_any_message_give_their_memory_back(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """By `getmany`, which hands out nothing of them."""
+    cluster.append_raw("t", 0, wrapper_of_nothing(0, 90_000), next_offset=1)
+    cluster.append("t", 0, values(1, 2))
+    consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert [r.offset for r in await take(consumer, 1)] == [1]
+
+
+async def test_an_offset_that_no_offset_can_follow_is_corrupt(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """The CRC doesn't cover the offset."""
+    cluster.append("t", 0, values(0, 2))
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert len(await take(consumer, 2)) == 2
+    cluster.append_raw("t", 0, encode_entry(2**63 - 1, None, b"x"), next_offset=3)
+    for _ in range(2):
+        with pytest.raises(CorruptRecordException, match="partition 0, offset 2"):
+            await asyncio.wait_for(consumer.getone(), 5)
+    cluster.append("t", 0, values(3, 4))
+    consumer.seek(tp(0), 3)
+    assert (await asyncio.wait_for(consumer.getone(), 5)).value == b"3"
+
+
 async def test_deserializers_and_their_errors(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
@@ -486,7 +540,7 @@ async def test_arrow_needs_bytes_and_pyarrow(
     with pytest.raises(IllegalStateError, match="deserializers"):
         await consumer.getmany_arrow()
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(Exception, match=r"aiokafka08\[arrow\]"):
+    with pytest.raises(KafkaConfigurationError, match=r"aiokafka08\[arrow\]"):
         await consumer.getmany_arrow()
 
 

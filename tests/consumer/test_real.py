@@ -17,6 +17,7 @@ from aiokafka import AIOKafkaProducer as ModernProducer
 
 from aiokafka08 import AIOKafkaConsumer, OffsetAndTimestamp, TopicPartition
 from aiokafka08.consumer.range import read_range
+from aiokafka08.errors import RecordTooLargeError
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetReader
@@ -182,7 +183,9 @@ async def test_a_batch_above_the_limit_is_told_on_3_9_too(
         cluster, tp, max_partition_fetch_bytes=1000, fetch_max_bytes=100_000
     ) as consumer:
         assert len((await consumer.getone()).value or b"") == 10
-        with pytest.raises(Exception, match=r"offset 1 has a size .* 100000 bytes.*fetch_max_byte"):
+        with pytest.raises(
+            RecordTooLargeError, match=r"offset 1 has a size .* 100000 bytes.*fetch_max_byte"
+        ):
             await consumer.getone()
         consumer.seek(tp, 2)
         assert len((await consumer.getone()).value or b"") == 20

@@ -217,6 +217,17 @@ def test_who_has_to_be_asked_alone_is() -> None:
     assert asked(plan(of)) == [0, 2]
 
 
+def test_who_has_to_be_asked_alone_but_waits_for_memory_holds_nobody_up() -> None:
+    shares = Shares(MIB, 64 * KIB)
+    of = source(shares, made := cursors(3))
+    for one in made[:2]:
+        one.reach.size_bytes = 900 * KIB
+    assert shares.borrow(made[0])  # of another broker
+    of.remove(made[0])
+    made[1].reach.alone = True
+    assert asked(plan(of)) == [2]
+
+
 def test_a_removed_partition_isn_t_asked_for() -> None:
     of = source(Shares(50 * MIB, MIB), made := cursors(3))
     of.remove(made[0])

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from aiokafka08.consumer.subscription import Kind, Subscription
-from aiokafka08.errors import IllegalStateError, InvalidTopicError
+from aiokafka08.errors import IllegalArgumentError, IllegalStateError, InvalidTopicError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.protocol.api import Broker, MetadataResponse, PartitionState, TopicState
 from aiokafka08.structs import TopicPartition
@@ -124,4 +124,9 @@ def test_bad_names_and_patterns_change_nothing() -> None:
         new.assign([TopicPartition("", 0)])
     with pytest.raises(ValueError, match="pattern"):
         new.subscribe_pattern("(")
+    with pytest.raises(TypeError, match="b'abc'"):
+        new.subscribe_pattern(b"abc")  # type: ignore[arg-type]
+    for wrong in (-1, "0", None, 1.0):
+        with pytest.raises(IllegalArgumentError, match="topic 't', partition"):
+            new.assign([TopicPartition("t", wrong)])  # type: ignore[arg-type]
     assert new.kind is Kind.NONE

@@ -1,0 +1,90 @@
+"""The admin client beside an embedded cluster, whose ZooKeeper is played by a registry."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import cast
+
+import pytest
+
+from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka08.admin.new_topic import Assignment
+from aiokafka08.admin.zookeeper import TopicRegistry
+from aiokafka08.errors import IllegalArgumentError, KafkaTimeoutError
+from aiokafka08.protocol.api import MetadataRequest
+from aiokafka08.testing import Answer, EmbeddedCluster
+
+
+class Registry:
+    """As `TopicRegistry`, on the cluster's own state."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self.topics: set[str] = set()
+
+    def broker_ids(self) -> set[int]:
+        return set(self._cluster.nodes)
+
+    def create_topic(self, topic: str, assignment: Assignment, configs: Mapping[str, str]) -> None:
+        self._cluster.create_topic(topic, partitions=len(assignment))
+        self.topics.add(topic)
+
+    def assignment(self, topic: str) -> Assignment:
+        return {0: [0]}
+
+    def ask_to_delete(self, topic: str) -> None:
+        self._cluster.delete_topic(topic)
+        self.topics.remove(topic)
+
+    def deletion_state(self, topic: str) -> tuple[bool, bool]:
+        return topic in self.topics, False
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(topics={"here": 1}) as running:
+        yield running
+
+
+@pytest.fixture
+async def admin(cluster: EmbeddedCluster) -> AsyncIterator[AIOKafkaAdminClient]:
+    async with AIOKafkaAdminClient(
+        bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=5000
+    ) as running:
+        running._registry = cast(TopicRegistry, Registry(cluster))
+        yield running
+
+
+async def test_what_was_deleted_isn_t_created_again_by_asking_for_it(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    """Brokers with auto.create.topics.enable create the topics that a Metadata request names."""
+    made = await admin.create_topics([NewTopic("gone", 2, 1)])
+    assert made.topic_errors == [("gone", 0, None)]
+    assert (await admin.delete_topics(["gone"])).topic_errors == [("gone", 0, None)]
+    await admin._router.metadata.refresh()  # as by age
+    await admin.create_topics([NewTopic("another", 1, 1)])
+    assert set(await admin.list_topics()) == {"here", "another"}
+    assert not any("gone" in (one.topics or ()) for one in cluster.requests(MetadataRequest))
+
+
+async def test_a_wrong_timeout_is_told_before_anything_is_done(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    for wrong in (0, -1, "1"):
+        for call in (
+            admin.create_topics([NewTopic("x", 1, 1)], timeout_ms=cast(int, wrong)),
+            admin.create_partitions({"here": NewPartitions(2)}, timeout_ms=cast(int, wrong)),
+            admin.delete_topics(["here"], timeout_ms=cast(int, wrong)),
+        ):
+            with pytest.raises(IllegalArgumentError, match="timeout_ms"):
+                await call
+    assert await admin.list_topics() == ["here"]
+
+
+async def test_a_topic_without_leaders_is_told_in_time(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    cluster.fault(MetadataRequest, then=Answer(5), times=None)
+    with pytest.raises(KafkaTimeoutError, match="'x' is made, but has no leaders after 200 ms"):
+        await admin.create_topics([NewTopic("x", 1, 1)], timeout_ms=200)

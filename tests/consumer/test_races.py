@@ -1,0 +1,146 @@
+"""Seeks, pauses, assignments, cancelled calls, large messages and faults, in any order: of each
+partition every message comes once, in order, from where it was last sought."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.structs import ConsumerRecord
+from aiokafka08.testing import Answer, Close, EmbeddedCluster, Omit
+from aiokafka08.testing.faults import Effect
+from tests.consumer.conftest import Consumer, MakeConsumer, tp
+
+PARTITIONS = range(4)
+STEPS = 400
+
+
+class Reader:
+    """What the user does, and what must come then."""
+
+    def __init__(self, consumer: Consumer, cluster: EmbeddedCluster, seed: int) -> None:
+        self.consumer = consumer
+        self.cluster = cluster
+        self.choose = random.Random(seed)
+        self.ends = dict.fromkeys(PARTITIONS, 0)
+        self.next = dict.fromkeys(PARTITIONS, 0)
+        """The offset of the next message of each partition that is assigned."""
+        self.taken = 0
+
+    def came(self, record: ConsumerRecord[Any, Any]) -> None:
+        assert record.offset == self.next[record.partition], record
+        assert tp(record.partition) not in self.consumer.paused()
+        self.next[record.partition] += 1
+        self.taken += 1
+
+    def some(self) -> list[int]:
+        return self.choose.sample(sorted(self.next), self.choose.randint(1, len(self.next)))
+
+    def append(self) -> None:
+        choose, partition = self.choose, self.choose.choice(PARTITIONS)
+        sizes = choose.choice([[10] * 5, [1000] * 30, [150_000], [10, 150_000, 10]])
+        codec = choose.choice([Codec.NONE, Codec.GZIP])
+        self.cluster.append("t", partition, [choose.randbytes(size) for size in sizes], codec=codec)
+        self.ends[partition] += len(sizes)
+
+    def seek(self) -> None:
+        partition = self.choose.choice(sorted(self.next))
+        self.next[partition] = self.choose.randint(0, self.ends[partition])
+        self.consumer.seek(tp(partition), self.next[partition])
+
+    def pause(self) -> None:
+        self.consumer.pause(*map(tp, self.some()))
+
+    def resume(self) -> None:
+        self.consumer.resume(*map(tp, self.some()))
+
+    def assign(self) -> None:
+        wanted = self.choose.sample(PARTITIONS, self.choose.randint(1, len(PARTITIONS)))
+        self.consumer.assign(map(tp, wanted))
+        self.next = {partition: self.next.get(partition, 0) for partition in wanted}
+
+    def trouble(self) -> None:
+        effect: Effect = self.choose.choice([Close(), Close(after_bytes=50), Answer(6), Omit()])
+        request = self.choose.choice([FetchRequest, ListOffsetsRequest])
+        if request is FetchRequest and not self.choose.randrange(4):
+            effect = Answer(1)  # KAFKA-2477
+        self.cluster.fault(request, then=effect, where=lambda asked: bool(asked.topics))
+
+    def move(self) -> None:
+        self.cluster.move_leader("t", self.choose.choice(PARTITIONS))
+
+    async def one(self) -> None:
+        which = map(tp, self.some()) if self.choose.randrange(2) else ()
+        call = asyncio.create_task(self.consumer.getone(*which))
+        for _ in range(self.choose.randint(0, 30)):
+            await asyncio.sleep(0)
+        call.cancel()
+        try:
+            self.came(await call)
+        except asyncio.CancelledError:
+            pass
+
+    async def many(self) -> None:
+        which = map(tp, self.some()) if self.choose.randrange(2) else ()
+        got = await self.consumer.getmany(
+            *which,
+            timeout_ms=self.choose.choice([0, 1, 20]),
+            max_records=self.choose.choice([None, 1, 7]),
+        )
+        for records in got.values():
+            for record in records:
+                self.came(record)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_whatever_is_done_each_message_comes_once_and_in_order(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, seed: int
+) -> None:
+    consumer = make_consumer(
+        max_partition_fetch_bytes=4000, fetch_max_bytes=200_000, fetch_max_wait_ms=20
+    )
+    reader = Reader(consumer, cluster, seed)
+    consumer.assign(map(tp, PARTITIONS))
+    await consumer.start()
+    acts = {
+        reader.append: 6,
+        reader.seek: 2,
+        reader.pause: 1,
+        reader.resume: 2,
+        reader.assign: 1,
+        reader.trouble: 1,
+        reader.move: 1,
+        reader.one: 6,
+        reader.many: 6,
+    }
+    for _ in range(STEPS):
+        (act,) = reader.choose.choices(list(acts), list(acts.values()))
+        if (doing := act()) is not None:
+            await doing
+    cluster.clear_faults()
+    consumer.resume(*consumer.paused())
+    async with asyncio.timeout(40):
+        while any(reader.ends[one] > at for one, at in reader.next.items()):
+            reader.came(await consumer.getone())
+    assert reader.taken > STEPS // 4
+
+
+async def test_a_seek_at_any_moment_of_the_search_for_a_position_wins(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Also where it was decided to ask already, and the asking hasn't begun."""
+    cluster.append("t", 0, [b"%d" % number for number in range(10)])
+    consumer = make_consumer()
+    await consumer.start()
+    for turns in range(30):
+        consumer.assign([tp(0)])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        consumer.seek(tp(0), 5)
+        assert (await asyncio.wait_for(consumer.getone(), 5)).offset == 5, turns
+        consumer.unsubscribe()
