@@ -241,12 +241,16 @@ class AIOKafkaConsumer(PartitionCalls):
         """Stop reading and close all connections; calls that wait get `ConsumerStoppedError`.
 
         May be called more than once. What was fetched and not taken is dropped.
+
+        Raises:
+            IllegalStateError: it belongs to another event loop or process; it goes on there.
         """
         if self._stopping is None:
-            was_started = self._lifecycle.running
-            self._lifecycle.stopped = True
-            if not was_started:
+            if not self._lifecycle.running:
+                self._lifecycle.stopped = True
                 return
+            self._lifecycle.check()
+            self._lifecycle.stopped = True
             self._stopping = asyncio.get_running_loop().create_task(self._stop())
         await asyncio.shield(self._stopping)
 

@@ -187,6 +187,22 @@ async def test_another_loop_says_so(make_consumer: MakeConsumer) -> None:
     await asyncio.to_thread(elsewhere)
 
 
+async def test_stop_from_another_loop_is_refused_and_harms_nothing(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+
+    def elsewhere() -> None:
+        with pytest.raises(IllegalStateError, match="another event loop"):
+            asyncio.run(consumer.stop())
+
+    await asyncio.to_thread(elsewhere)
+    cluster.append("t", 0, [b"v"])
+    assert (await consumer.getone()).value == b"v"
+    await consumer.stop()
+
+
 async def test_producing_and_consuming_from_two_tasks(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
