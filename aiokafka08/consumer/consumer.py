@@ -131,7 +131,7 @@ class AIOKafkaConsumer(PartitionCalls):
             )
         net = net_config(
             bootstrap_servers=bootstrap_servers,
-            client_id=client_id or "aiokafka08-consumer",
+            client_id="aiokafka08-consumer" if client_id in (None, "") else client_id,
             request_timeout_ms=request_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
