@@ -31,7 +31,7 @@ from aiokafka08.errors import (
     ConsumerStoppedError,
     IllegalStateError,
 )
-from aiokafka08.net.cluster import ClusterSnapshot
+from aiokafka08.net.cluster import ClusterSnapshot, check_partitions
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
@@ -323,6 +323,9 @@ class AIOKafkaConsumer(PartitionCalls):
         """Read these partitions, in place of those assigned before.
 
         Raises:
+            TypeError: something else than a list of partitions.
+            InvalidTopicError: a name that brokers don't take.
+            IllegalArgumentError: a number that no partition has.
             IllegalStateError: there is a subscription to topics or a pattern.
         """
         self._subscription.assign(partitions)
@@ -360,7 +363,9 @@ class AIOKafkaConsumer(PartitionCalls):
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
             Exception: what a deserializer raised on the next message.
         """
-        if not partitions and not self._lifecycle.stopped:
+        if partitions:
+            check_partitions(partitions)
+        elif not self._lifecycle.stopped:
             for record in self._feed.walk:
                 return record
         return await self._feed.one(partitions)
@@ -377,7 +382,9 @@ class AIOKafkaConsumer(PartitionCalls):
 
         Raises as `getone`, but only where there are no messages to give.
         """
-        return await self._feed.many(partitions, timeout_ms / 1000, self._limit(max_records))
+        check_partitions(partitions)
+        timeout_s = _seconds(timeout_ms)
+        return await self._feed.many(partitions, timeout_s, self._limit(max_records))
 
     async def getmany_arrow(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -396,8 +403,9 @@ class AIOKafkaConsumer(PartitionCalls):
         decoding = self._config.decoding
         if decoding.key_deserializer is not None or decoding.value_deserializer is not None:
             raise IllegalStateError("getmany_arrow() gives bytes: construct without deserializers")
+        check_partitions(partitions)
         limit = self._limit(max_records) or ARROW_RECORDS
-        taken = await self._feed.many(partitions, timeout_ms / 1000, limit)
+        taken = await self._feed.many(partitions, _seconds(timeout_ms), limit)
         try:
             return arrow.record_batch(taken)
         except BaseException:
@@ -443,3 +451,9 @@ class AIOKafkaConsumer(PartitionCalls):
         "lag{topic-partition}" of each partition.
         """
         return self._assignment.metrics()
+
+
+def _seconds(timeout_ms: float) -> float:
+    if not isinstance(timeout_ms, int | float):
+        raise TypeError(f"timeout_ms={timeout_ms!r}: a number of milliseconds is wanted")
+    return timeout_ms / 1000

@@ -11,7 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from aiokafka08.errors import InvalidTopicError, NoError, ReplicaNotAvailableError
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    InvalidTopicError,
+    NoError,
+    ReplicaNotAvailableError,
+)
 from aiokafka08.net.config import Address
 from aiokafka08.protocol.api import Broker, MetadataResponse, TopicState
 from aiokafka08.structs import TopicPartition
@@ -178,3 +183,29 @@ def check_topic_names(topics: Iterable[object]) -> list[str]:
     if isinstance(topics, str):
         raise InvalidTopicError(f"a list of topics is wanted, not the string {_shortened(topics)}")
     return [check_topic_name(topic) for topic in topics]
+
+
+def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
+    """Each as a `TopicPartition`; a plain pair will do.
+
+    Raises:
+        TypeError: something else, or one partition in place of a list.
+        InvalidTopicError: a name that brokers don't take.
+        IllegalArgumentError: a number that no partition has.
+    """
+    wanted = "a list of TopicPartition(topic, partition)"
+    if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
+        raise TypeError(f"{wanted} is wanted, not {_shortened(partitions)}")
+    checked = []
+    for one in partitions:
+        if not isinstance(one, tuple) or len(one) != 2:
+            raise TypeError(f"{wanted} is wanted, but {_shortened(one)} is in it")
+        topic, partition = one
+        check_topic_name(topic)
+        if type(partition) is not int or not 0 <= partition <= 0x7FFFFFFF:
+            raise IllegalArgumentError(
+                f"topic {topic!r} can't have a partition {_shortened(partition)}: allowed are "
+                "integers from 0 on"
+            )
+        checked.append(TopicPartition(topic, partition))
+    return checked

@@ -316,6 +316,23 @@ def test_other_wrong_arguments() -> None:
         AIOKafkaConsumer(loop=object())  # type: ignore[arg-type]
 
 
+async def test_wrong_arguments_of_calls_are_named(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+    calls: list[tuple[type[Exception], str, Awaitable[Any]]] = [
+        (TypeError, "'t' is in it", consumer.getone("t")),  # type: ignore[arg-type]
+        (TypeError, "'t' is in it", consumer.getmany("t")),  # type: ignore[arg-type]
+        (TypeError, "timeout_ms='1'", consumer.getmany(timeout_ms="1")),  # type: ignore[arg-type]
+        (TypeError, "not 't'", consumer.end_offsets("t")),  # type: ignore[arg-type]
+        (ValueError, "partition -1", consumer.beginning_offsets([tp(-1)])),
+        (TypeError, "the time 'x'", consumer.offsets_for_times({tp(0): "x"})),  # type: ignore[dict-item]
+        (ValueError, "the time -1", consumer.offsets_for_times({tp(0): -1})),
+    ]
+    for error, says, call in calls:
+        with pytest.raises(error, match=says):
+            await call
+
+
 async def test_committing_needs_a_group(make_consumer: MakeConsumer) -> None:
     consumer = make_consumer("t")
     await consumer.start()
