@@ -16,6 +16,7 @@ from aiokafka08.errors import (
     InvalidTopicError,
     NoError,
     ReplicaNotAvailableError,
+    broker_error,
 )
 from aiokafka08.net.config import Address
 from aiokafka08.protocol.api import Broker, MetadataResponse, TopicState
@@ -75,6 +76,23 @@ class ClusterSnapshot:
         if partition is None or partition.leader not in self.brokers:
             return None
         return partition.leader
+
+    def why_no_leader(self, tp: TopicPartition) -> str | None:
+        """Why `leader` knows none, for people; None where the topic's metadata isn't there yet."""
+        info = self.topics.get(tp.topic)
+        if info is None:
+            return None
+        partition = info.partitions.get(tp.partition)
+        if partition is None and info.error_code:
+            return broker_error(info.error_code, f"topic {tp.topic!r}").text
+        if partition is None:
+            return (
+                f"topic {tp.topic!r} has no partition {tp.partition}; it has "
+                f"{sorted(info.partitions)}"
+            )
+        if partition.leader is None:
+            return "it has no leader now"
+        return f"its leader, node {partition.leader}, isn't among the brokers that are known"
 
     def merged(self, answer: MetadataResponse, *, everything: bool) -> ClusterSnapshot:
         """The snapshot after this answer; `everything`: all topics were asked for."""
