@@ -361,7 +361,8 @@ class AIOKafkaConsumer(PartitionCalls):
             CorruptRecordException: the next message is damaged; says where, `seek()` goes past it.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
-            Exception: what a deserializer raised on the next message.
+            Exception: what a deserializer raised on the next message; its `__notes__` say where
+                that is, `seek()` goes past it.
         """
         if partitions:
             check_partitions(partitions)

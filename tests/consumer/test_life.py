@@ -57,7 +57,7 @@ async def test_stop_ends_every_call_that_waits(
         await asyncio.sleep(0)
     assert not call.done()
     await asyncio.wait_for(consumer.stop(), 5)
-    with pytest.raises(ConsumerStoppedError):
+    with pytest.raises(ConsumerStoppedError, match="the consumer was stopped"):
         await call
     with pytest.raises(ConsumerStoppedError):
         await CALLS[name](consumer)
