@@ -121,7 +121,10 @@ class ProducerClosed(KafkaError):
 
 
 class ConsumerStoppedError(Exception):
-    """The consumer was stopped while this call waited (aiokafka raises the same)."""
+    """The consumer was stopped before, or while, this call waited (aiokafka raises the same)."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(args or ("the consumer was stopped; make a new one",)))
 
 
 class IllegalOperation(Exception):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS = 30.0
@@ -209,6 +210,9 @@ class Telemetry:
         on_event: the user's hook, called in the event loop; it should return quickly. What it
             raises is logged and goes no further.
         clock: monotonic seconds, for the rate limit of the log.
+
+    Raises:
+        IllegalArgumentError: the hook can't be called.
     """
 
     def __init__(
@@ -216,6 +220,8 @@ class Telemetry:
         on_event: Callable[[Event], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if on_event is not None and not callable(on_event):
+            raise IllegalArgumentError(f"on_event={on_event!r} can't be called")
         self.counters: Counter[str] = Counter()
         self._on_event = on_event
         self._clock = clock

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka08 import AIOKafkaConsumer
+from aiokafka08.errors import KafkaError
 
 
 async def consume(bootstrap: str, topic: str, follow: bool) -> None:
@@ -36,3 +38,5 @@ if __name__ == "__main__":
         asyncio.run(consume(options.bootstrap, options.topic, options.follow))
     except KeyboardInterrupt:
         pass
+    except KafkaError as error:
+        sys.exit(f"error: {error}")

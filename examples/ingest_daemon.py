@@ -1,10 +1,11 @@
 """Lines from stdin, or from any number of TCP connections, into a topic, as fast as they come.
 
+    python examples/ingest_daemon.py --topic access < access.log
     tail -F access.log | python examples/ingest_daemon.py --topic access
     python examples/ingest_daemon.py --topic access --listen 127.0.0.1:5140
 
 SIGTERM and Ctrl-C stop reading, send what is buffered, and exit with 0 when all of it was
-acknowledged, else with 1.
+acknowledged, else with 1. It needs uvloop (`pip install 'aiokafka08[uvloop]'`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import signal
+import stat
 import sys
+from collections.abc import Awaitable, Callable
 
 import uvloop
 
@@ -34,10 +38,10 @@ class Ingest:
         self.acknowledged = 0
         self.failed = 0
 
-    async def lines(self, reader: asyncio.StreamReader) -> None:
-        """Send each line of a stream, until it ends."""
+    async def lines(self, read: Callable[[int], Awaitable[bytes]]) -> None:
+        """Send each line of what `read` gives, until that is nothing."""
         rest = b""
-        while chunk := await reader.read(CHUNK_BYTES):
+        while chunk := await read(CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
             await self._send(lines)
             if len(rest) > LONGEST_LINE_BYTES:
@@ -93,20 +97,22 @@ async def main(options: argparse.Namespace) -> int:
     return 1 if ingest.failed else 0
 
 
-async def _read(ingest: Ingest, listen: str | None) -> None:
+async def _read(ingest: Ingest, listen: tuple[str, int] | None) -> None:
+    if listen is None and not _can_wait(sys.stdin.fileno()):
+        await ingest.lines(lambda size: asyncio.to_thread(sys.stdin.buffer.read, size))
+        return
     if listen is None:
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
         )
         try:
-            await ingest.lines(reader)
+            await ingest.lines(reader.read)
         finally:
             transport.close()
         return
-    host, _, port = listen.rpartition(":")
     server = await asyncio.start_server(
-        lambda reader, writer: _connection(ingest, reader, writer), host, int(port)
+        lambda reader, writer: _connection(ingest, reader, writer), *listen
     )
     async with server:
         address = server.sockets[0].getsockname()
@@ -114,20 +120,36 @@ async def _read(ingest: Ingest, listen: str | None) -> None:
         await server.serve_forever()
 
 
+def _can_wait(file: int) -> bool:
+    """Whether an event loop can wait for it: a pipe, socket or terminal, but no file."""
+    mode = os.fstat(file).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)
+
+
 async def _connection(
     ingest: Ingest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     try:
-        await ingest.lines(reader)
+        await ingest.lines(reader.read)
     finally:
         writer.close()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (host and port.isdecimal() and int(port) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host, int(port)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Send lines to a topic.")
     parser.add_argument("--bootstrap", default="localhost:9092")
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--listen", metavar="HOST:PORT", help="TCP instead of stdin")
+    parser.add_argument("--listen", type=_address, metavar="HOST:PORT", help="TCP instead of stdin")
     parser.add_argument("--compression", choices=["gzip", "snappy", "lz4"])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(main(parser.parse_args())))
+        try:
+            sys.exit(runner.run(main(parser.parse_args())))
+        except (KafkaError, OSError, ValueError) as error:
+            sys.exit(f"error: {error}")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka08 import AIOKafkaProducer
+from aiokafka08.errors import KafkaError
 
 
 async def produce(bootstrap: str, topic: str, count: int) -> None:
@@ -33,4 +35,7 @@ if __name__ == "__main__":
     parser.add_argument("--topic", default="greetings")
     parser.add_argument("--count", type=int, default=10)
     options = parser.parse_args()
-    asyncio.run(produce(options.bootstrap, options.topic, options.count))
+    try:
+        asyncio.run(produce(options.bootstrap, options.topic, options.count))
+    except KafkaError as error:
+        sys.exit(f"error: {error}")

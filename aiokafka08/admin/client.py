@@ -145,8 +145,13 @@ class AIOKafkaAdminClient(GroupCalls):
             raise
 
     async def close(self) -> None:
-        """Close all connections; safe to call twice."""
+        """Close all connections; safe to call twice.
+
+        Raises:
+            IllegalStateError: it belongs to another event loop or process; it goes on there.
+        """
         if self._lifecycle.running:
+            self._lifecycle.check()
             self._lifecycle.stopped = True
             await self._router.stop()
 

@@ -322,6 +322,13 @@ class RecordBuffer:
                 if for_value is not None:
                     value = for_value(value)
             except Exception as error:
+                topic, partition = self._topic_partition
+                note = (
+                    f"a deserializer raised it on topic {topic!r}, partition {partition}, offset "
+                    f"{record.offset}; seek() to {record.offset + 1} goes past that message"
+                )
+                if note not in getattr(error, "__notes__", ()):  # it may raise the same one again
+                    error.add_note(note)
                 return count, error
             record.key, record.value = key, value
         return len(records), None

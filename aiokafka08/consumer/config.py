@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka08.consumer.buffer import Decoding, Deserializer
 from aiokafka08.consumer.cursor import Start
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
-from aiokafka08.net.config import not_negative, one_of, positive
+from aiokafka08.net.config import boolean, callable_or_none, not_negative, one_of, positive
 from aiokafka08.net.coordinator import check_group
 
 _RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST, "none": None}
@@ -98,7 +98,9 @@ def consumer_config(
         check_group(group_id)
     one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
     one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
-    if zookeeper_connect == "":
+    if zookeeper_connect == "" or (
+        zookeeper_connect is not None and not isinstance(zookeeper_connect, str)
+    ):
         raise IllegalArgumentError(
             f"zookeeper_connect={zookeeper_connect!r}: allowed is 'host:port,host:port/chroot'"
         )
@@ -106,12 +108,12 @@ def consumer_config(
         raise IllegalArgumentError(
             f"offsets_storage={offsets_storage!r} is where a group's offsets live: set group_id too"
         )
-    for option, deserializer in (
-        ("key_deserializer", key_deserializer),
-        ("value_deserializer", value_deserializer),
-    ):
-        if deserializer is not None and not callable(deserializer):
-            raise IllegalArgumentError(f"{option}={deserializer!r} can't be called")
+    callable_or_none("key_deserializer", key_deserializer)
+    callable_or_none("value_deserializer", value_deserializer)
+    if not isinstance(partition_assignment_strategy, list | tuple):
+        raise IllegalArgumentError(
+            f"partition_assignment_strategy={partition_assignment_strategy!r}: wanted is a list"
+        )
     if max_poll_records is not None:
         max_poll_records = positive("max_poll_records", max_poll_records)
     session_timeout_ms = positive("session_timeout_ms", session_timeout_ms)
@@ -119,14 +121,14 @@ def consumer_config(
         rebalance_timeout_ms = session_timeout_ms
     return ConsumerConfig(
         group_id=group_id,
-        decoding=Decoding(bool(check_crcs), key_deserializer, value_deserializer),
+        decoding=Decoding(boolean("check_crcs", check_crcs), key_deserializer, value_deserializer),
         fetch_max_wait_s=_int32(not_negative("fetch_max_wait_ms", fetch_max_wait_ms)) / 1000,
         fetch_max_bytes=positive("fetch_max_bytes", fetch_max_bytes),
         fetch_min_bytes=_int32(not_negative("fetch_min_bytes", fetch_min_bytes)),
         max_partition_fetch_bytes=positive("max_partition_fetch_bytes", max_partition_fetch_bytes),
         max_poll_records=max_poll_records,
         reset=_RESETS[auto_offset_reset],
-        enable_auto_commit=bool(enable_auto_commit),
+        enable_auto_commit=boolean("enable_auto_commit", enable_auto_commit),
         auto_commit_interval_s=not_negative("auto_commit_interval_ms", auto_commit_interval_ms)
         / 1000,
         assignment_strategies=tuple(partition_assignment_strategy),
@@ -136,7 +138,7 @@ def consumer_config(
         heartbeat_interval_s=positive("heartbeat_interval_ms", heartbeat_interval_ms) / 1000,
         rebalance_backoff_s=positive("rebalance_backoff_ms", rebalance_backoff_ms) / 1000,
         rebalance_max_retries=positive("rebalance_max_retries", rebalance_max_retries),
-        exclude_internal_topics=bool(exclude_internal_topics),
+        exclude_internal_topics=boolean("exclude_internal_topics", exclude_internal_topics),
         offsets_storage=offsets_storage,
         zookeeper_connect=zookeeper_connect,
     )

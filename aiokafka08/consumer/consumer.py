@@ -31,7 +31,7 @@ from aiokafka08.errors import (
     ConsumerStoppedError,
     IllegalStateError,
 )
-from aiokafka08.net.cluster import ClusterSnapshot
+from aiokafka08.net.cluster import ClusterSnapshot, check_partitions
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.lifecycle import Lifecycle
@@ -148,7 +148,7 @@ class AIOKafkaConsumer(PartitionCalls):
             )
         net = net_config(
             bootstrap_servers=bootstrap_servers,
-            client_id=client_id or "aiokafka08-consumer",
+            client_id="aiokafka08-consumer" if client_id in (None, "") else client_id,
             request_timeout_ms=request_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
@@ -278,12 +278,16 @@ class AIOKafkaConsumer(PartitionCalls):
         """Stop reading and close all connections; calls that wait get `ConsumerStoppedError`.
 
         May be called more than once. What was fetched and not taken is dropped.
+
+        Raises:
+            IllegalStateError: it belongs to another event loop or process; it goes on there.
         """
         if self._stopping is None:
-            was_started = self._lifecycle.running
-            self._lifecycle.stopped = True
-            if not was_started:
+            if not self._lifecycle.running:
+                self._lifecycle.stopped = True
                 return
+            self._lifecycle.check()
+            self._lifecycle.stopped = True
             self._stopping = asyncio.get_running_loop().create_task(self._stop())
         await asyncio.shield(self._stopping)
 
@@ -360,9 +364,10 @@ class AIOKafkaConsumer(PartitionCalls):
         """Read these partitions, in place of those assigned before.
 
         Raises:
-            IllegalStateError: there is a subscription to topics or a pattern.
+            TypeError: something else than a list of partitions.
             InvalidTopicError: a name that brokers don't take.
-            IllegalArgumentError: a partition isn't an integer from 0 on.
+            IllegalArgumentError: a number that no partition has.
+            IllegalStateError: there is a subscription to topics or a pattern.
         """
         self._subscription.assign(partitions)
         self._assignment.commits.later(self.assignment() - self._subscription.assigned)
@@ -398,10 +403,13 @@ class AIOKafkaConsumer(PartitionCalls):
             CorruptRecordException: the next message is damaged; says where, `seek()` goes past it.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
-            Exception: what a deserializer raised on the next message.
+            Exception: what a deserializer raised on the next message; its `__notes__` say where
+                that is, `seek()` goes past it.
             TypeError: a partition isn't a `TopicPartition`.
         """
-        if not partitions and not self._lifecycle.stopped:
+        if partitions:
+            check_partitions(partitions)
+        elif not self._lifecycle.stopped:
             for record in self._feed.walk:
                 return record
         return await self._feed.one(partitions)
@@ -418,7 +426,9 @@ class AIOKafkaConsumer(PartitionCalls):
 
         Raises as `getone`, but only where there are no messages to give.
         """
-        return await self._feed.many(partitions, timeout_ms / 1000, self._limit(max_records))
+        check_partitions(partitions)
+        timeout_s = _seconds(timeout_ms)
+        return await self._feed.many(partitions, timeout_s, self._limit(max_records))
 
     async def getmany_arrow(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -437,8 +447,9 @@ class AIOKafkaConsumer(PartitionCalls):
         decoding = self._config.decoding
         if decoding.key_deserializer is not None or decoding.value_deserializer is not None:
             raise IllegalStateError("getmany_arrow() gives bytes: construct without deserializers")
+        check_partitions(partitions)
         limit = self._limit(max_records) or ARROW_RECORDS
-        taken = await self._feed.columns(partitions, timeout_ms / 1000, limit)
+        taken = await self._feed.columns(partitions, _seconds(timeout_ms), limit)
         try:
             return arrow.record_batch(taken.runs, taken.columns)
         except BaseException:
@@ -484,3 +495,9 @@ class AIOKafkaConsumer(PartitionCalls):
         "lag{topic-partition}" of each partition.
         """
         return self._assignment.metrics()
+
+
+def _seconds(timeout_ms: float) -> float:
+    if not isinstance(timeout_ms, int | float):
+        raise TypeError(f"timeout_ms={timeout_ms!r}: a number of milliseconds is wanted")
+    return timeout_ms / 1000

@@ -107,7 +107,7 @@ class Feed:
 
     async def one(self, partitions: Collection[TopicPartition]) -> Record:
         """The next message, of the given partitions or of all."""
-        partitions = _named(partitions)
+        partitions = dict.fromkeys(partitions)  # each once
         self.calls += 1
         while True:
             self._check()
@@ -122,7 +122,7 @@ class Feed:
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
     ) -> Taken:
         """What there is, at most `limit` messages; waits up to `timeout_s` for the first ones."""
-        partitions = _named(partitions)
+        partitions = dict.fromkeys(partitions)  # each once
         self.calls += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
@@ -136,7 +136,7 @@ class Feed:
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int
     ) -> TakenColumns:
         """As `many`, in columns: what can be decoded in `SLICE_S`, up to `limit` messages."""
-        partitions = _named(partitions)
+        partitions = dict.fromkeys(partitions)  # each once
         self.calls += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
@@ -311,18 +311,6 @@ class Feed:
                 finally:
                     del self._ready[cursor]
                     self._on_taken(cursor)
-
-
-def _named(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
-    """Each once.
-
-    Raises:
-        TypeError: one isn't a TopicPartition.
-    """
-    for partition in partitions:
-        if not isinstance(partition, TopicPartition):
-            raise TypeError(f"partitions must be TopicPartition instances, not {partition!r}")
-    return dict.fromkeys(partitions)
 
 
 def _left(walk: Any) -> int:

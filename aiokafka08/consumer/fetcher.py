@@ -351,8 +351,11 @@ class Fetcher:
                 backoff.reset()
                 await self._leaderless.wait()
                 continue
+            snapshot = self._router.metadata.snapshot
             for cursor in lost:
-                self._failed(cursor, "it has no leader that is known")
+                reason = snapshot.why_no_leader(cursor.topic_partition)
+                if reason is not None:  # else it hasn't been asked for yet
+                    self._failed(cursor, reason)
             self._router.metadata.request_refresh()
             await asyncio.sleep(backoff.next())
 

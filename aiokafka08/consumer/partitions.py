@@ -15,7 +15,7 @@ from aiokafka08.consumer.commits import LAST_OFFSET, Offsets, checked
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor, Start
 from aiokafka08.errors import Action, IllegalStateError, KafkaTimeoutError, action_for
-from aiokafka08.net.cluster import INTERNAL_TOPICS
+from aiokafka08.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.net.times import offsets_for_times
@@ -234,6 +234,7 @@ class PartitionCalls:
         Raises:
             KafkaTimeoutError: not found out within `request_timeout_ms`.
             UnknownTopicOrPartitionError: there is no such partition.
+            TypeError, ValueError: not a list of partitions, or a number that none has.
         """
         return await self._bounds(partitions, EARLIEST)
 
@@ -245,7 +246,7 @@ class PartitionCalls:
         self, partitions: Iterable[TopicPartition], which: int
     ) -> dict[TopicPartition, int]:
         self._assignment.check()
-        asked = {TopicPartition(*tp): which for tp in partitions}
+        asked = dict.fromkeys(check_partitions(partitions), which)
         found = await self._calls.run(list_offsets(self._router, asked))
         return {tp: offsets[0] for tp, offsets in found.items() if offsets}
 
@@ -272,15 +273,20 @@ class PartitionCalls:
             `OffsetAndTimestamp(offset, None)`, or None where nothing was written that late.
 
         Raises:
-            ValueError: a time is negative.
+            TypeError, ValueError: a time or a partition that can't be.
             KafkaTimeoutError, UnknownTopicOrPartitionError: as `beginning_offsets`.
         """
-        for tp, timestamp in timestamps.items():
-            if timestamp < 0:
-                raise ValueError(f"the time {timestamp} for {tp} is negative")
+        times = {
+            tp: _time_ms(tp, at)
+            for tp, at in zip(check_partitions(timestamps), timestamps.values(), strict=True)
+        }
         self._assignment.check()
-        return await self._calls.run(
-            offsets_for_times(
-                self._router, {TopicPartition(*tp): int(at) for tp, at in timestamps.items()}
-            )
-        )
+        return await self._calls.run(offsets_for_times(self._router, times))
+
+
+def _time_ms(tp: TopicPartition, at: object) -> int:
+    if not isinstance(at, int | float):
+        raise TypeError(f"the time {at!r} for {tp} isn't a number of milliseconds since the epoch")
+    if not 0 <= at < 2**63:
+        raise ValueError(f"the time {at} for {tp} is negative or too late")
+    return int(at)

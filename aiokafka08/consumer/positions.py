@@ -124,11 +124,12 @@ class Positions:
                 elif cursor.start is Start.STORED:
                     stored.append(cursor)
                 else:
-                    leader = self._router.metadata.snapshot.leader(cursor.topic_partition)
+                    snapshot = self._router.metadata.snapshot
+                    leader = snapshot.leader(cursor.topic_partition)
                     if leader is not None:
                         by_leader.setdefault(leader, []).append(cursor)
                         continue
-                    self._try_later(cursor, LeaderNotAvailableError("no leader that is known"))
+                    self._try_later(cursor, snapshot.why_no_leader(cursor.topic_partition))
                     next_due = min(next_due or cursor.not_before, cursor.not_before)
             if stored:
                 self._ask(stored, self._fetch_stored(_marks(stored)))
@@ -242,8 +243,9 @@ class Positions:
         else:
             self._try_later(cursor, error)
 
-    def _try_later(self, cursor: Cursor, error: KafkaError) -> None:
-        self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(error)))
+    def _try_later(self, cursor: Cursor, reason: object) -> None:
+        if reason is not None:
+            self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(reason)))
         self._router.metadata.request_refresh()
         cursor.back_off(asyncio.get_running_loop().time())
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterable
 
 from aiokafka08.abc import ConsumerRebalanceListener
-from aiokafka08.errors import Action, IllegalArgumentError, IllegalStateError, action_for
-from aiokafka08.net.cluster import ClusterSnapshot, TopicInfo, check_topic_names
+from aiokafka08.errors import Action, IllegalStateError, action_for
+from aiokafka08.net.cluster import ClusterSnapshot, TopicInfo, check_partitions, check_topic_names
 from aiokafka08.structs import TopicPartition
 
 
@@ -95,16 +95,10 @@ class Subscription:
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
-            InvalidTopicError: a name that brokers don't take.
-            IllegalArgumentError: a partition isn't an integer from 0 on.
+            TypeError, InvalidTopicError, IllegalArgumentError: as `check_partitions`.
         """
-        named = frozenset(TopicPartition(*partition) for partition in partitions)
-        topics = frozenset(check_topic_names(tp.topic for tp in named))
-        for topic, partition in named:
-            if type(partition) is not int or partition < 0:
-                raise IllegalArgumentError(
-                    f"topic {topic!r}, partition {partition!r}: allowed are integers from 0 on"
-                )
+        named = frozenset(check_partitions(partitions))
+        topics = frozenset(tp.topic for tp in named)
         self._become(Kind.ASSIGNED)
         self._partitions, self._topics = named, topics
 

@@ -11,7 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from aiokafka08.errors import InvalidTopicError, NoError, ReplicaNotAvailableError
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    InvalidTopicError,
+    NoError,
+    ReplicaNotAvailableError,
+    broker_error,
+)
 from aiokafka08.net.config import Address
 from aiokafka08.protocol.api import Broker, MetadataResponse, TopicState
 from aiokafka08.structs import TopicPartition
@@ -70,6 +76,23 @@ class ClusterSnapshot:
         if partition is None or partition.leader not in self.brokers:
             return None
         return partition.leader
+
+    def why_no_leader(self, tp: TopicPartition) -> str | None:
+        """Why `leader` knows none, for people; None where the topic's metadata isn't there yet."""
+        info = self.topics.get(tp.topic)
+        if info is None:
+            return None
+        partition = info.partitions.get(tp.partition)
+        if partition is None and info.error_code:
+            return broker_error(info.error_code, f"topic {tp.topic!r}").text
+        if partition is None:
+            return (
+                f"topic {tp.topic!r} has no partition {tp.partition}; it has "
+                f"{sorted(info.partitions)}"
+            )
+        if partition.leader is None:
+            return "it has no leader now"
+        return f"its leader, node {partition.leader}, isn't among the brokers that are known"
 
     def merged(self, answer: MetadataResponse, *, everything: bool) -> ClusterSnapshot:
         """The snapshot after this answer; `everything`: all topics were asked for."""
@@ -178,3 +201,29 @@ def check_topic_names(topics: Iterable[object]) -> list[str]:
     if isinstance(topics, str):
         raise InvalidTopicError(f"a list of topics is wanted, not the string {_shortened(topics)}")
     return [check_topic_name(topic) for topic in topics]
+
+
+def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
+    """Each as a `TopicPartition`; a plain pair will do.
+
+    Raises:
+        TypeError: something else, or one partition in place of a list.
+        InvalidTopicError: a name that brokers don't take.
+        IllegalArgumentError: a number that no partition has.
+    """
+    wanted = "a list of TopicPartition(topic, partition)"
+    if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
+        raise TypeError(f"{wanted} is wanted, not {_shortened(partitions)}")
+    checked = []
+    for one in partitions:
+        if not isinstance(one, tuple) or len(one) != 2:
+            raise TypeError(f"{wanted} is wanted, but {_shortened(one)} is in it")
+        topic, partition = one
+        check_topic_name(topic)
+        if type(partition) is not int or not 0 <= partition <= 0x7FFFFFFF:
+            raise IllegalArgumentError(
+                f"topic {topic!r} can't have a partition {_shortened(partition)}: allowed are "
+                "integers from 0 on"
+            )
+        checked.append(TopicPartition(topic, partition))
+    return checked

@@ -94,6 +94,11 @@ def net_config(
         raise KafkaConfigurationError(
             "security_protocol='SSL' needs an ssl_context (aiokafka08.helpers.create_ssl_context)"
         )
+    if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+        raise IllegalArgumentError(
+            f"ssl_context={ssl_context!r}: wanted is an ssl.SSLContext "
+            "(aiokafka08.helpers.create_ssl_context makes one)"
+        )
     if security_protocol == "PLAINTEXT" and ssl_context is not None:
         raise KafkaConfigurationError(
             "an ssl_context is given but security_protocol is 'PLAINTEXT': set it to 'SSL'"
@@ -235,6 +240,26 @@ def at_least(option: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not is_integer or value < least:  # type: ignore[operator]
         raise IllegalArgumentError(f"{option}={value!r}: allowed are integers from {least} on")
     return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def boolean(option: str, value: object) -> bool:
+    """`value`, if it is a boolean: "no" and "false" would mean True.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    one_of(option, value, (False, True))
+    return bool(value)
+
+
+def callable_or_none(option: str, value: object) -> None:
+    """Check that `value` can be called, or isn't given.
+
+    Raises:
+        IllegalArgumentError: it can't.
+    """
+    if value is not None and not callable(value):
+        raise IllegalArgumentError(f"{option}={value!r} can't be called")
 
 
 def one_of(option: str, value: object, allowed: Sequence[object]) -> None:

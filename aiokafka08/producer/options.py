@@ -15,7 +15,7 @@ from aiokafka08.errors import (
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.config import one_of, positive
+from aiokafka08.net.config import boolean, one_of, positive
 from aiokafka08.net.versions import BrokerVersion, Line
 from aiokafka08.protocol.compression import Codec, compress
 
@@ -94,7 +94,7 @@ def producer_options(
             f"transactional_id={transactional_id!r}: transactions need InitProducerId and message "
             "format 2 (brokers from 0.11 on), which this client doesn't speak"
         )
-    if enable_idempotence:
+    if boolean("enable_idempotence", enable_idempotence):
         raise UnsupportedVersionError(
             "enable_idempotence=True needs InitProducerId and message format 2 (brokers from 0.11 "
             "on), which this client doesn't speak: a retried batch may be stored twice"

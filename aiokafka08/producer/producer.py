@@ -23,7 +23,13 @@ from aiokafka08.errors import (
     ProducerClosed,
     UnsupportedVersionError,
 )
-from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config, not_negative
+from aiokafka08.net.config import (
+    ApiVersion,
+    BootstrapServers,
+    callable_or_none,
+    net_config,
+    not_negative,
+)
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
 from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
@@ -138,7 +144,9 @@ class AIOKafkaProducer:
         self._given_loop = loop
         self._config = net_config(
             bootstrap_servers=bootstrap_servers,
-            client_id=client_id or f"aiokafka08-producer-{next(_numbers)}",
+            client_id=(
+                f"aiokafka08-producer-{next(_numbers)}" if client_id in (None, "") else client_id
+            ),
             request_timeout_ms=request_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
@@ -164,6 +172,8 @@ class AIOKafkaProducer:
             enable_idempotence=enable_idempotence,
             transactional_id=transactional_id,
         )
+        callable_or_none("key_serializer", key_serializer)
+        callable_or_none("value_serializer", value_serializer)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         try:

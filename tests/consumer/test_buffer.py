@@ -221,8 +221,10 @@ def test_a_deserializer_s_error_comes_at_its_message_and_loses_nothing() -> None
     assert not some.decode(10)
     assert [record.value for record in some.take(None)] == [(b"0",), (b"1",)]
     for _ in range(2):
-        with pytest.raises(ValueError, match="can't read"):
+        with pytest.raises(ValueError, match="can't read") as caught:
             some.decode(10)
+        [note] = caught.value.__notes__
+        assert "topic 't', partition 3, offset 2; seek() to 3" in note
         assert some.position == 2
     picky.poison = None
     assert some.decode(10)
@@ -230,6 +232,20 @@ def test_a_deserializer_s_error_comes_at_its_message_and_loses_nothing() -> None
     assert [record.value for record in rest] == [(b"2",), (b"3",), (b"4",)]
     assert {record.key for record in rest} == {(b"k",)}  # not deserialized twice
     assert some.position == 5
+
+
+def test_an_error_that_a_deserializer_raises_again_has_one_note() -> None:
+    error = ValueError("always the same")
+
+    def same(value: Any) -> Any:
+        raise error
+
+    some = buffer(value_deserializer=same)
+    some.add(messages(0), 0, 1)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="always"):
+            some.decode(1)
+    assert len(error.__notes__) == 1
 
 
 def test_stop_iteration_of_a_deserializer_ends_no_walk_silently() -> None:

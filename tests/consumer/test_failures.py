@@ -378,6 +378,30 @@ async def test_positions_wait_for_brokers_that_fail(
     assert failed >= {0, 1, 2, 3}
 
 
+async def test_an_assignment_after_the_start_is_no_failure(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    events: list[Event] = []
+    cluster.append("t", 0, values(0, 1))
+    consumer = make_consumer(on_event=events.append)
+    await consumer.start()
+    consumer.assign([tp(0)])  # its metadata is still to be asked for
+    assert (await consumer.getone()).offset == 0
+    assert [event for event in events if isinstance(event, PartitionFailed)] == []
+
+
+async def test_a_partition_that_isn_t_there_is_told_with_those_that_are(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    events: list[Event] = []
+    consumer = make_consumer(on_event=events.append, retry_backoff_ms=10)
+    consumer.assign([tp(77)])
+    await consumer.start()
+    await until(lambda: any(isinstance(event, PartitionFailed) for event in events))
+    reasons = {event.reason for event in events if isinstance(event, PartitionFailed)}
+    assert reasons == {"topic 't' has no partition 77; it has [0, 1, 2, 3]"}
+
+
 async def test_a_partition_that_isn_t_there_holds_up_no_other(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:

@@ -57,7 +57,7 @@ async def test_stop_ends_every_call_that_waits(
         await asyncio.sleep(0)
     assert not call.done()
     await asyncio.wait_for(consumer.stop(), 5)
-    with pytest.raises(ConsumerStoppedError):
+    with pytest.raises(ConsumerStoppedError, match="the consumer was stopped"):
         await call
     with pytest.raises(ConsumerStoppedError):
         await CALLS[name](consumer)
@@ -187,6 +187,22 @@ async def test_another_loop_says_so(make_consumer: MakeConsumer) -> None:
     await asyncio.to_thread(elsewhere)
 
 
+async def test_stop_from_another_loop_is_refused_and_harms_nothing(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+
+    def elsewhere() -> None:
+        with pytest.raises(IllegalStateError, match="another event loop"):
+            asyncio.run(consumer.stop())
+
+    await asyncio.to_thread(elsewhere)
+    cluster.append("t", 0, [b"v"])
+    assert (await consumer.getone()).value == b"v"
+    await consumer.stop()
+
+
 async def test_producing_and_consuming_from_two_tasks(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
@@ -260,6 +276,14 @@ def test_what_the_protocol_can_t_do_is_refused(options: dict[str, Any], needs: s
         {"session_timeout_ms": 0},
         {"group_id": 3},
         {"key_deserializer": 3},
+        {"on_event": 3},
+        {"enable_auto_commit": "no"},
+        {"check_crcs": None},
+        {"exclude_internal_topics": "false"},
+        {"partition_assignment_strategy": None},
+        {"partition_assignment_strategy": 3},
+        {"zookeeper_connect": 2181},
+        {"client_id": 0},
         {"api_version": "0.7"},
         {"bootstrap_servers": ""},
         {"security_protocol": "TLS"},
@@ -290,6 +314,23 @@ def test_other_wrong_arguments() -> None:
         AIOKafkaConsumer(ssl_context=ssl.create_default_context())
     with pytest.warns(DeprecationWarning, match="loop"):
         AIOKafkaConsumer(loop=object())  # type: ignore[arg-type]
+
+
+async def test_wrong_arguments_of_calls_are_named(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+    calls: list[tuple[type[Exception], str, Awaitable[Any]]] = [
+        (TypeError, "'t' is in it", consumer.getone("t")),  # type: ignore[arg-type]
+        (TypeError, "'t' is in it", consumer.getmany("t")),  # type: ignore[arg-type]
+        (TypeError, "timeout_ms='1'", consumer.getmany(timeout_ms="1")),  # type: ignore[arg-type]
+        (TypeError, "not 't'", consumer.end_offsets("t")),  # type: ignore[arg-type]
+        (ValueError, "partition -1", consumer.beginning_offsets([tp(-1)])),
+        (TypeError, "the time 'x'", consumer.offsets_for_times({tp(0): "x"})),  # type: ignore[dict-item]
+        (ValueError, "the time -1", consumer.offsets_for_times({tp(0): -1})),
+    ]
+    for error, says, call in calls:
+        with pytest.raises(error, match=says):
+            await call
 
 
 async def test_committing_needs_a_group(make_consumer: MakeConsumer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,35 @@ def test_the_kinds_exclude_each_other_until_unsubscribed() -> None:
                 with pytest.raises(IllegalStateError, match=f"one to {other.value}"):
                     act()  # type: ignore[operator]
                 assert (new.kind, new.number) == (other, number)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "error", "says"),
+    [
+        ("t2", TypeError, "list of TopicPartition.* not 't2'"),
+        (TopicPartition("t", 0), TypeError, "list of TopicPartition"),
+        (None, TypeError, "not None"),
+        (["t2"], TypeError, "'t2' is in it"),
+        ([("t", 0, 1)], TypeError, "is in it"),
+        ([("t", "0")], IllegalArgumentError, "topic 't' can't have a partition '0'"),
+        ([TopicPartition("t", -1)], IllegalArgumentError, "partition -1: allowed are"),
+        ([TopicPartition("t", True)], IllegalArgumentError, "partition True"),
+        ([TopicPartition("t", 2**31)], IllegalArgumentError, "partition 2147483648"),
+        ([TopicPartition("a b", 0)], InvalidTopicError, "'a b' is not a topic name"),
+    ],
+)
+def test_what_is_no_partition_is_named(partitions: Any, error: type[Exception], says: str) -> None:
+    new = Subscription()
+    with pytest.raises(error, match=says):
+        new.assign(partitions)
+    assert new.kind is Kind.NONE
+
+
+def test_plain_pairs_are_partitions_too() -> None:
+    new = Subscription()
+    new.assign([("t", 0)])  # type: ignore[list-item]
+    [assigned] = new.assigned
+    assert type(assigned) is TopicPartition
 
 
 def test_bad_names_and_patterns_change_nothing() -> None:

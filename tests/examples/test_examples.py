@@ -139,6 +139,53 @@ async def test_the_ingest_daemon_sends_every_line_of_stdin(
     assert sorted(filter(None, await read_values(cluster, topic, 20_000))) == sorted(lines)
 
 
+async def test_the_ingest_daemon_reads_files_too(
+    cluster: RealCluster, unique_topic: NewName, tmp_path: Path
+) -> None:
+    topic, file = unique_topic("file"), tmp_path / "lines"
+    file.write_bytes(b"one\ntwo\nthree")
+    arguments = ["--bootstrap", cluster.bootstrap_servers, "--topic", topic]
+    with file.open("rb") as stdin:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "examples/ingest_daemon.py", *arguments],
+            stdin=stdin,
+            capture_output=True,
+            timeout=50,
+            cwd=ROOT,
+        )
+    assert (done.returncode, done.stderr) == (0, b"3 lines acknowledged, 0 failed\n")
+    assert sorted(filter(None, await read_values(cluster, topic, 3))) == [b"one", b"three", b"two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("produce", ["--bootstrap", "127.0.0.1:1"], "error: NoBrokersAvailable.*127.0.0.1:1"),
+        ("produce", ["--bootstrap", "kafka:x"], "error: .*port 'x'"),
+        ("consume", ["--bootstrap", "127.0.0.1:1"], "error: NoBrokersAvailable.*127.0.0.1:1"),
+        ("consume", ["--topic", "a b"], "error: .*'a b' is not a topic name"),
+        (
+            "ingest_daemon",
+            ["--topic", "t", "--bootstrap", "127.0.0.1:1"],
+            "error: NoBrokersAvailable.*127.0.0.1:1",
+        ),
+        ("ingest_daemon", ["--topic", "t", "--listen", "h:70000"], "'h:70000' is not HOST:PORT"),
+    ],
+)
+def test_what_goes_wrong_is_told_in_a_line(name: str, arguments: list[str], says: str) -> None:
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}.py", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        cwd=ROOT,
+    )
+    assert done.returncode != 0
+    assert re.search(says, done.stderr)
+    assert "Traceback" not in done.stderr
+
+
 async def test_sigterm_makes_the_ingest_daemon_send_what_it_has_and_end_with_0(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:

@@ -46,6 +46,19 @@ def leaders(snapshot: ClusterSnapshot, name: str) -> list[int | None]:
     return [snapshot.leader(TopicPartition(name, number)) for number in snapshot.partitions(name)]
 
 
+def test_it_says_why_a_partition_has_no_leader() -> None:
+    snapshot = merged(answer((0,), topic("t", led(0, 7), led(1, -1)), topic("gone", code=3)))
+
+    def why(name: str, partition: int) -> str | None:
+        return snapshot.why_no_leader(TopicPartition(name, partition))
+
+    assert why("unseen", 0) is None
+    assert why("t", 0) == "its leader, node 7, isn't among the brokers that are known"
+    assert why("t", 1) == "it has no leader now"
+    assert why("t", 44) == "topic 't' has no partition 44; it has [0, 1]"
+    assert "topic 'gone': " in str(why("gone", 0))
+
+
 def test_an_answer_is_taken_over() -> None:
     snapshot = merged(answer((1, 0), topic("t", led(1, 0), led(0, 1)), controller=1))
     assert list(snapshot.brokers) == [0, 1]

@@ -186,6 +186,8 @@ def test_tls_and_its_context_go_together() -> None:
         net_config(**OPTIONS | {"security_protocol": "SSL"})
     with pytest.raises(KafkaConfigurationError, match="set it to 'SSL'"):
         net_config(**OPTIONS | {"ssl_context": context})
+    with pytest.raises(IllegalArgumentError, match=r"ssl_context='ca.pem': .*create_ssl_context"):
+        net_config(**OPTIONS | {"security_protocol": "SSL", "ssl_context": "ca.pem"})
     config = net_config(**OPTIONS | {"security_protocol": "SSL", "ssl_context": context})
     assert config.ssl_context is context
 

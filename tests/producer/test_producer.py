@@ -381,6 +381,12 @@ async def test_a_batch_with_timestamps_made_too_early_is_refused_for_old_brokers
         ({"partitioner": "murmur"}, "partitioner='murmur': no partitioner 'murmur'; there are"),
         ({"partitioner": 5}, "partitioner=5"),
         ({"request_timeout_ms": 0}, "request_timeout_ms=0"),
+        ({"connections_max_idle_ms": 0}, "connections_max_idle_ms=0"),
+        ({"client_id": 0}, "client_id='0'"),
+        ({"key_serializer": "utf-8"}, "key_serializer='utf-8' can't be called"),
+        ({"value_serializer": 5}, "value_serializer=5 can't be called"),
+        ({"on_event": 5}, "on_event=5 can't be called"),
+        ({"enable_idempotence": "no"}, "enable_idempotence='no': allowed are False, True"),
         ({"bootstrap_servers": ""}, "names no server"),
     ],
 )
@@ -403,6 +409,15 @@ def test_wrong_options_are_named(options: dict[str, Any], why: str) -> None:
 def test_what_the_protocol_cannot_do_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedVersionError, match=r"from .* on"):
         AIOKafkaProducer(**options)
+
+
+async def test_a_timeout_that_does_not_fit_the_wire_is_cut(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, request_timeout_ms=2**40)
+    assert (await producer.send_and_wait("t", b"v")).offset == 0
+    [request] = cluster.requests(ProduceRequest)
+    assert request.timeout_ms == 2**31 - 1
 
 
 async def test_transactions_are_refused_at_the_call() -> None:
