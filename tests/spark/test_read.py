@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import reading
+from tests.spark.conftest import fill, found, free_port, reading
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -172,7 +172,7 @@ def test_times_are_exact_where_messages_have_them(
 
 
 def test_a_time_without_a_message_is_an_error(spark: Any, timed: EmbeddedCluster) -> None:
-    with pytest.raises(Exception, match="startingTimestamp=11000: topic 't', partition . has no"):
+    with pytest.raises(Exception, match=r"startingTimestamp=11000: topic .t., partition . has no"):
         reading(spark, timed, startingTimestamp="11000").collect()
 
 
