@@ -12,21 +12,39 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.spark.options import include_headers, read_options
+from aiokafka08.spark.options import include_headers, read_options, write_options
 from aiokafka08.spark.reader import Kafka08PushdownReader, Kafka08Reader
 from aiokafka08.spark.stream import Kafka08StreamReader
+from aiokafka08.spark.writer import Kafka08StreamWriter, Kafka08Writer, check_columns
 
 NAME = "kafka08"
 
-COLUMNS = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int"
-)
-HEADERS = "headers array<struct<key: string, value: binary>>"
+_COLUMNS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_HEADERS = StructField("headers", ArrayType(_HEADER))
 
 
 class Kafka08DataSource(DataSource):
@@ -43,9 +61,9 @@ class Kafka08DataSource(DataSource):
         """What `format()` takes."""
         return NAME
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """The columns that are read."""
-        return f"{COLUMNS}, {HEADERS}" if include_headers(self.options) else COLUMNS
+        return StructType([*_COLUMNS, _HEADERS] if include_headers(self.options) else _COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch query's reader."""
@@ -57,13 +75,32 @@ class Kafka08DataSource(DataSource):
         self._check_schema(schema)
         return Kafka08StreamReader(read_options(self.options, streaming=True))
 
-    def _check_schema(self, schema: StructType) -> None:
-        own = cast(StructType, StructType.fromDDL(self.schema()))
-        if schema.fieldNames() != own.fieldNames() or [one.dataType for one in schema.fields] != [
-            one.dataType for one in own.fields
-        ]:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch query's writer.
+
+        Raises:
+            IllegalArgumentError: wrong options or columns, or the mode "overwrite".
+        """
+        options = write_options(self.options)
+        if overwrite:
             raise IllegalArgumentError(
-                f"the schema of {NAME} is fixed, {self.schema()}; given was {schema.simpleString()}"
+                f"mode='overwrite': {NAME} can only append to a topic; set mode('append')"
+            )
+        check_columns(schema, options)
+        return Kafka08Writer(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A streaming query's writer; every output mode appends, as with Spark's own sink."""
+        options = write_options(self.options)
+        check_columns(schema, options)
+        # Not a DataSourceStreamWriter for Spark's type hints, but what it accepts beside it.
+        return cast(DataSourceStreamWriter, Kafka08StreamWriter(options))
+
+    def _check_schema(self, schema: StructType) -> None:
+        own = self.schema().simpleString()
+        if schema.simpleString() != own:
+            raise IllegalArgumentError(
+                f"the schema of {NAME} is fixed, {own}; given was {schema.simpleString()}"
             )
 
 
