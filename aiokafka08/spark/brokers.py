@@ -27,7 +27,7 @@ from aiokafka08.net.router import Router
 from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.spark.offsets import Offsets
-from aiokafka08.spark.options import ByTime, NoMatch, ReadOptions, Topics
+from aiokafka08.spark.options import ByTime, NoMatch, ReadOptions
 from aiokafka08.spark.planning import Resolved, choose_partitions, went_back
 from aiokafka08.spark.properties import TLS, Properties
 from aiokafka08.structs import TopicPartition
@@ -128,8 +128,12 @@ class Driver:
             UnknownTopicOrPartitionError: one isn't there (not with `missing_ok`).
             KafkaError: the cluster can't be asked.
         """
-        topics = self._options.topics
-        return self._ask(lambda router: _partitions(router, topics, missing_ok))
+        snapshot = self._ask(lambda router: router.metadata.refresh())
+        known = {name: sorted(info.partitions) for name, info in snapshot.topics.items()}
+        internal = {name for name, info in snapshot.topics.items() if info.is_internal}
+        return choose_partitions(
+            self._options.topics, known, internal | INTERNAL_TOPICS, missing_ok=missing_ok
+        )
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Resolved:
         """The first offset of each partition."""
@@ -207,15 +211,6 @@ async def _started(config: NetConfig) -> Router:
     router.metadata.all_topics = True
     await router.start()
     return router
-
-
-async def _partitions(
-    router: Router, topics: Topics, missing_ok: bool
-) -> tuple[TopicPartition, ...]:
-    snapshot = await router.metadata.refresh()
-    known = {name: sorted(info.partitions) for name, info in snapshot.topics.items()}
-    internal = {name for name, info in snapshot.topics.items() if info.is_internal}
-    return choose_partitions(topics, known, internal | INTERNAL_TOPICS, missing_ok=missing_ok)
 
 
 async def _ends(router: Router, partitions: Collection[TopicPartition], which: int) -> Resolved:
