@@ -161,7 +161,7 @@ def test_progress_tells_the_lag(stream: Stream, cluster: EmbeddedCluster) -> Non
         query.stop()
     assert stream.values() == expected(5, 5, 5)
     [source] = progress[0]["sources"]
-    assert json.loads(json.dumps(source["latestOffset"])) == {"t": {"0": 5, "1": 5, "2": 5}}
+    assert json.loads(source["latestOffset"]) == {"t": {"0": 5, "1": 5, "2": 5}}
 
 
 def test_added_partitions_and_topics_are_read_from_their_beginning(
