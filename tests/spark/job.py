@@ -11,28 +11,31 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from aiokafka08.spark import register
 
 
-def where(batches: Iterator[Any]) -> Iterator[Any]:
-    """The process, and the file that the package came from."""
+def where(_: Iterator[Any]) -> Iterator[tuple[int, str]]:
+    """The executor's Python daemon, and the file that the package came from."""
     import os
 
     import aiokafka08
 
-    for _ in batches:
-        yield pa.RecordBatch.from_pylist([{"parent": os.getppid(), "file": aiokafka08.__file__}])
+    yield os.getppid(), aiokafka08.__file__
 
 
 def main(servers: str, package: str) -> None:
     spark = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .config("spark.submit.pyFiles", package)
-        .config("spark.executor.memory", "512m")
+        .config("spark.executor.memory", "640m")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
@@ -55,14 +58,14 @@ def main(servers: str, package: str) -> None:
         .mode("append")
         .save()
     )
-    ran = spark.range(0, 8, 1, 8).mapInArrow(where, "parent long, file string").collect()
+    ran = spark.sparkContext.parallelize(range(8), 8).mapPartitions(where).collect()
     print(
         json.dumps(
             {
                 "messages": rows[0].messages,
                 "total": rows[0].total,
-                "executors": len({row.parent for row in ran}),
-                "files": sorted({row.file for row in ran}),
+                "executors": len({daemon for daemon, _ in ran}),
+                "files": sorted({file for _, file in ran}),
             }
         )
     )

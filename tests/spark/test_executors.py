@@ -9,6 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from aiokafka08.protocol.compression import Codec
@@ -24,6 +25,11 @@ def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(tmp_path: Pat
     with zipfile.ZipFile(package, "w") as archive:
         for path in (ROOT / "aiokafka08").rglob("*.py"):
             archive.write(path, path.relative_to(ROOT))
+    # Workers keep their files in SPARK_HOME/work: a home of links, so that they come here.
+    home = tmp_path / "home"
+    home.mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        (home / path.name).symlink_to(path)
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -48,7 +54,7 @@ def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(tmp_path: Pat
                 "PYTHONPATH": str(package),
                 "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": "127.0.0.1",
-                "SPARK_WORKER_DIR": str(tmp_path / "work"),
+                "SPARK_HOME": str(home),
             },
             capture_output=True,
             text=True,
