@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable
 
 from pyspark.sql import SparkSession
 
 from aiokafka08.spark import register
 
 
-def where(_: Iterator[Any]) -> Iterator[tuple[int, str]]:
+def where(_: Iterable[int]) -> Iterable[tuple[int, str]]:
     """The executor's Python daemon, and the file that the package came from."""
     import os
 
