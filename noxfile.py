@@ -2,8 +2,10 @@
 
     nox -s tests                                everything, on the Python that runs nox
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
-    nox -s full                                 every Python found, both loops, slow tests, build
+    nox -s full                                 every Python found, both loops, many rounds, build
     nox -s bench -- --quick                     beside the peers, on a real broker
+    nox -s demo                                 the whole client on the embedded cluster
+    nox -s demo -- --bootstrap localhost:9092   the same on a real one
 
 Add `-R` to run without installing again.
 """
@@ -25,6 +27,9 @@ nox.options.error_on_external_run = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
+PARALLEL = ("--numprocesses=4", "--dist=worksteal")
+"""Most tests wait for brokers more than they compute. Each process has its own brokers."""
+
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
 
 
@@ -84,7 +89,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def full(session: nox.Session) -> None:
-    """The whole matrix: `matrix` on each Python found, then `build`."""
+    """The whole matrix: `matrix` on each Python found, then `rounds` and `build`."""
     found = [version for version in PYTHONS if works(f"python{version}")]
     if not found:
         session.error(f"none of Python {', '.join(PYTHONS)} was found on PATH")
@@ -93,17 +98,27 @@ def full(session: nox.Session) -> None:
             session.notify(f"matrix-{version}", session.posargs)
         else:
             session.warn(f"Skipped: Python {version} wasn't found on PATH")
+    session.notify("rounds")
     session.notify("build")
 
 
 @nox.session(python=PYTHONS)
 def matrix(session: nox.Session) -> None:
-    """Everything `tests` does and the slow tests, each asynchronous test on both loops."""
+    """Everything `tests` does, each asynchronous test on both loops."""
     install(session, "lint", "types", "test")
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
-    run_pytest(session, "--full", "--loop=both", *session.posargs)
+    run_pytest(session, "--loop=both", *PARALLEL, *session.posargs)
+
+
+@nox.session
+def rounds(session: nox.Session) -> None:
+    """The tests that are marked `full`, and the protocol's with many more examples."""
+    install(session, "test")
+    fetch_brokers(session)
+    run_pytest(session, "--full", *PARALLEL, "tests/protocol")
+    run_pytest(session, "--full", *PARALLEL, "-m", "full", "--ignore=tests/protocol")
 
 
 def works(python: str) -> bool:
@@ -122,20 +137,37 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def demo(session: nox.Session) -> None:
+    """Python's own source through Kafka and back, verified, with a picture. `-- --help`."""
+    install(session, "demo")
+    # It ends by itself on Ctrl-C; nox's own patience is 0.3 s.
+    session.run(
+        "python",
+        "-m",
+        "examples.demo",
+        *session.posargs,
+        interrupt_timeout=10.0,
+    )
+
+
+@nox.session
 def build(session: nox.Session) -> None:
-    """sdist and wheel, checked; the wheel installed and imported away from here, without extras."""
+    """sdist and wheel, checked; the wheel installed and used away from here, without extras."""
     install(session, "build", project=False)
     shutil.rmtree("dist", ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", "dist")
     artifacts = sorted(str(path.resolve()) for path in Path("dist").iterdir())
     session.run("twine", "check", "--strict", *artifacts)
     [wheel] = [path for path in artifacts if path.endswith(".whl")]
+    users_test = Path("examples/test_my_service.py").resolve()
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
         session.run("python", "-m", "venv", "venv")
         scripts = Path(folder, "venv", "Scripts" if os.name == "nt" else "bin")
         python = str(scripts / "python")
-        session.run(python, "-m", "pip", "install", "--quiet", wheel, external=True)
+        session.run(python, "-m", "pip", "install", "--quiet", wheel, "pytest", external=True)
         session.run(python, "-W", "error", "-c", CHECK_INSTALLED, folder, external=True)
+        shutil.copy(users_test, folder)  # away from this project's configuration
+        session.run(python, "-m", "pytest", "-W", "error", users_test.name, external=True)
 
 
 CHECK_INSTALLED = """

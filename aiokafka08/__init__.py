@@ -1,19 +1,45 @@
 """An asyncio client of the Kafka 0.8 wire protocol, for brokers 0.8.0 to 3.9.
 
 The public names are those of aiokafka 0.14; the rest is in `aiokafka08.admin`, `.errors`,
-`.structs`, `.helpers`, `.telemetry` (events) and `.testing` (an embedded cluster).
+`.structs`, `.helpers`, `.telemetry` (events) and `.testing` (an embedded cluster). Each is imported
+when it is first used (`lazy` says why).
 """
 
-from aiokafka08.abc import ConsumerRebalanceListener
-from aiokafka08.consumer import AIOKafkaConsumer
-from aiokafka08.errors import ConsumerStoppedError, IllegalOperation
-from aiokafka08.producer import AIOKafkaProducer
-from aiokafka08.structs import (
-    ConsumerRecord,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    TopicPartition,
-)
+from typing import TYPE_CHECKING
+
+from aiokafka08.lazy import import_when_used
+
+if TYPE_CHECKING:
+    from aiokafka08.abc import ConsumerRebalanceListener
+    from aiokafka08.consumer import AIOKafkaConsumer
+    from aiokafka08.errors import ConsumerStoppedError, IllegalOperation
+    from aiokafka08.producer import AIOKafkaProducer
+    from aiokafka08.structs import (
+        ConsumerRecord,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TopicPartition,
+    )
+else:
+    __getattr__, __dir__ = import_when_used(
+        __name__,
+        {
+            "abc": ["ConsumerRebalanceListener"],
+            "admin": [],
+            "consumer": ["AIOKafkaConsumer"],
+            "errors": ["ConsumerStoppedError", "IllegalOperation"],
+            "helpers": [],
+            "producer": ["AIOKafkaProducer"],
+            "structs": [
+                "ConsumerRecord",
+                "OffsetAndMetadata",
+                "OffsetAndTimestamp",
+                "TopicPartition",
+            ],
+            "telemetry": [],
+            "testing": [],
+        },
+    )
 
 __version__ = "0.1.0"
 

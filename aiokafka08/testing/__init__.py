@@ -8,10 +8,9 @@ bug of the client can't hide. docs/brokers.md is what it must behave like. The n
 imported when they are first used: pytest loads `pytest_plugin` in every session.
 """
 
-from __future__ import annotations
-
-import importlib
 from typing import TYPE_CHECKING
+
+from aiokafka08.lazy import import_when_used
 
 if TYPE_CHECKING:
     from aiokafka08.testing.cluster import EmbeddedCluster, NodeInfo
@@ -30,6 +29,28 @@ if TYPE_CHECKING:
     )
     from aiokafka08.testing.hub import Recorded
     from aiokafka08.testing.lines import LINES
+else:
+    __getattr__, __dir__ = import_when_used(
+        __name__,
+        {
+            "cluster": ["EmbeddedCluster", "NodeInfo"],
+            "controls": ["LoggedMessage", "Offsets"],
+            "faults": [
+                "Answer",
+                "Close",
+                "Corrupt",
+                "Delay",
+                "Fault",
+                "Hang",
+                "Omit",
+                "Silence",
+                "Truncate",
+                "WrongCorrelationId",
+            ],
+            "hub": ["Recorded"],
+            "lines": ["LINES"],
+        },
+    )
 
 __all__ = [
     "LINES",
@@ -49,21 +70,3 @@ __all__ = [
     "Truncate",
     "WrongCorrelationId",
 ]
-
-_HOME = {
-    "EmbeddedCluster": "cluster",
-    "NodeInfo": "cluster",
-    "LoggedMessage": "controls",
-    "Offsets": "controls",
-    "Recorded": "hub",
-    "LINES": "lines",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = importlib.import_module(f"{__name__}.{_HOME.get(name, 'faults')}")
-    value: object = getattr(home, name)
-    globals()[name] = value
-    return value

@@ -19,8 +19,10 @@ from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import MetadataRequest, Request
 from aiokafka08.testing.controls import Controls
 from aiokafka08.testing.faults import Answer, Effect, Fault
+from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.hub import Hub, Recorded
 from aiokafka08.testing.lines import LINES
+from aiokafka08.testing.options import check_options
 from aiokafka08.testing.server import Listener
 from aiokafka08.testing.state import ClusterState, Node, Settings
 
@@ -58,6 +60,10 @@ class EmbeddedCluster(Controls):
         port: that of the first broker, the next ones follow; 0: free ones.
         advertised_host: what clients are told; None: `host`.
         clock: seconds since the epoch, for segments and timestamps.
+
+    Raises:
+        ValueError: an option's value isn't allowed; it names both. Starting the cluster raises
+            OSError where a broker can't listen.
     """
 
     def __init__(
@@ -77,16 +83,23 @@ class EmbeddedCluster(Controls):
         advertised_host: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if brokers < 1:
-            raise ValueError(f"a cluster of {brokers} brokers")
-        if version not in LINES:
-            raise ValueError(f"version {version!r}: there is {', '.join(LINES)}")
+        check_options(
+            brokers=brokers,
+            version=version,
+            topics=topics,
+            auto_create=auto_create,
+            default_partitions=default_partitions,
+            default_replication_factor=default_replication_factor,
+            message_max_bytes=message_max_bytes,
+            segment_bytes=segment_bytes,
+            retention_bytes=retention_bytes,
+            port=port,
+        )
         self.version = version
         self._host = host
-        self._first_port = port
         self._topics = dict(topics or {})
         self._clock = clock
-        self._settings = Settings(
+        settings = Settings(
             auto_create=auto_create,
             default_partitions=default_partitions,
             default_replication_factor=(
@@ -102,7 +115,7 @@ class EmbeddedCluster(Controls):
             Node(node_id, advertised_host or host, port + node_id if port else 0)
             for node_id in range(brokers)
         ]
-        self._state = ClusterState(LINES[version], self._settings, nodes)
+        self._state = ClusterState(LINES[version], settings, nodes)
         self._listeners: dict[int, Listener] = {}
         self._hub: Hub | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -329,7 +342,8 @@ class EmbeddedCluster(Controls):
 
     def _node(self, node: int) -> Node:
         if node not in self._state.nodes:
-            raise ValueError(f"there is no broker {node}")
+            known = ", ".join(map(str, self._state.nodes))
+            raise ValueError(f"there is no broker {node!r} (there are: {known})")
         return self._state.nodes[node]
 
     # --- faults, history --------------------------------------------------------------------------
@@ -353,7 +367,17 @@ class EmbeddedCluster(Controls):
             nth: begin with the n-th one from now on.
             times: with how many; None: with all from there on.
             where: count only requests for which this is true.
+
+        Raises:
+            ValueError: an argument isn't what it has to be.
         """
+        if request not in HANDLERS:
+            known = ", ".join(sorted(one.__name__ for one in HANDLERS))
+            raise ValueError(f"fault({request!r}): one of protocol.api's {known} is needed")
+        if not isinstance(then, Effect):
+            raise ValueError(f"then={then!r}: an effect is needed, as Answer(6) or Silence()")
+        if node is not None:
+            self._node(node)
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth and times begin at 1: nth={nth}, times={times}")
         if isinstance(then, Answer) and then.only is not None and request is MetadataRequest:

@@ -182,7 +182,11 @@ class Controls:
     def _partition(self, topic: str, partition: int) -> Partition:
         found = self._state.partition(topic, partition)
         if found is None:
-            raise ValueError(f"there is no partition {partition} of topic {topic!r}")
+            if topic not in self._state.topics:
+                known = ", ".join(map(repr, self._state.topics)) or "none yet"
+                raise ValueError(f"there is no topic {topic!r} (topics: {known})")
+            last = len(self._state.topics[topic]) - 1
+            raise ValueError(f"topic {topic!r} has no partition {partition!r} (it has 0 to {last})")
         return found
 
     def _change(self, topic: str, partition: int, act: Callable[[Partition], None]) -> None:

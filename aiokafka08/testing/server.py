@@ -66,7 +66,11 @@ class Listener:
         self._accepting: set[asyncio.Task[Any]] = set()
 
     def open(self) -> None:
-        """Listen on the node's port, or on any free one if that is 0."""
+        """Listen on the node's port, or on any free one if that is 0.
+
+        Raises:
+            OSError: it can't; says which broker, and where.
+        """
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -74,9 +78,13 @@ class Listener:
             listening.bind((self._bind_host, self.node.port))
             listening.listen(128)
             listening.setblocking(False)
-        except BaseException:
+        except OSError as error:
             listening.close()
-            raise
+            raise OSError(
+                error.errno,
+                f"broker {self.node.node_id} can't listen on {self._bind_host}:{self.node.port}:"
+                f" {error.strerror}",
+            ) from error
         self.node.port = listening.getsockname()[1]
         self._socket = listening
         asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
@@ -326,6 +334,8 @@ class Connection(asyncio.BufferedProtocol):
             if len(buffer) < _LARGE_BYTES:
                 small.append(buffer)
                 continue
+            if self._transport.is_closing():  # the client has gone: asyncio warns of the fifth try
+                return
             self._transport.write(b"".join(small))
             small.clear()
             self._transport.write(buffer)

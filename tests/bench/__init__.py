@@ -2,5 +2,6 @@
 
 `python -m tests.bench` (or `nox -s bench`) runs it. `cases` says what is measured, `worker`
 measures one case of one client in a process of its own, `clients/` holds one file per client,
-`report` turns the results into a table.
+`report` turns the results into a table. `python -m tests.bench.embedded` is apart from that: it
+measures the embedded cluster, not clients.
 """

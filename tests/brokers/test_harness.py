@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import VERSIONS, HarnessError, RealCluster, UnsupportedByBrokerError
+from tests.brokers.errors import HarnessTimeoutError
 from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.brokers.ports import accepts
 from tests.brokers.waiting import wait_for
@@ -56,6 +57,16 @@ def test_every_version_gets_topics_and_keeps_messages_over_a_crash(
         Message(0, b"k", b"v"),
         Message(1, None, b"w"),
     ]
+
+
+def test_a_partition_that_is_not_there_yet_is_waited_for(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    cluster = broker_clusters.get("0.8.2.2")
+    topic = unique_topic()
+    cluster.create_topic(topic)
+    with pytest.raises(HarnessTimeoutError, match=f"{topic}-1; it is None"):
+        cluster.wait_leader(topic, 1, [0], timeout=0.1)
 
 
 @pytest.mark.parametrize("version", WITH_ZOOKEEPER)

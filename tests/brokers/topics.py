@@ -101,12 +101,13 @@ class Topics:
         timeout: float,
         what: str,
     ) -> dict[str, Any]:
-        last: dict[str, Any] = {}
+        last: dict[str, Any] | None = None
 
         def probe() -> dict[str, Any] | None:
             nonlocal last
-            last = self._registry.partition_state(topic, partition)
-            return last if test(last) else None
+            # A partition that was only just asked for has no state yet.
+            last = self._registry.partition_states(topic).get(partition)
+            return last if last and test(last) else None
 
         return wait_for(probe, timeout, lambda: f"{what} of {topic}-{partition}; it is {last}")
 

@@ -87,4 +87,4 @@ def test_what_it_refuses(
 
 def test_no_brokers(caplog: pytest.LogCaptureFixture) -> None:
     assert main(["--brokers", "0"]) == 1
-    assert "0 brokers" in caplog.text
+    assert "brokers=0" in caplog.text

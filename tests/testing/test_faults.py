@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -108,6 +109,21 @@ def test_two_faults_take_turns(cluster: EmbeddedCluster, peer: Peer) -> None:
 def test_counts_begin_at_1(cluster: EmbeddedCluster, nth: int, times: int) -> None:
     with pytest.raises(ValueError, match="nth and times"):
         cluster.fault(api.ProduceRequest, nth=nth, times=times, then=Silence())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"request": "Produce", "then": Silence()}, r"fault\('Produce'\): .*ProduceRequest"),
+        ({"request": api.ProduceRequest, "then": Silence}, r"then=<class .*Answer\(6\)"),
+        ({"request": api.ProduceRequest, "then": Silence(), "node": 2}, "no broker 2 .*: 0, 1"),
+    ],
+)
+def test_a_fault_that_could_never_strike_is_refused(
+    cluster: EmbeddedCluster, arguments: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        cluster.fault(**arguments)
 
 
 # --- what -----------------------------------------------------------------------------------------

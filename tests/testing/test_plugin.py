@@ -1,56 +1,221 @@
-"""The pytest plugin, in pytest sessions of their own."""
+"""The pytest plugin, in pytest sessions of their own.
+
+Those load it by an entry point like the one in pyproject.toml, whether the package is installed
+here or not: `-p` with its module's name beside the entry point would register it twice.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+PROJECT = Path(__file__).parents[2]
 PLUGIN = "aiokafka08.testing.pytest_plugin"
+Run = Callable[..., pytest.RunResult]
 
 
-def test_three_lines_are_enough(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # whether it is installed or not
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    pytester.makepyfile(
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a test file in a session with this plugin and no other that is installed here."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    [(name, module)] = project["entry-points"]["pytest11"].items()
+    installed = pytester.mkdir("installed")
+    metadata = installed / "aiokafka08_here-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: aiokafka08-here\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[pytest11]\n{name} = {module}\n")
+    monkeypatch.setenv("PYTHONPATH", f"{installed}:{PROJECT}")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    def run_pytest(source: str, *options: str, autoload: bool = False) -> pytest.RunResult:
+        pytester.makepyfile(source)
+        if autoload:
+            monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+        else:  # pytest looks this name up among the entry points
+            options = ("-p", name, *options)
+        return pytester.runpytest_subprocess("--strict-markers", *options)
+
+    return run_pytest
+
+
+def test_three_lines_are_enough(run: Run) -> None:
+    result = run(
         """
-        import socket, pytest
+        import asyncio
+        from aiokafka08 import AIOKafkaProducer
 
         def test_one(kafka_bootstrap_servers):
-            host, _, port = kafka_bootstrap_servers.rpartition(":")
-            socket.create_connection((host, int(port))).close()
+            async def send():
+                async with AIOKafkaProducer(bootstrap_servers=kafka_bootstrap_servers) as producer:
+                    return await producer.send_and_wait("orders", b"tea")
+            assert asyncio.run(send()).offset == 0
+        """
+    )
+    result.assert_outcomes(passed=1)
 
-        @pytest.mark.kafka_cluster(brokers=2, version="0.8.0", topics={"orders": 4})
+
+def test_marks_say_what_the_cluster_is_made_with(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+        from aiokafka08.testing import LINES
+
+        @pytest.mark.kafka_cluster(brokers=3, version="0.8.0", topics={"orders": 4})
         class TestMany:
-            def test_two(self, kafka_cluster):
+            def test_two(self, kafka_cluster, kafka_bootstrap_servers):
                 assert kafka_cluster.version == "0.8.0"
-                assert kafka_cluster.leader("orders", 3) == 1
+                assert kafka_cluster.leader("orders", 2) == 2
+                assert kafka_bootstrap_servers == kafka_cluster.bootstrap_servers
+                assert kafka_bootstrap_servers.count(",") == 2
 
             @pytest.mark.kafka_cluster(version="0.9")
             def test_the_closer_mark_wins(self, kafka_cluster):
                 assert kafka_cluster.version == "0.9"
-                assert len(kafka_cluster.nodes) == 2
+                assert len(kafka_cluster.nodes) == 3
 
-        @pytest.mark.kafka_cluster(3)
-        def test_by_name_only(kafka_cluster):
+        @pytest.mark.parametrize("version", [
+            pytest.param(version, marks=pytest.mark.kafka_cluster(version=version))
+            for version in LINES
+        ])
+        def test_each_line(version, kafka_cluster):
+            assert kafka_cluster.version == version
+        """
+    )
+    result.assert_outcomes(passed=7)
+
+
+@pytest.mark.parametrize(
+    ("mark", "complaint"),
+    [
+        ("3", "3 without a name; options have names, as brokers=3"),
+        ("broker=3, topics={}", "broker=3: there is no such option; there are brokers, version, *"),
+        ("brokers=0", "brokers=0: a whole number from 1 on is needed"),
+        ("version='2.8'", "version='2.8': one of '0.8.0', *"),
+        ("topics=['orders']", "topics=['orders']: a mapping*"),
+        ("host='192.0.2.1'", "* broker 0 can't listen on 192.0.2.1:0: *"),
+    ],
+)
+def test_a_wrong_option_is_named_without_a_traceback(run: Run, mark: str, complaint: str) -> None:
+    result = run(
+        f"""
+        import pytest
+
+        @pytest.mark.kafka_cluster({mark})
+        def test_it(kafka_cluster):
             pass
         """
     )
-    result = pytester.runpytest_subprocess("-p", PLUGIN, "--strict-markers")
-    result.assert_outcomes(passed=3, errors=1)
-    result.stdout.fnmatch_lines(["*kafka_cluster takes its options by name*"])
+    result.assert_outcomes(errors=1)
+    pattern = f"kafka_cluster: {complaint}".replace("[", "[[]")
+    result.stdout.fnmatch_lines(["*_ ERROR at setup of test_it _*", pattern], consecutive=True)
+    result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
-def test_loading_it_imports_nothing() -> None:
-    code = (
-        f"import sys, pytest; before = set(sys.modules); import {PLUGIN};"
-        "new = {name for name in set(sys.modules) - before};"
-        "print(*sorted(name for name in new if name.startswith('aiokafka08.testing')))"
+def test_asynchronous_tests_have_it_in_a_thread_of_its_own(run: Run) -> None:
+    """Its loop goes on while a call from the test's loop waits for it."""
+    result = run(
+        """
+        import pytest
+        from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+        from aiokafka08.testing import EmbeddedCluster
+
+        @pytest.fixture
+        async def producer(kafka_bootstrap_servers):
+            async with AIOKafkaProducer(bootstrap_servers=kafka_bootstrap_servers) as producer:
+                yield producer
+
+        @pytest.mark.kafka_cluster(brokers=2, topics={"orders": 1})
+        async def test_a_leader_dies(kafka_cluster, producer):
+            await producer.send_and_wait("orders", b"tea")
+            kafka_cluster.kill(0)
+            await producer.send_and_wait("orders", b"milk")
+            values = [message.value for message in kafka_cluster.log("orders", 0)]
+            assert values == [b"tea", b"milk"]
+
+        async def test_in_its_own_loop():
+            async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+                cluster.append("orders", 0, [b"tea"])
+                async with AIOKafkaConsumer(
+                    "orders",
+                    bootstrap_servers=cluster.bootstrap_servers,
+                    auto_offset_reset="earliest",
+                ) as consumer:
+                    assert (await consumer.getone()).value == b"tea"
+        """,
+        *("-p", "pytest_asyncio.plugin", "--asyncio-mode=auto", "-W", "error"),
+        *("-o", "asyncio_default_fixture_loop_scope=function"),
     )
+    result.assert_outcomes(passed=2)
+
+
+def test_one_cluster_for_the_session_is_a_fixture_that_overrides_it(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+        from aiokafka08.testing import EmbeddedCluster
+
+        @pytest.fixture(scope="session")
+        def kafka_cluster():
+            with EmbeddedCluster() as cluster:
+                yield cluster
+
+        def test_one(kafka_bootstrap_servers, kafka_cluster):
+            kafka_cluster.create_topic("orders")
+
+        def test_two(kafka_bootstrap_servers, kafka_cluster):
+            assert kafka_cluster.leader("orders", 0) == 0
+            assert kafka_bootstrap_servers == kafka_cluster.bootstrap_servers
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_pytest_loads_it_by_itself_beside_other_plugins(run: Run) -> None:
+    run("def test_it(kafka_cluster): pass", autoload=True).assert_outcomes(passed=1)
+
+
+def test_it_can_be_left_out(run: Run) -> None:
+    result = run("def test_it(kafka_cluster): pass", "-p", "no:aiokafka08", autoload=True)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*fixture 'kafka_cluster' not found"])
+
+
+def test_pytest_tells_of_the_fixtures_and_the_mark(run: Run) -> None:
+    fixtures = run("", "--fixtures")
+    fixtures.stdout.fnmatch_lines(
+        ["kafka_cluster -- *", "*An embedded Kafka cluster*", "kafka_bootstrap_servers -- *"]
+    )
+    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.kafka_cluster(brokers=1, *"])
+
+
+def test_a_session_that_does_not_use_it_imports_neither_client_nor_cluster(run: Run) -> None:
+    result = run(
+        """
+        import sys
+
+        def test_it(pytestconfig):
+            assert pytestconfig.pluginmanager.has_plugin("aiokafka08")
+            imported = sorted(name for name in sys.modules if name.startswith("aiokafka08"))
+            print("imported", *imported)
+        """,
+        "-s",
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [f"*imported aiokafka08 aiokafka08.lazy aiokafka08.testing {PLUGIN}"]
+    )
+
+
+def test_loading_it_imports_nothing_else_than_pytest_does() -> None:
+    code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN};"
+    code += "print(*sorted(set(sys.modules) - before))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
-    assert "aiokafka08.testing.pytest_plugin" in done.stdout
-    assert "aiokafka08.testing.server" not in done.stdout
+    own = ["aiokafka08", "aiokafka08.lazy", "aiokafka08.testing", PLUGIN]
+    assert done.stdout.split() == own

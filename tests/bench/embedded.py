@@ -1,6 +1,7 @@
-"""How fast the embedded cluster takes and gives plain messages.
+"""How fast the embedded cluster takes and gives plain messages of 1 KiB; docs/testing.md tells it.
 
-`python -m tests.testing.throughput`: one raw-socket client in this process, the cluster in another.
+`python -m tests.bench.embedded`: one client in this process, a socket that decodes nothing; the
+cluster is `python -m aiokafka08.testing`, in another. So the figures are the cluster's.
 """
 
 from __future__ import annotations

@@ -1,0 +1,21 @@
+"""`python -m examples.demo`. Ctrl-C is heard from here on, while the imports run too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; gives the exit code."""
+    try:
+        from examples.demo.command import run
+
+        return run(arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

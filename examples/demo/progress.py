@@ -1,0 +1,75 @@
+"""How far a stage is: a bar on a terminal, elsewhere a line now and then."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, Task, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+EVERY_S = 2.0
+
+
+class _Rate(TextColumn):
+    """On average from the start on, as everywhere in the demo."""
+
+    def render(self, task: Task) -> Text:
+        rate = task.completed / task.elapsed if task.completed and task.elapsed else 0
+        return Text(f"{rate:,.0f}/s", style="progress.data.speed")
+
+
+class Meter:
+    """Counts up to `total` while it is entered; `seconds` is how long that was, at the end."""
+
+    def __init__(self, console: Console, title: str, total: int, unit: str) -> None:
+        self._console = console
+        self._title = title
+        self._total = total
+        self._unit = unit
+        self._done = 0
+        self._bar = Progress(
+            TextColumn("{task.description:<20}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn(f"{{task.completed:>9,.0f}} {unit}"),
+            _Rate(""),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task(title, total=total, start=False)
+        self.seconds = 0.0
+
+    def __enter__(self) -> Self:
+        self._bar.start_task(self._task)
+        self._bar.start()
+        self._begun = self._told = time.perf_counter()
+        return self
+
+    def advance(self, count: int) -> None:
+        """So many more are done."""
+        self._done += count
+        self._bar.advance(self._task, count)
+        now = time.perf_counter()
+        if not self._console.is_terminal and now - self._told >= EVERY_S:
+            self._told = now
+            self._tell(now - self._begun)
+
+    def _tell(self, seconds: float) -> None:
+        self._console.print(
+            f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, "
+            f"{self._done / max(seconds, 1e-9):,.0f}/s",
+        )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.seconds = time.perf_counter() - self._begun
+        self._bar.stop()
+        if kind is None and not self._console.is_terminal:
+            self._tell(self.seconds)

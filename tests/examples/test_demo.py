@@ -1,0 +1,388 @@
+"""`python -m examples.demo`: as a command on the embedded and on a real cluster, how it ends, and
+that its verification finds what it says it would."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from aiokafka08.testing import EmbeddedCluster
+from examples.demo.command import run as run_command
+from examples.demo.ingest import ingest
+from examples.demo.input import AT_LEAST, Input, Module, read_module, source_files
+from examples.demo.progress import Meter
+from examples.demo.run import DemoError, Run, on_loop
+from examples.demo.tally import Findings, Tally
+from examples.demo.topic import prepare
+from examples.demo.verify import verify
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+DEMO = [sys.executable, "-m", "examples.demo"]
+
+
+# --- as a command ---------------------------------------------------------------------------------
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=50, cwd=ROOT)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def error_line(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1
+    [line] = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert line.startswith("error: ")
+    return line
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The demo when it has begun to send, and the port of its embedded cluster."""
+    process = subprocess.Popen(
+        [*DEMO, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        yield process, int(wait_for_line(process, r"^topic .* on 127\.0\.0\.1:(\d+)")[1])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for_line(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.search(pattern, line):
+            return found
+    raise AssertionError(f"it ended without saying {pattern!r}")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--version", "0.8.0", "--codec", "gzip"),
+        ("--version", "0.10", "--brokers", "3", "--partitions", "7", "--codec", "none"),
+    ],
+)
+def test_it_verifies_tells_and_draws(options: tuple[str, ...], tmp_path: Path) -> None:
+    picture = tmp_path / "new" / "demo.png"
+    done = demo("--messages", "3000", "--output", str(picture), *options)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^3,000 messages of \d+ keys were read", done.stdout, re.M)
+    assert "What the topic holds" in done.stdout
+    for stage in ("read the library", "ingest", "consume and verify"):
+        assert re.search(rf"│ {stage} +│ +[\d,]+ │", done.stdout), stage
+    assert f"picture: {picture}" in done.stdout
+    height, width, _ = matplotlib.image.imread(picture).shape
+    assert height > 500
+    assert width > 800
+
+
+@pytest.mark.real
+def test_it_runs_on_a_real_broker(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    where = ("--bootstrap", broker_clusters.get("0.8.2.2").bootstrap_servers)
+    small = ("--messages", "5000", "--output", str(tmp_path / "demo.png"))
+    done = demo(*where, *small)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^topic (demo-\S+), 3 partitions", done.stdout, re.M)
+    assert re.search(r"^5,000 messages of \d+ keys were read", done.stdout, re.M)
+    assert re.search(r"^topic demo-\S+ stays on the brokers", done.stdout, re.M)
+    named = (*where, *small, "--topic", unique_topic("demo"))
+    assert demo(*named).returncode == 0
+    assert "has 5,000 messages already" in error_line(demo(*named))
+
+
+def test_a_wrong_port_is_told_in_one_line(tmp_path: Path) -> None:
+    port = free_port()
+    done = demo("--bootstrap", f"127.0.0.1:{port}", "--output", str(tmp_path / "demo.png"))
+    assert f"127.0.0.1:{port}: Connection refused" in error_line(done)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("output", ["demo.pdf", "folder.png", "file/demo.png"])
+def test_a_place_that_cannot_take_the_picture_is_told_before_the_work(
+    output: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").touch()
+    done = demo("--output", str(tmp_path / output))
+    assert str(tmp_path / output.partition("/")[0]) in error_line(done)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--bootstrap", "localhost", "--brokers", "1"], "--brokers is the embedded cluster's"),
+        (["--bootstrap", "localhost", "--version", "0.9"], "--version is the embedded cluster's"),
+        (["--topic", "lines"], "--topic goes with --bootstrap"),
+        (["--messages", "0"], "'0': allowed are integers from 1 on"),
+        (["--messages", "many"], "'many': allowed are integers from 1 on"),
+        (["--codec", "zstd"], "snappy"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_command(arguments)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stage", ["ingest", "verify"])
+def test_ctrl_c_ends_it_and_its_cluster(stage: str, tmp_path: Path) -> None:
+    arguments = ("--messages", "800000", "--output", str(tmp_path / "demo.png"))
+    with started(*arguments) as (process, port):
+        if stage == "verify":
+            wait_for_line(process, "^ingest: 800,000 of 800,000 ")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=40)
+        assert process.returncode == 130
+        assert errors.splitlines()[-1] == "interrupted"
+        assert "Traceback" not in errors
+        assert not is_open(port)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_cluster_ends_when_the_demo_is_killed(tmp_path: Path) -> None:
+    arguments = ("--messages", "800000", "--output", str(tmp_path / "demo.png"))
+    with started(*arguments) as (process, port):
+        assert is_open(port)
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 30
+        while is_open(port):
+            assert time.monotonic() < deadline, "the cluster is still there"
+            time.sleep(0.02)
+
+
+# --- the stages -----------------------------------------------------------------------------------
+
+MODULES = [
+    Module(b"os", [b"import abc", b"", b"", b"import sys"]),
+    Module(b"os.path", [b"def join():", b"    return 1"]),
+    Module(b"empty", []),
+]
+TOPIC = "lines"
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(topics={TOPIC: 1}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def run(cluster: EmbeddedCluster) -> Run:
+    console = Console(file=StringIO(), soft_wrap=True)
+    return Run(cluster.bootstrap_servers, TOPIC, None, Input(MODULES, 6), console)
+
+
+def said(run: Run) -> str:
+    assert isinstance(run.console.file, StringIO)
+    return run.console.file.getvalue()
+
+
+def lose(cluster: EmbeddedCluster) -> None:
+    cluster.remove(TOPIC, 0, [0])
+
+
+def repeat(cluster: EmbeddedCluster) -> None:
+    cluster.append(TOPIC, 0, [b"import abc"], [b"os"])
+
+
+def swap(cluster: EmbeddedCluster) -> None:
+    first, second = cluster.log(TOPIC, 0)[-2:]
+    cluster.truncate(TOPIC, 0, first.offset)
+    cluster.append(TOPIC, 0, [second.value, first.value], [second.key, first.key])
+
+
+def change(cluster: EmbeddedCluster) -> None:
+    last = cluster.log(TOPIC, 0)[-1]
+    cluster.truncate(TOPIC, 0, last.offset)
+    cluster.append(TOPIC, 0, [b"    return 2"], [last.key])
+
+
+def remove_value(cluster: EmbeddedCluster) -> None:
+    last = cluster.log(TOPIC, 0)[-1]
+    cluster.truncate(TOPIC, 0, last.offset)
+    cluster.append(TOPIC, 0, [None], [last.key])
+
+
+def add_another(cluster: EmbeddedCluster) -> None:
+    cluster.append(TOPIC, 0, [b"x"], [b"sys"])
+
+
+def add_without_key(cluster: EmbeddedCluster) -> None:
+    cluster.append(TOPIC, 0, [b"x"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lose, "key 'os': 4 messages were sent, 3 read"),
+        (repeat, "key 'os': 4 messages were sent, 5 read"),
+        (swap, "key 'os.path': 2 messages were sent and read, but not the same ones in the same"),
+        (change, "key 'os.path': 2 messages were sent and read, but not the same ones"),
+        (remove_value, "key 'os.path': 1 messages have no value"),
+        (add_another, "key 'sys': 0 messages were sent, 1 read"),
+        (add_without_key, "without a key: 0 messages were sent, 1 read"),
+    ],
+)
+def test_the_verification_names_the_key_of(
+    damage: Callable[[EmbeddedCluster], None], told: str, cluster: EmbeddedCluster, run: Run
+) -> None:
+    ingest(run)
+    damage(cluster)
+    with pytest.raises(DemoError, match=re.escape(told)) as raised:
+        verify(run)
+    assert "; " not in str(raised.value)  # no other key
+
+
+def test_the_verification_names_five_keys_and_counts_the_others(run: Run) -> None:
+    modules = [Module(b"m%d" % number, [b"x"]) for number in range(9)]
+    run.input = Input(modules, 9)
+    with pytest.raises(DemoError, match=r"'m4': .*; and 4 keys more$"):
+        verify(run)
+
+
+def test_what_was_sent_is_verified_and_found(run: Run) -> None:
+    assert ingest(run).messages == 6
+    assert verify(run).messages == 6
+    assert "6 messages of 2 keys were read" in said(run)
+    assert run.findings.modules == {"os": 4, "os.path": 2}
+    assert run.findings.lengths == {10: 2, 0: 2, 11: 1, 12: 1}
+    assert run.findings.packages() == {"os": (2, 6)}
+
+
+def test_a_topic_that_is_not_created_or_not_empty_is_refused(cluster: EmbeddedCluster) -> None:
+    assert on_loop(prepare(cluster.bootstrap_servers, TOPIC)) == 1
+    cluster.append(TOPIC, 0, [b"x"])
+    with pytest.raises(DemoError, match="'lines' has 1 messages already"):
+        on_loop(prepare(cluster.bootstrap_servers, TOPIC))
+    with EmbeddedCluster(auto_create=False) as strict:
+        servers = strict.bootstrap_servers
+        with pytest.raises(DemoError, match=rf"{servers} don't create topic 'x' .* --topic"):
+            on_loop(prepare(servers, "x", patience_ms=300))
+
+
+# --- pure -----------------------------------------------------------------------------------------
+
+LINES = st.binary(max_size=3).filter(lambda line: b"\n" not in line)
+KEYS = st.sampled_from([b"a", b"b"])
+
+
+@given(
+    st.lists(st.tuples(KEYS, LINES), max_size=6),
+    st.lists(st.tuples(KEYS | st.none(), LINES | st.just(b"\n") | st.none()), max_size=6),
+)
+def test_tallies_agree_if_and_only_if_each_key_has_the_same_values_in_the_same_order(
+    sent: list[tuple[bytes, bytes]], read: list[tuple[bytes | None, bytes | None]]
+) -> None:
+    first = tally_of(sent)
+    for messages in (read, list(reversed(sent))):
+        differing = [
+            key
+            for key in {key for key, _ in [*sent, *messages]}
+            if [value for one, value in sent if one == key]
+            != [value for one, value in messages if one == key]
+        ]
+        assert len(first.differences(tally_of(messages))) == len(differing)
+
+
+def tally_of(messages: Sequence[tuple[bytes | None, bytes | None]]) -> Tally:
+    tally = Tally()
+    for key, value in messages:
+        tally.add(key, [value])
+    return tally
+
+
+def test_a_tally_is_the_same_however_the_messages_came() -> None:
+    together, apart = Tally(), Tally()
+    together.add(b"k", [b"a", b"", b"c"])
+    apart.add(b"k", [b"a"])
+    apart.add(b"k", [])
+    apart.add(b"k", [b"", b"c"])
+    assert together.differences(apart) == []
+    assert together.messages == apart.messages == 3
+    assert together.size_bytes == apart.size_bytes == 5
+
+
+def test_too_few_lines_go_round_again_with_the_round_in_the_key() -> None:
+    found = Input(MODULES, 13)
+    assert found.rounds == 3
+    assert [(key, len(lines)) for key, lines in found.parts()] == [
+        (b"os", 4),
+        (b"os.path", 2),
+        (b"os@2", 4),
+        (b"os.path@2", 2),
+        (b"os@3", 1),
+    ]
+    assert found.sent.messages == found.messages == 13
+    findings = Findings()
+    for key, lines in found.parts():
+        findings.add(key, lines)
+    assert findings.modules == {"os": 9, "os.path": 4}
+
+
+def test_without_a_number_every_line_is_sent_and_a_minimum_at_least() -> None:
+    assert Input([Module(b"m", [b""] * (AT_LEAST + 1))]).messages == AT_LEAST + 1
+    assert Input([Module(b"m", [b""] * 300_000)]).messages == AT_LEAST
+    with pytest.raises(ValueError, match="no lines"):
+        Input([Module(b"m", [])])
+
+
+def test_modules_are_found_and_named(tmp_path: Path) -> None:
+    for path, text in {
+        "abc.py": b"one\n\ntwo",
+        "json/__init__.py": b"\xff\r\n",
+        "json/tool.py": b"",
+        "json/data.txt": b"x",
+        "site-packages/other.py": b"x",
+        "json/__pycache__/tool.py": b"x",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(text)
+    assert [read_module(tmp_path, path) for path in source_files(tmp_path)] == [
+        Module(b"abc", [b"one", b"", b"two"]),
+        Module(b"json", [b"\xff\r"]),
+        Module(b"json.tool", []),
+    ]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_told_on_a_terminal_and_elsewhere(terminal: bool) -> None:
+    console = Console(file=StringIO(), force_terminal=terminal, width=100, color_system=None)
+    with Meter(console, "ingest", 2000, "messages") as meter:
+        meter.advance(1500)
+        meter.advance(500)
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    if terminal:
+        assert "100%" in text
+    else:
+        assert re.fullmatch(r"ingest: 2,000 of 2,000 messages, [\d,]+/s\n", text)

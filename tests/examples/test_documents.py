@@ -1,0 +1,129 @@
+"""Every fenced block of README.md and docs/testing.md runs, as the page says, and so does the test
+in examples/; on the embedded cluster.
+
+A Python block with tests is a file for pytest, named by its first line if that is a comment; one
+without is either named, and then a module for those, or a program. A block of `sh` is a command.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from aiokafka08 import testing
+from aiokafka08.testing import LINES, EmbeddedCluster
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "kafka1:9092"
+"""Where README's cluster is."""
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str | None:
+        named = re.match(r"# (\w+\.py)\n", self.text)
+        return named and named[1]
+
+    @property
+    def tests(self) -> int:
+        return len(re.findall(r"^(?:async )?def test_", self.text, re.MULTILINE))
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / page).read_text()
+    found = [Block(*one) for one in re.findall(r"^```(.*?)\n(.*?)^```$", text, re.M | re.S)]
+    assert {block.language for block in found} <= {"python", "sh"}
+    return found
+
+
+def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.RunResult:
+    """Run the tests in this folder, with the plugin as if the package were installed."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    plugins = ("-p", "aiokafka08.testing.pytest_plugin", "-p", "pytest_asyncio.plugin")
+    settings = ("-o", "asyncio_default_fixture_loop_scope=function", "-W", "error")
+    return pytester.runpytest_subprocess(*plugins, *settings, "--strict-markers")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
+def test_the_tests_on_a_page_pass(
+    page: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = [block for block in blocks(page) if block.language == "python"]
+    for number, block in enumerate(written):
+        if block.tests or block.name:
+            name = block.name or f"test_block_{number}.py"
+            assert not (pytester.path / name).exists(), f"{page} has two blocks named {name}"
+            (pytester.path / name).write_text(block.text)
+    outcomes = run_pytest(pytester, monkeypatch).parseoutcomes()
+    assert outcomes.keys() == {"passed"}, outcomes
+    assert outcomes["passed"] >= sum(block.tests for block in written) > 0
+
+
+def test_the_test_of_a_service_in_examples_passes(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (ROOT / "examples/test_my_service.py").read_text()
+    (pytester.path / "test_my_service.py").write_text(source)
+    run_pytest(pytester, monkeypatch).assert_outcomes(passed=1)
+
+
+def test_readmes_program_sends_a_message_and_reads_it_for_ever() -> None:
+    [program] = [
+        block.text
+        for block in blocks("README.md")
+        if block.language == "python" and not block.tests and not block.name
+    ]
+    assert ADDRESS in program
+    with EmbeddedCluster() as cluster:
+        program = program.replace(ADDRESS, cluster.bootstrap_servers)
+        with subprocess.Popen(
+            [sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        ) as process:
+            assert process.stdout is not None
+            try:
+                said = [process.stdout.readline() for _ in range(2)]
+                assert process.poll() is None
+            finally:
+                process.kill()
+    assert said == ["0 0\n", "0 b'k' b'hello'\n"]
+
+
+def test_the_testing_page_names_every_option_line_handle_and_effect() -> None:
+    page = (ROOT / "docs/testing.md").read_text()
+    told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
+    handles = {name for name in dir(EmbeddedCluster) if not name.startswith("_")}
+    effects = set(testing.__all__) - {"LINES", "LoggedMessage", "NodeInfo", "Offsets", "Recorded"}
+    assert {*inspect.signature(EmbeddedCluster).parameters, *handles, *effects} - told == set()
+    assert all(f'`"{line}"`' in page for line in LINES)
+
+
+def test_the_command_on_the_testing_page_runs_a_cluster_until_ctrl_c() -> None:
+    [block] = [block for block in blocks("docs/testing.md") if block.language == "sh"]
+    command = shlex.split(block.text.replace("--port 9092", "--port 0"))
+    assert command[0] == "python"
+    with subprocess.Popen(
+        [sys.executable, *command[1:]], stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    promised = re.search(r"It says `(.*?)`", (ROOT / "docs/testing.md").read_text(), re.S)
+    assert promised is not None
+    ports = re.compile(r":\d+")
+    assert ports.sub(":", promised[1]) in ports.sub(":", said)
