@@ -49,7 +49,7 @@ from aiokafka08.structs import TopicPartition
 _logger = logging.getLogger("aiokafka08.spark")
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""Keys and values in one Arrow batch; one message more at most."""
+"""Keys and values in one Arrow batch; some messages of the same fetched set more at most."""
 MAX_BATCH_ROWS = 65536
 
 _HEADERS = pa.list_(

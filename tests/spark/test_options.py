@@ -47,6 +47,18 @@ def test_the_pure_modules_import_neither_pyspark_nor_the_network() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_without_the_extra_the_error_names_it(missing: str) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "import aiokafka08.spark, aiokafka08.errors\n"
+        "try:\n    aiokafka08.spark.Kafka08DataSource\n"
+        "except aiokafka08.errors.KafkaConfigurationError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'aiokafka08[spark]'" in done.stdout
+
+
 def test_the_defaults_are_sparks() -> None:
     batch, stream = read(), read(streaming=True)
     assert (batch.start, batch.end) == (Place.EARLIEST, Place.LATEST)
