@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -271,15 +272,13 @@ def _column(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
 
 
 def _timestamps(options: WriteOptions, batch: pa.RecordBatch) -> list[int] | None:
+    """In milliseconds, of now where a row has none; None where all are of now."""
     if options.drop_timestamps or "timestamp" not in batch.schema.names:
         return None
     column = batch.column("timestamp")
     if column.null_count == len(column):
         return None
-    if column.null_count:
-        raise IllegalArgumentError(
-            "the column 'timestamp' is null in some rows of a batch; fill it, leave it out, or "
-            "set the option timestamps=drop"
-        )
-    milliseconds: list[int] = pc.divide(column.cast(pa.int64()), 1000).to_pylist()
+    milliseconds: list[int] = pc.fill_null(
+        pc.divide(column.cast(pa.int64()), 1000), int(time.time() * 1000)
+    ).to_pylist()
     return milliseconds

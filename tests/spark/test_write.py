@@ -75,9 +75,12 @@ def test_timestamps_where_the_format_has_them(spark: Any, cluster: EmbeddedClust
     writing(frame, cluster, topic="t", timestamps="drop")
     assert sum(map(len, stored(cluster))) == 1
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as newer:
-        writing(frame, newer, topic="t")
-        [message] = newer.log("t", 0)
-        assert message.timestamp_ms == round(at.timestamp() * 1000)
+        mixed = spark.createDataFrame([("x", at), ("y", None)], frame.schema).coalesce(1)
+        writing(mixed, newer, topic="t")
+        given, now = newer.log("t", 0)
+        assert given.timestamp_ms == round(at.timestamp() * 1000)
+        assert now.timestamp_ms is not None
+        assert now.timestamp_ms > given.timestamp_ms
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,11 @@ def test_timestamps_where_the_format_has_them(spark: Any, cluster: EmbeddedClust
         ),
         (["'v' AS value", "'x' AS headers"], {"topic": "t"}, "'headers' is of type string"),
         (["'v' AS value", "CAST(NULL AS STRING) AS topic"], {}, "a row has no topic"),
-        (["'v' AS value", "7 AS partition"], {"topic": "t"}, "partition"),
+        (
+            ["'v' AS value", "7 AS partition"],
+            {"topic": "t"},
+            "topic 't' has no partition 7; it has",
+        ),
         (["'v' AS value"], {"topic": "t", "acks": "1"}, "acks='1': no such option"),
     ],
 )
