@@ -62,12 +62,14 @@ def wait(condition: Callable[[], bool]) -> None:
 
 def sink(folder: Path) -> list[str]:
     """What the sink's log says was written: files of batches that were not done don't count."""
-    values = []
-    for log in sorted((folder / "sink" / "_spark_metadata").glob("*")):
-        for line in log.read_text().splitlines()[1:]:
-            path = Path(json.loads(line)["path"].removeprefix("file://"))
-            values += [json.loads(row)["value"] for row in path.read_text().splitlines()]
-    return values
+    paths = {
+        json.loads(line)["path"].removeprefix("file://")
+        for log in (folder / "sink" / "_spark_metadata").glob("[0-9]*")
+        for line in log.read_text().splitlines()[1:]
+    }
+    return [
+        json.loads(row)["value"] for path in paths for row in Path(path).read_text().splitlines()
+    ]
 
 
 def check(folder: Path) -> None:
