@@ -84,7 +84,6 @@ class Brokers:
         config = network(client)
         self._runner = asyncio.Runner()
         try:
-            self._runner.get_loop()
             self.router = self._runner.run(_started(config))
         except BaseException:
             self._runner.close()

@@ -6,7 +6,6 @@ without asyncio's debug mode, which the session sets for itself.
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 import warnings
@@ -27,12 +26,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
-    before = dict(os.environ)
-    os.environ["PYTHONPATH"] = str(ROOT)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ.pop("PYTHONASYNCIODEBUG", None)
-    with warnings.catch_warnings():
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        # The JVM keeps this environment for its workers; other tests don't.
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.delenv("PYTHONASYNCIODEBUG", raising=False)
         warnings.simplefilter("ignore")
         session = (
             SparkSession.builder.master("local[2]")
@@ -57,8 +56,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         process = gateway.proc
         process.stdin.close()
         process.wait(30)
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @pytest.fixture
