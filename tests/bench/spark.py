@@ -179,6 +179,7 @@ def measure(
 
     def write(name: str, cluster: RealCluster) -> int:
         writer = cached.write.format(name).option("topic", "written").mode("append")
+        writer = writer.option("kafka.enable.idempotence", "false")  # Java's default needs 0.11
         writer.option("kafka.bootstrap.servers", cluster.bootstrap_servers).save()
         return ROWS_WRITTEN
 

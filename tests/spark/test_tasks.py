@@ -7,16 +7,23 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.errors import CorruptRecordException, OffsetOutOfRangeError
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaConfigurationError,
+    OffsetOutOfRangeError,
+)
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.spark import brokers, reader
 from aiokafka08.spark.brokers import Driver
 from aiokafka08.spark.options import ReadOptions, read_options
 from aiokafka08.spark.planning import OffsetRange, Resolved
+from aiokafka08.spark.properties import TLS
 from aiokafka08.spark.reader import MAX_BATCH_BYTES, ReadTask, read_task
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, EmbeddedCluster
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import require_real_brokers
 from tests.spark.conftest import fill
 
 pytestmark = pytest.mark.spark
@@ -158,3 +165,33 @@ def test_the_driver_goes_on_after_its_connections_broke(
     assert driver.latest(partitions, {})[T0] == 2
     cluster.kill(0)
     assert driver.latest(partitions, {})[T0] == 2
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+def test_files_for_tls_that_cannot_be_read_are_named() -> None:
+    with pytest.raises(KafkaConfigurationError) as caught:
+        brokers.ssl_context(TLS(cafile="/nowhere/ca.pem"))
+    assert "kafka.ssl.truststore.location='/nowhere/ca.pem'" in str(caught.value)
+    assert "on each executor" in str(caught.value)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+def test_a_cluster_is_asked_over_tls() -> None:
+    require_real_brokers()
+    with RealCluster("0.9.0.1", ssl=True) as real:
+        real.create_topic("t")
+        given = {
+            "kafka.bootstrap.servers": real.ssl_bootstrap_servers,
+            "subscribe": "t",
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.location": str(real.ca_path),
+            "kafka.ssl.truststore.type": "PEM",
+        }
+        driver = Driver(read_options(given, streaming=False))
+        try:
+            assert driver.latest(driver.partitions(), {}) == {T0: 0}
+        finally:
+            driver.close()
