@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, overload
 
 from aiokafka08.errors import KafkaError
 from aiokafka08.producer.delivery import Delivery
-from aiokafka08.structs import RecordMetadata
+from aiokafka08.structs import RecordMetadata, TopicPartition
 
 
 class Group(NamedTuple):
@@ -70,6 +70,14 @@ class Deliveries:
                 if error is not None:
                     errors[index] = error
         return dict(sorted(errors.items()))
+
+    def counts(self) -> dict[TopicPartition, int]:
+        """How many of the messages were given to each partition, whatever became of them."""
+        counts: dict[TopicPartition, int] = {}
+        for group in self._groups:
+            tp = group.delivery.topic_partition
+            counts[tp] = counts.get(tp, 0) + len(group.indices)
+        return counts
 
     async def _wait(self) -> Sequence[RecordMetadata]:
         for group in self._groups:

@@ -65,7 +65,8 @@ class Reader:
         self.next = {partition: self.next.get(partition, 0) for partition in wanted}
 
     def trouble(self) -> None:
-        effect: Effect = self.choose.choice([Close(), Close(after_bytes=50), Answer(6), Omit()])
+        effects: list[Effect] = [Close(), Close(after_bytes=50), Answer(6), Omit()]
+        effect = self.choose.choice(effects)
         request = self.choose.choice([FetchRequest, ListOffsetsRequest])
         if request is FetchRequest and not self.choose.randrange(4):
             effect = Answer(1)  # KAFKA-2477

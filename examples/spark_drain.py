@@ -1,0 +1,72 @@
+"""Stream a topic from an old cluster to another one, partition by partition; go on where it ended.
+
+spark-submit examples/spark_drain.py --source old:9092 --target new:9092 --topic events \
+    --checkpoint /var/lib/drain/events
+
+The target has the topic, with at least as many partitions. Each run copies what there is, or goes
+on with --follow. Messages keep key, value, partition and order; a run that was killed may have
+written its last batch, and the next run writes that batch again.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from aiokafka08.spark import register
+
+
+def drain(
+    spark: SparkSession,
+    source: str,
+    target: str,
+    topic: str,
+    checkpoint: str,
+    *,
+    follow: bool = False,
+    max_offsets_per_trigger: int = 5_000_000,
+) -> StreamingQuery:
+    """The running query."""
+    register(spark)
+    messages = (
+        spark.readStream.format("kafka08")
+        .option("kafka.bootstrap.servers", source)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", max_offsets_per_trigger)
+        .load()
+    )
+    writer = (
+        messages.select("topic", "partition", "key", "value")
+        .writeStream.format("kafka08")
+        .option("kafka.bootstrap.servers", target)
+        .option("kafka.compression.type", "snappy")
+        .option("checkpointLocation", checkpoint)
+    )
+    if follow:
+        return writer.trigger(processingTime="5 seconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+def main() -> None:
+    """Copy, and tell how much."""
+    parser = argparse.ArgumentParser(description="Stream a topic from one cluster to another.")
+    parser.add_argument("--source", required=True, help="bootstrap servers of the old cluster")
+    parser.add_argument("--target", required=True, help="bootstrap servers of the other cluster")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--checkpoint", required=True, help="folder that keeps how far it came")
+    parser.add_argument("--follow", action="store_true", help="go on at the end")
+    given = parser.parse_args()
+    spark = SparkSession.builder.appName(f"drain {given.topic}").getOrCreate()
+    query = drain(
+        spark, given.source, given.target, given.topic, given.checkpoint, follow=given.follow
+    )
+    query.awaitTermination()
+    copied = sum(progress["numInputRows"] for progress in query.recentProgress)
+    print(f"copied {copied} messages of {given.topic}")
+
+
+if __name__ == "__main__":
+    main()

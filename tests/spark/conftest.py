@@ -1,0 +1,96 @@
+"""One Spark for the session (a JVM takes seconds to start), local with two cores.
+
+Spark's Python workers are processes of their own: they find the package by PYTHONPATH, and run
+without asyncio's debug mode, which the session sets for itself.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.spark import register
+from aiokafka08.testing import EmbeddedCluster
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        # The JVM keeps this environment for its workers; other tests don't.
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.delenv("PYTHONASYNCIODEBUG", raising=False)
+        warnings.simplefilter("ignore")
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("aiokafka08 tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.warehouse.dir", str(folder))
+            .config("spark.local.dir", str(folder))
+            .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.log.level", "OFF")
+            .getOrCreate()
+        )
+    register(session)
+    try:
+        yield session
+    finally:
+        gateway: Any = session.sparkContext._gateway
+        session.stop()
+        gateway.shutdown()
+        process = gateway.proc
+        process.stdin.close()
+        process.wait(30)
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=2, version="0.8.2", topics={"t": 3}) as running:
+        yield running
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def reading(spark: Any, cluster: EmbeddedCluster | str, **options: str) -> Any:
+    """A batch DataFrame; all of topic t unless the options say otherwise."""
+    servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
+    reader = spark.read.format("kafka08").option("kafka.bootstrap.servers", servers)
+    if not {"assign", "subscribe", "subscribePattern"} & options.keys():
+        reader = reader.option("subscribe", "t")
+    for name, value in options.items():
+        reader = reader.option(name.replace("__", "."), value)
+    return reader.load()
+
+
+def fill(cluster: EmbeddedCluster, counts: list[int], topic: str = "t") -> None:
+    """So many messages in each partition, "partition-number" as the value."""
+    for partition, count in enumerate(counts):
+        if count:
+            begin = cluster.offsets(topic, partition).end
+            values = [f"{partition}-{i}".encode() for i in range(begin, begin + count)]
+            cluster.append(topic, partition, values, [b"k%d" % partition] * count)
+
+
+def found(frame: Any) -> list[str]:
+    """The values of a DataFrame, sorted by partition and offset."""
+    rows = frame.select("partition", "offset", "value").collect()
+    return [bytes(row.value).decode() for row in sorted(rows)]

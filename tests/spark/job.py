@@ -1,0 +1,75 @@
+"""A job for executors in processes of their own: run by test_executors in a process of its own.
+
+python job.py BOOTSTRAP_SERVERS ZIP_OF_THE_PACKAGE: reads topic t, writes it to topic `copy`, and
+prints as JSON what it found.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+
+from pyspark.sql import SparkSession
+
+from aiokafka08.spark import register
+
+
+def where(_: Iterable[int]) -> Iterable[tuple[int, str]]:
+    """The executor's Python daemon, and the file that the package came from."""
+    import os
+
+    import aiokafka08
+
+    yield os.getppid(), aiokafka08.__file__
+
+
+def main(servers: str, package: str) -> None:
+    spark = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.submit.pyFiles", package)
+        .config("spark.executor.memory", "640m")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    register(spark)
+    frame = (
+        spark.read.format("kafka08")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", "t")
+        .option("minPartitions", "8")
+        .load()
+    )
+    rows = frame.selectExpr(
+        "count(*) AS messages", "sum(CAST(CAST(value AS STRING) AS BIGINT)) AS total"
+    ).collect()
+    (
+        frame.select("key", "value", "partition")
+        .write.format("kafka08")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", "copy")
+        .mode("append")
+        .save()
+    )
+    ran = spark.sparkContext.parallelize(range(8), 8).mapPartitions(where).collect()
+    print(
+        json.dumps(
+            {
+                "messages": rows[0].messages,
+                "total": rows[0].total,
+                "executors": len({daemon for daemon, _ in ran}),
+                "files": sorted({file for _, file in ran}),
+            }
+        )
+    )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,46 @@
+"""A stream to be killed: run by test_recovery in a process of its own.
+
+python stream_job.py BOOTSTRAP_SERVERS FOLDER [follow]: topic t into JSON files, 500 messages a
+batch, until all is read; with `follow` until it is killed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from aiokafka08.spark import register
+
+
+def main(servers: str, folder: str, follow: str = "") -> None:
+    spark = (
+        SparkSession.builder.master("local[2,8]")  # a task may fail seven times
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    register(spark)
+    writer = (
+        spark.readStream.format("kafka08")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", "t")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "500")
+        .load()
+        .selectExpr("partition", "CAST(value AS STRING) AS value")
+        .writeStream.format("json")
+        .option("path", f"{folder}/sink")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+    )
+    if follow:
+        query = writer.trigger(processingTime="0 seconds").start()
+    else:
+        query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,49 @@
+"""The Spark examples, with the session's Spark: what they promise is what they do."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from aiokafka08.testing import EmbeddedCluster
+
+aggregate = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "spark_aggregate.py"))[
+    "aggregate"
+]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+
+def test_events_are_counted_by_minute_and_plotted(
+    spark: Any, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    def send(*events: tuple[str, str]) -> None:
+        for number, (minute, kind) in enumerate(events):
+            event = {"time": f"2026-01-31T12:{minute}:07Z", "kind": kind}
+            cluster.append("t", number % 3, [json.dumps(event).encode()])
+
+    image = tmp_path / "plot.svg"
+    send(("00", "in"), ("00", "in"), ("00", "out"), ("01", "in"))
+    cluster.append("t", 0, [b"no JSON"])
+    run = (spark, cluster.bootstrap_servers, "t", str(tmp_path / "checkpoint"), image)
+    rows = aggregate(*run)
+    assert [(row.minute.minute, row.kind, row["count"]) for row in rows] == [
+        (0, "in", 2),
+        (0, "out", 1),
+        (1, "in", 1),
+    ]
+    send(("01", "in"), ("02", "<out>"))
+    rows = aggregate(*run)
+    assert [(row.minute.minute, row.kind, row["count"]) for row in rows] == [
+        (0, "in", 2),
+        (0, "out", 1),
+        (1, "in", 2),
+        (2, "<out>", 1),
+    ]
+    tree = ElementTree.fromstring(image.read_text())
+    assert len([one for one in tree.iter() if one.tag.endswith("title")]) == 9

@@ -1,0 +1,416 @@
+"""Options: Spark's names, defaults, precedence and refusals; every error names what was wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
+from aiokafka08.spark import offsets, properties
+from aiokafka08.spark.options import (
+    ByOffset,
+    ByTime,
+    NoMatch,
+    Place,
+    ReadOptions,
+    read_options,
+    write_options,
+)
+from aiokafka08.structs import TopicPartition
+
+SERVERS = {"kafka.bootstrap.servers": "kafka1:9092,kafka2:9092"}
+
+
+def read(
+    given: Mapping[str, str] | None = None, *, streaming: bool = False, bare: bool = False
+) -> ReadOptions:
+    base = {} if bare else SERVERS | {"subscribe": "t"}
+    return read_options(base | dict(given or {}), streaming=streaming)
+
+
+def tp(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def test_the_pure_modules_import_neither_pyspark_nor_the_network() -> None:
+    code = (
+        "import sys, aiokafka08.spark.options, aiokafka08.spark.planning; print(*[name for name in"
+        " sys.modules if name.split('.')[0] in ('pyspark', 'pyarrow', 'asyncio')"
+        " or name.startswith('aiokafka08.net')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_without_the_extra_the_error_names_it(missing: str) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "import aiokafka08.spark, aiokafka08.errors\n"
+        "try:\n    aiokafka08.spark.Kafka08DataSource\n"
+        "except aiokafka08.errors.KafkaConfigurationError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'aiokafka08[spark]'" in done.stdout
+
+
+def test_the_defaults_are_sparks() -> None:
+    batch, stream = read(), read(streaming=True)
+    assert (batch.start, batch.end) == (Place.EARLIEST, Place.LATEST)
+    assert (stream.start, stream.end) == (Place.LATEST, Place.LATEST)
+    assert batch.fail_on_data_loss
+    assert batch.limits.max_delay_s == 15 * 60
+    assert (batch.limits.min_offsets, batch.limits.max_offsets) == (None, None)
+    assert (batch.min_partitions, batch.max_records_per_partition) == (None, None)
+    assert (batch.fetch_offset_retries, batch.fetch_offset_interval_s) == (3, 0.01)
+    assert batch.poll_timeout_s == 120
+    assert batch.no_match is NoMatch.ERROR
+    assert not batch.include_headers
+    assert batch.notes == ()
+
+
+def test_names_are_known_in_any_case() -> None:
+    options = read_options(
+        {"KAFKA.bootstrap.SERVERS": "k", "SUBSCRIBE": "t", "failondataloss": "FALSE"},
+        streaming=False,
+    )
+    assert not options.fail_on_data_loss
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"subscribe": " a, b ,,a"}, ("a", "b")),
+        ({"subscribePattern": "a.*"}, "a.*"),
+        ({"assign": '{"b":[2,0],"a":[1]}'}, (tp("a", 1), tp("b", 0), tp("b", 2))),
+    ],
+)
+def test_exactly_one_way_to_name_topics(given: dict[str, str], expected: Any) -> None:
+    topics = read(SERVERS | given, bare=True).topics
+    assert expected in (topics.subscribe, topics.pattern, topics.assign)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "exactly one of the options assign, subscribe, subscribePattern must be given"),
+        ({"subscribe": "a", "assign": '{"a":[0]}'}, "subscribe='a'"),
+        ({"subscribe": " , "}, "subscribe=' , ' names no topic"),
+        ({"subscribePattern": "a("}, "subscribePattern='a(' is no regular expression"),
+        ({"subscribePattern": " "}, "it is empty"),
+        ({"assign": "a"}, "assign='a': it can't be read as JSON"),
+        ({"assign": "[1]"}, "it is no JSON object"),
+        ({"assign": '{"a":0}'}, "topic 'a' has 0, not a list"),
+        ({"assign": '{"a":[-1]}'}, "-1 is no partition"),
+        ({"assign": '{"a":[true]}'}, "True is no partition"),
+        ({"assign": '{"a":[]}'}, "it names no partition"),
+        ({"assign": '{"a":[0],"a":[1]}'}, "a name stands in it twice"),
+    ],
+)
+def test_wrong_topics_are_named(given: dict[str, str], says: str) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        read(SERVERS | given, bare=True)
+    assert says in str(caught.value)
+
+
+ONE = '{"t":{"0":5}}'
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"startingOffsets": "earliest"}, Place.EARLIEST),
+        ({"startingOffsets": " Latest "}, Place.LATEST),
+        ({"startingOffsets": ONE}, ByOffset("startingOffsets", {tp("t"): 5})),
+        (
+            {"startingOffsets": '{"t":{"0":-2,"1":-1}}'},
+            ByOffset("startingOffsets", {tp("t"): -2, tp("t", 1): -1}),
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":7}}', "startingOffsets": "earliest"},
+            ByTime("startingOffsetsByTimestamp", None, {tp("t"): 7}),
+        ),
+        (
+            {"startingTimestamp": "9", "startingOffsetsByTimestamp": ONE, "startingOffsets": ONE},
+            ByTime("startingTimestamp", 9),
+        ),
+    ],
+)
+def test_where_a_query_begins_by_precedence(given: dict[str, str], expected: Any) -> None:
+    assert read(given, streaming=True).start == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"endingOffsets": "latest"}, Place.LATEST),
+        ({"endingOffsets": '{"t":{"0":-1}}'}, ByOffset("endingOffsets", {tp("t"): -1})),
+        ({"endingOffsetsByTimestamp": ONE}, ByTime("endingOffsetsByTimestamp", None, {tp("t"): 5})),
+        (
+            {"endingTimestamp": "9", "endingOffsetsByTimestamp": ONE},
+            ByTime("endingTimestamp", 9),
+        ),
+    ],
+)
+def test_where_a_batch_query_ends_by_precedence(given: dict[str, str], expected: Any) -> None:
+    assert read(given).end == expected
+
+
+WRONG: list[tuple[bool, dict[str, str], str]] = [
+    (False, {"startingOffsets": "latest"}, "startingOffsets='latest': a batch query can't begin"),
+    (False, {"startingOffsets": '{"t":{"0":-1}}'}, "partition 0 has -1: a batch query can't begin"),
+    (False, {"endingOffsets": "earliest"}, "endingOffsets='earliest': a batch query can't end"),
+    (False, {"endingOffsets": '{"t":{"0":-2}}'}, "partition 0 has -2: a batch query can't end"),
+    (False, {"startingOffsets": "first"}, "startingOffsets='first': allowed are earliest and"),
+    (False, {"endingOffsets": "x"}, "endingOffsets='x': allowed are latest, and JSON"),
+    (False, {"startingOffsets": '{"t":{"0":-3}}'}, "partition 0 has -3, not an integer from -2 on"),
+    (False, {"startingOffsets": '{"t":{"x":1}}'}, "'x' is no partition"),
+    (False, {"startingOffsets": '{"t":{"0":"1"}}'}, "has '1', not an integer"),
+    (False, {"startingOffsets": '{"t":{"0":1.5}}'}, "has 1.5, not an integer"),
+    (False, {"startingOffsets": '{"t":[1]}'}, "topic 't' has [1]"),
+    (False, {"startingOffsets": '{"t":{"0":'}, "it can't be read as JSON"),
+    (False, {"startingOffsets": "{" * 100_000}, "it can't be read as JSON"),
+    (False, {"startingTimestamp": "noon"}, "startingTimestamp='noon': allowed are integers"),
+    (False, {"startingTimestamp": "-1"}, "startingTimestamp='-1'"),
+    (False, {"startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "not an integer from 0 on"),
+    (
+        False,
+        {"startingOffsets": ONE, "endingOffsets": '{"t":{"1":9}}'},
+        "startingOffsets and endingOffsets must name the same partitions; only one has t/0, t/1",
+    ),
+    (
+        False,
+        {"startingOffsets": ONE, "endingOffsets": '{"t":{"0":4}}'},
+        "5 of startingOffsets is above 4 of endingOffsets",
+    ),
+    (
+        False,
+        {"startingOffsetsByTimestamp": ONE, "endingOffsetsByTimestamp": '{"t":{"0":4}}'},
+        "5 of startingOffsetsByTimestamp is above 4",
+    ),
+    (False, {"startingOffsetsByTimestampStrategy": "guess"}, "allowed are error, latest, segment"),
+    (True, {"endingOffsets": "latest"}, "endingOffsets='latest' is not allowed in streaming"),
+    (True, {"endingTimestamp": "1"}, "endingTimestamp='1' is not allowed in streaming"),
+    (True, {"endingOffsetsByTimestamp": ONE}, "is not allowed in streaming queries"),
+    (False, {"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe': allowed are true, false"),
+    (False, {"includeHeaders": "1"}, "includeHeaders='1': allowed are true, false"),
+    (False, {"minPartitions": "0"}, "minPartitions='0': allowed are integers from 1"),
+    (False, {"minPartitions": "1_0"}, "minPartitions='1_0'"),
+    (False, {"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition='-5'"),
+    (True, {"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger='many'"),
+    (True, {"maxOffsetsPerTrigger": "9" * 30}, "maxOffsetsPerTrigger="),
+    (
+        True,
+        {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+        "minOffsetsPerTrigger=5 is above maxOffsetsPerTrigger=4",
+    ),
+    (True, {"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': allowed are a number and one of"),
+    (True, {"maxTriggerDelay": "5 weeks"}, "maxTriggerDelay='5 weeks'"),
+    (False, {"fetchOffset.numRetries": "x"}, "fetchOffset.numRetries='x'"),
+    (False, {"fetchOffset.retryIntervalMs": "-1"}, "fetchOffset.retryIntervalMs='-1'"),
+    (False, {"kafkaConsumer.pollTimeoutMs": "0"}, "kafkaConsumer.pollTimeoutMs='0'"),
+    (False, {"startingOfsets": "earliest"}, "startingOfsets='earliest': no such option; there are"),
+    (False, {"path": "/tmp/x"}, "path='/tmp/x': no such option"),
+]
+
+
+@pytest.mark.parametrize(("streaming", "given", "says"), WRONG)
+def test_a_wrong_option_is_named_with_its_value(
+    streaming: bool, given: dict[str, str], says: str
+) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        read(given, streaming=streaming)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("15m", 900), ("2 min", 120), ("10", 0.01), ("3h", 10800), ("1d", 86400), ("500us", 0.0005)],
+)
+def test_trigger_delays_have_units(given: str, seconds: float) -> None:
+    assert read({"maxTriggerDelay": given}, streaming=True).limits.max_delay_s == seconds
+
+
+def test_what_has_no_effect_is_told() -> None:
+    options = read(
+        {
+            "maxOffsetsPerTrigger": "5",
+            "groupIdPrefix": "g",
+            "kafka.group.id": "g",
+            "kafka.max.poll.records": "3",
+        }
+    )
+    assert len(options.notes) == 4
+    assert any("kafka.group.id='g' has no effect: no consumer group" in n for n in options.notes)
+
+
+# --- kafka.* --------------------------------------------------------------------------------------
+
+
+def test_java_properties_become_options_of_this_client() -> None:
+    client = read(
+        {
+            "kafka.client.id": "me",
+            "kafka.request.timeout.ms": "5000",
+            "kafka.retry.backoff.ms": "0",
+            "kafka.metadata.max.age.ms": "1",
+            "kafka.connections.max.idle.ms": "-1",
+            "kafka.max.partition.fetch.bytes": "2097152",
+            "kafka.check.crcs": "false",
+            "kafka.isolation.level": "read_uncommitted",
+        }
+    ).client
+    assert client.network == {
+        "bootstrap_servers": "kafka1:9092,kafka2:9092",
+        "client_id": "me",
+        "request_timeout_ms": 5000,
+        "retry_backoff_ms": 0,
+        "metadata_max_age_ms": 1,
+        "connections_max_idle_ms": None,
+    }
+    assert client.own == {
+        "max_bytes": 2097152,
+        "check_crcs": False,
+        "isolation_level": "read_uncommitted",
+    }
+    assert client.tls is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("auto.offset.reset", "latest", "set the option startingOffsets to earliest or latest"),
+        ("key.deserializer", "X", "keys and values come as bytes"),
+        ("value.deserializer", "X", "keys and values come as bytes"),
+        ("enable.auto.commit", "true", "offsets are kept in Spark's checkpoint"),
+        ("interceptor.classes", "X", "is not supported"),
+        ("acks", "all", "kafka.acks='all': no such option; there are kafka.allow.auto"),
+        ("request.timeout.ms", "x", "kafka.request.timeout.ms='x': allowed are integers"),
+        ("bootstrap.servers", " ", "it is empty"),
+        ("ssl.truststore.location", "x", "kafka.security.protocol isn't SSL"),
+    ],
+)
+def test_java_properties_that_cannot_be_are_refused(name: str, value: str, says: str) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        read({f"kafka.{name}": value})
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.jaas.config", "secret"),
+        ("security.protocol", "SASL_SSL"),
+        ("isolation.level", "read_committed"),
+    ],
+)
+def test_what_the_protocol_cannot_do_is_refused(name: str, value: str) -> None:
+    with pytest.raises(UnsupportedVersionError) as caught:
+        read({f"kafka.{name}": value})
+    assert f"kafka.{name}=" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_servers_are_needed() -> None:
+    with pytest.raises(IllegalArgumentError, match=r"'kafka\.bootstrap\.servers' must be given"):
+        read({"subscribe": "t"}, bare=True)
+
+
+def test_tls_is_made_of_pem_files() -> None:
+    given = {
+        "kafka.security.protocol": "ssl",
+        "kafka.ssl.truststore.location": "/ca.pem",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.keystore.location": "/me.pem",
+        "kafka.ssl.keystore.type": "pem",
+        "kafka.ssl.key.password": "secret",
+        "kafka.ssl.endpoint.identification.algorithm": "",
+    }
+    client = read(given).client
+    assert client.tls == properties.TLS("/ca.pem", "/me.pem", "secret", False)
+    assert "secret" not in repr(client)
+    with pytest.raises(IllegalArgumentError, match="only PEM files can be read"):
+        read({**given, "kafka.ssl.truststore.type": "JKS"})
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def test_a_writers_options() -> None:
+    options = write_options(
+        SERVERS
+        | {
+            "topic": " out ",
+            "timestamps": "drop",
+            "checkpointLocation": "/c",
+            "kafka.acks": "-1",
+            "kafka.compression.type": "snappy",
+            "kafka.linger.ms": "5",
+            "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+            "kafka.retries": "3",
+        }
+    )
+    assert options.topic == "out"
+    assert options.drop_timestamps
+    assert options.client.own == {
+        "acks": "all",
+        "compression_type": "snappy",
+        "linger_ms": 5,
+        "partitioner": "round_robin",
+    }
+    assert len(options.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"topic": " "}, "topic=' ': it is empty"),
+        ({"subscribe": "t"}, "subscribe='t': no such option; there are topic"),
+        ({"timestamps": "maybe"}, "timestamps='maybe': allowed are keep, drop"),
+        ({"kafka.key.serializer": "X"}, "kafka.key.serializer='X' is not supported"),
+        ({"kafka.value.serializer": "X"}, "kafka.value.serializer='X' is not supported"),
+        ({"kafka.transactional.id": "x"}, "kafka.transactional.id='x' is not supported"),
+        ({"kafka.acks": "some"}, "kafka.acks='some'"),
+        ({"kafka.compression.type": "zip"}, "allowed are none, gzip, snappy, lz4"),
+        ({"kafka.partitioner.class": "com.me.Mine"}, "Java classes can't be called"),
+        (
+            {"partitioner": "murmur2", "kafka.partitioner.class": "DefaultPartitioner"},
+            "both given",
+        ),
+    ],
+)
+def test_a_writers_wrong_option_is_named(given: dict[str, str], says: str) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        write_options(SERVERS | given)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("compression.type", "zstd"), ("enable.idempotence", "true")]
+)
+def test_a_writer_refuses_what_the_protocol_cannot_do(name: str, value: str) -> None:
+    with pytest.raises(UnsupportedVersionError, match="message format 2"):
+        write_options(SERVERS | {f"kafka.{name}": value})
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def test_offsets_are_written_as_spark_writes_them() -> None:
+    written = {tp("b", 10): 3, tp("b", 2): 4, tp("a"): 2**62}
+    assert offsets.text(written) == '{"a":{"0":4611686018427387904},"b":{"2":4,"10":3}}'
+    assert offsets.load(json.loads(offsets.text(written))) == written
+
+
+@pytest.mark.parametrize(
+    "stored", [{"t": 5}, {"t": {"0": "5"}}, {"t": {"0": -1}}, [], {"t": {"-1": 1}}]
+)
+def test_a_foreign_checkpoint_is_refused(stored: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match="is it the checkpoint of this source"):
+        offsets.load(stored)

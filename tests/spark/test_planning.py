@@ -1,0 +1,301 @@
+"""Planning: each offset once, in balanced tasks; limits; what counts as loss."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
+from aiokafka08.spark.offsets import dump, load, parse_offsets
+from aiokafka08.spark.options import ByOffset, ByTime, Topics, TriggerLimits
+from aiokafka08.spark.planning import (
+    MAX_TASKS,
+    OffsetRange,
+    available,
+    check_named,
+    choose_partitions,
+    lag_text,
+    limited,
+    loss_text,
+    must_wait,
+    plan_batch,
+    plan_query,
+    resolve,
+    split,
+    went_back,
+)
+from aiokafka08.structs import TopicPartition
+
+
+def tp(partition: int = 0, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+KNOWN = {"a": [0, 1], "ab": [0], "b": [0], "__consumer_offsets": [0]}
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        (Topics(subscribe=("b", "a")), [tp(0, "a"), tp(1, "a"), tp(0, "b")]),
+        (Topics(pattern="a.*"), [tp(0, "a"), tp(1, "a"), tp(0, "ab")]),
+        (Topics(pattern="a"), [tp(0, "a"), tp(1, "a")]),
+        (Topics(pattern=".*_offsets"), []),
+        (Topics(assign=(tp(1, "a"),)), [tp(1, "a")]),
+    ],
+)
+def test_partitions_are_chosen(topics: Topics, expected: list[TopicPartition]) -> None:
+    assert list(choose_partitions(topics, KNOWN, {"__consumer_offsets"})) == expected
+
+
+@pytest.mark.parametrize(
+    ("topics", "says"),
+    [
+        (Topics(subscribe=("a", "x", "y")), "the cluster has no topic 'x', 'y'"),
+        (Topics(assign=(tp(0, "x"),)), "the cluster has no topic 'x'"),
+        (Topics(assign=(tp(7, "a"),)), "topic 'a' has no partition 7; it has 0, 1"),
+    ],
+)
+def test_what_is_not_there_is_named(topics: Topics, says: str) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError) as caught:
+        choose_partitions(topics, KNOWN)
+    assert says in str(caught.value)
+
+
+def test_each_partition_must_be_named() -> None:
+    bound = ByOffset("startingOffsets", {tp(0): 1, tp(1): -2})
+    check_named(bound, [tp(0), tp(1)])
+    with pytest.raises(IllegalArgumentError, match="startingOffsets doesn't name t/2"):
+        check_named(bound, [tp(0), tp(1), tp(2)])
+    with pytest.raises(IllegalArgumentError, match="startingOffsets names, but"):
+        check_named(bound, [tp(0)])
+    with pytest.raises(IllegalArgumentError, match="endingOffsetsByTimestamp doesn't name t/0"):
+        check_named(ByTime("endingOffsetsByTimestamp", None, {}), [tp(0)])
+    check_named(ByTime("startingTimestamp", 5), [tp(0)])
+
+
+def test_minus_one_and_two_are_the_ends_of_the_log() -> None:
+    found = resolve(
+        {tp(0): -2, tp(1): -1, tp(2): 7}, dict.fromkeys(map(tp, range(3)), 3), {tp(1): 9}
+    )
+    assert found == {tp(0): 3, tp(1): 9, tp(2): 7}
+
+
+EARLIEST, LATEST = {tp(0): 10}, {tp(0): 100}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "ranges", "losses"),
+    [
+        (10, 100, [(10, 100)], []),
+        (50, 50, [], []),
+        (5, 100, [(10, 100)], ["the range [5, 10) aged out; the log begins at offset 10"]),
+        (5, 8, [], ["the range [5, 8) aged out"]),
+        (90, 120, [(90, 100)], ["the range [100, 120) isn't there; the log ends at offset 100"]),
+        (110, 120, [], ["the range [110, 120) isn't there"]),
+    ],
+)
+def test_a_query_reads_what_there_is_and_names_the_rest(
+    start: int, end: int, ranges: list[tuple[int, int]], losses: list[str]
+) -> None:
+    for plan in (
+        plan_query({tp(0): start}, {tp(0): end}, EARLIEST, LATEST),
+        plan_batch({tp(0): start}, {tp(0): end}, EARLIEST, LATEST),
+    ):
+        assert [(one.start, one.end) for one in plan.ranges] == ranges
+        assert len(plan.losses) == len(losses)
+        for told, expected in zip(plan.losses, losses, strict=True):
+            assert expected in told
+            assert "topic 't', partition 0" in told
+
+
+def test_a_query_that_begins_above_its_end_is_an_error() -> None:
+    with pytest.raises(IllegalArgumentError, match="begin at offset 120 and end at 100; the log"):
+        plan_query({tp(0): 120}, {tp(0): 100}, EARLIEST, LATEST)
+
+
+def test_a_batch_that_was_journaled_with_a_lower_end_is_empty_and_told() -> None:
+    plan = plan_batch({tp(0): 60}, {tp(0): 50}, EARLIEST, LATEST)
+    assert plan.ranges == ()
+    assert "ended at offset 60 and ends at 50 now" in plan.losses[0]
+
+
+def test_an_added_partition_is_read_from_its_beginning() -> None:
+    plan = plan_batch({}, {tp(0): 100, tp(1): 5}, {tp(0): 10, tp(1): 0}, {tp(0): 100, tp(1): 5})
+    assert plan.ranges == (OffsetRange("t", 0, 10, 100), OffsetRange("t", 1, 0, 5))
+    [loss] = plan.losses
+    assert "was added and begins at offset 10 instead of 0: the range [0, 10) aged out" in loss
+
+
+def test_a_lost_partition_is_told() -> None:
+    [loss] = plan_batch({tp(0): 20, tp(3): 1}, {tp(0): 20}, EARLIEST, LATEST).losses
+    assert loss == "the partitions t/3 were deleted"
+    [loss] = plan_batch({tp(0): 20}, {tp(0): 30}, {}, {}).losses
+    assert "was deleted; the batch was to read it up to offset 30" in loss
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def sizes(ranges: list[OffsetRange]) -> list[int]:
+    return [one.size for one in ranges]
+
+
+def cut(*starts_and_ends: tuple[int, int]) -> list[OffsetRange]:
+    return [OffsetRange("t", i, start, end) for i, (start, end) in enumerate(starts_and_ends)]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "min_partitions", "max_records", "expected"),
+    [
+        (cut((0, 10), (0, 5)), None, None, [10, 5]),
+        (cut((0, 10), (0, 5)), 2, None, [10, 5]),
+        (cut((0, 10), (0, 5)), 3, None, [5, 5, 5]),
+        (cut((0, 10)), 4, None, [2, 3, 2, 3]),
+        (cut((0, 3)), 10, None, [1, 1, 1]),
+        (cut((0, 10), (0, 2)), None, 4, [3, 3, 4, 2]),
+        (cut((0, 10), (0, 2)), 2, 4, [3, 3, 4, 2]),
+        (cut((0, 100), (0, 1)), 5, 100, [25, 25, 25, 25, 1]),
+        ([], 5, 5, []),
+    ],
+)
+def test_tasks_are_balanced(
+    ranges: list[OffsetRange],
+    min_partitions: int | None,
+    max_records: int | None,
+    expected: list[int],
+) -> None:
+    tasks = split(ranges, min_partitions=min_partitions, max_records=max_records)
+    assert sizes(tasks) == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**40), st.integers(1, 2**40)), max_size=20),
+    st.none() | st.integers(1, 300),
+    st.none() | st.integers(2**33, 2**41),
+)
+def test_tasks_cover_each_offset_once(
+    pairs: list[tuple[int, int]], min_partitions: int | None, max_records: int | None
+) -> None:
+    ranges = [OffsetRange("t", i, start, start + size) for i, (start, size) in enumerate(pairs)]
+    tasks = split(ranges, min_partitions=min_partitions, max_records=max_records)
+    for one in ranges:
+        mine = [task for task in tasks if task.partition == one.partition]
+        assert [task.start for task in mine] == [one.start, *(task.end for task in mine[:-1])]
+        assert mine[-1].end == one.end
+        assert max(sizes(mine)) - min(sizes(mine)) <= 1
+        assert max_records is None or max(sizes(mine)) <= max_records
+    if ranges and min_partitions:
+        assert len(tasks) >= min(min_partitions, sum(one.size for one in ranges))
+    assert all(task.size > 0 for task in tasks)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"min_partitions": MAX_TASKS + 1, "max_records": None}, f"minPartitions={MAX_TASKS + 1}"),
+        ({"min_partitions": None, "max_records": 1}, "maxRecordsPerPartition=1"),
+    ],
+)
+def test_too_many_tasks_are_refused(options: dict[str, int | None], says: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=says):
+        split(cut((0, 2**50)), **options)
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "latest", "most", "expected"),
+    [
+        ([0, 0], [100, 100], 1000, [100, 100]),
+        ([0, 0], [100, 100], 50, [25, 25]),
+        ([0, 0], [300, 100], 40, [30, 10]),
+        ([0, 0], [1000, 1], 10, [9, 1]),  # nobody starves
+        ([5, 50], [5, 100], 10, [5, 60]),
+        ([50, 0], [40, 100], 10, [40, 10]),  # went back: told when the batch is planned
+        ([0, 2**62], [0, 2**63 - 1], 2**62, [0, 2**63 - 1]),
+    ],
+)
+def test_a_batch_is_limited_in_proportion(
+    start: list[int], latest: list[int], most: int, expected: list[int]
+) -> None:
+    ends = limited(dict(enumerate_tp(start)), dict(enumerate_tp(latest)), {}, most)
+    assert ends == dict(enumerate_tp(expected))
+
+
+def enumerate_tp(numbers: list[int]) -> list[tuple[TopicPartition, int]]:
+    return [(tp(i), number) for i, number in enumerate(numbers)]
+
+
+def test_an_added_partition_has_its_share_from_its_beginning_on() -> None:
+    assert limited({}, {tp(0): 1100}, {tp(0): 1000}, 10) == {tp(0): 1010}
+    assert available({}, {tp(0): 1100}, {tp(0): 1000}) == 100
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1, max_size=10),
+    st.integers(1, 2**41),
+)
+def test_limited_batches_come_to_the_end(pairs: list[tuple[int, int]], most: int) -> None:
+    start = {tp(i): first for i, (first, _) in enumerate(pairs)}
+    latest = {tp(i): first + size for i, (first, size) in enumerate(pairs)}
+    end = limited(start, latest, {}, most)
+    assert all(start[one] <= end[one] <= latest[one] for one in latest)
+    assert available(start, end, {}) <= max(most, 0) + len(latest)
+    assert (end == start) == (latest == start)
+
+
+@pytest.mark.parametrize(
+    ("least", "count", "waited_s", "waits"),
+    [
+        (None, 0, 0, False),
+        (10, 9, 0, True),
+        (10, 10, 0, False),
+        (10, 9, 59.9, True),
+        (10, 9, 60, False),
+        (10, 0, 60, False),
+    ],
+)
+def test_a_small_batch_waits_until_the_delay_is_over(
+    least: int | None, count: int, waited_s: float, waits: bool
+) -> None:
+    assert must_wait(count, TriggerLimits(least, None, 60), waited_s) is waits
+
+
+def test_ends_that_went_back_are_seen() -> None:
+    assert went_back({tp(0): 5, tp(1): 5}, {tp(0): 6, tp(2): 9}) == {tp(0): (6, 5)}
+
+
+def test_words() -> None:
+    assert "failOnDataLoss to false" in loss_text(["a", "b"], True)
+    assert loss_text(["a", "b"], False).endswith("a; b")
+    told = lag_text({tp(0): 5}, {tp(0): 10, tp(1): 7})
+    assert "12 offsets behind in 2 partitions, most in t/1: 7" in told
+    assert lag_text({}, {}) == "no partitions"
+
+
+# --- at scale -------------------------------------------------------------------------------------
+
+
+def test_a_thousand_partitions_of_a_trillion_offsets() -> None:
+    partitions = [tp(i, f"topic-{i % 10}") for i in range(1000)]
+    earliest = dict.fromkeys(partitions, 10**6)
+    latest = dict.fromkeys(partitions, 10**12)
+    start = {one: 10**6 + i for i, one in enumerate(partitions)}
+    end = limited(start, latest, earliest, 10**9)
+    assert 10**9 - 1000 <= available(start, end, earliest) <= 10**9
+    assert max(end[one] - start[one] for one in partitions) <= 10**6
+    plan = plan_batch(start, end, earliest, latest)
+    assert plan.losses == ()
+    tasks = split(plan.ranges, min_partitions=20_000, max_records=None)
+    assert len(tasks) == 20_000
+    assert sum(sizes(tasks)) == available(start, end, earliest)
+    assert max(sizes(tasks)) <= 1.05 * min(sizes(tasks))
+    stored = json.dumps(dump(end))
+    assert len(stored) < 25_000
+    assert load(json.loads(stored)) == end
+    assert parse_offsets("startingOffsets", stored) == end

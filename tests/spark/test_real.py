@@ -1,0 +1,98 @@
+"""Spark on real brokers: every line reads and writes; the bridge from 0.8.2.2 to 3.9.1."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.brokers.fixtures import BrokerClusters
+from tests.spark.conftest import reading
+
+drain = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "spark_drain.py"))["drain"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.timeout(300)]
+
+NewName = Callable[..., str]
+full = pytest.mark.full
+LINES = ["0.8.2.2", *(pytest.param(one, marks=full) for one in ("0.9.0.1", "0.10.2.2", "3.9.1"))]
+
+
+def write(spark: Any, servers: str, topic: str, start: int, end: int, codec: str = "none") -> None:
+    """Numbers as values, their last digit as the key, partition number % 3."""
+    frame = spark.range(start, end, 1, 2).selectExpr(
+        "CAST(id % 10 AS STRING) AS key",
+        "CAST(id AS STRING) AS value",
+        "CAST(id % 3 AS INT) AS partition",
+    )
+    (
+        frame.write.format("kafka08")
+        .option("kafka.bootstrap.servers", servers)
+        .option("kafka.compression.type", codec)
+        .option("topic", topic)
+        .mode("append")
+        .save()
+    )
+
+
+def rows(spark: Any, servers: str, topic: str) -> list[tuple[Any, ...]]:
+    """Partition, key and value, in the order of the log."""
+    found = reading(spark, servers, subscribe=topic)
+    columns = found.select("partition", "offset", "key", "value").collect()
+    return [(r.partition, bytes(r.key), bytes(r.value)) for r in sorted(columns)]
+
+
+@pytest.mark.parametrize("version", LINES)
+def test_what_is_written_is_read(
+    spark: Any, broker_clusters: BrokerClusters, unique_topic: NewName, version: str
+) -> None:
+    cluster = broker_clusters.get(version)
+    topic = unique_topic("spark")
+    cluster.create_topic(topic, 3)
+    for number, codec in enumerate(["none", "gzip", "snappy"]):
+        write(spark, cluster.bootstrap_servers, topic, 5000 * number, 5000 * (number + 1), codec)
+    found = rows(spark, cluster.bootstrap_servers, topic)
+    assert len(found) == 15_000
+    assert sorted(int(value) for _, _, value in found) == list(range(15_000))
+    assert all((partition, key) == (int(value) % 3, value[-1:]) for partition, key, value in found)
+    part = reading(
+        spark,
+        cluster.bootstrap_servers,
+        assign=f'{{"{topic}":[1]}}',
+        startingOffsets=f'{{"{topic}":{{"1":1000}}}}',
+        endingOffsets=f'{{"{topic}":{{"1":1010}}}}',
+        minPartitions="4",
+    )
+    assert sorted(row.offset for row in part.collect()) == list(range(1000, 1010))
+
+
+def test_a_topic_is_drained_to_a_modern_broker_and_resumed(
+    spark: Any, broker_clusters: BrokerClusters, unique_topic: NewName, tmp_path: Path
+) -> None:
+    old, new = broker_clusters.get("0.8.2.2"), broker_clusters.get("3.9.1")
+    topic = unique_topic("drain")
+    for cluster in (old, new):
+        cluster.create_topic(topic, 3)
+    for start, end in ((0, 3000), (3000, 4000)):
+        write(spark, old.bootstrap_servers, topic, start, end)
+        query = drain(
+            spark,
+            old.bootstrap_servers,
+            new.bootstrap_servers,
+            topic,
+            str(tmp_path / "checkpoint"),
+            max_offsets_per_trigger=1000,
+        )
+        query.awaitTermination()
+        expected = rows(spark, old.bootstrap_servers, topic)
+        assert len(expected) == end
+        assert rows(spark, new.bootstrap_servers, topic) == expected
+
+
+def test_a_broker_that_is_too_new_is_named(spark: Any, broker_clusters: BrokerClusters) -> None:
+    cluster = broker_clusters.get("4.1.0")
+    with pytest.raises(Exception, match=r"UnsupportedVersionError.*4\.0"):
+        reading(spark, cluster.bootstrap_servers, subscribe="t").collect()

@@ -1,0 +1,235 @@
+"""Micro-batches on the embedded cluster: each message once, whatever fails, stops and moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.testing import EmbeddedCluster
+from tests.spark.conftest import fill
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+Handle = Callable[[Any, int], None]
+
+
+class Stream:
+    """A query into an idempotent sink: a file per batch, overwritten by its repetition."""
+
+    def __init__(self, spark: Any, cluster: EmbeddedCluster, folder: Path, **options: str) -> None:
+        self.spark, self.cluster, self.folder = spark, cluster, folder
+        self.options = {"subscribe": "t", "startingOffsets": "earliest"} | options
+
+    def run(self, fail_in: int | None = None, **options: str) -> Any:
+        """Until all that is there now is read (AvailableNow); raises what the query failed with."""
+        query = self.start(fail_in, **options)
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return query
+
+    def start(self, fail_in: int | None = None, trigger: Any = None, **options: str) -> Any:
+        reader = self.spark.readStream.format("kafka08").option(
+            "kafka.bootstrap.servers", self.cluster.bootstrap_servers
+        )
+        for name, value in (self.options | options).items():
+            reader = reader.option(name, value)
+        sink = str(self.folder / "sink")
+
+        def write(frame: Any, batch: int) -> None:
+            if batch == fail_in:
+                raise RuntimeError(f"batch {batch} was told to fail")
+            rows = frame.select("partition", "offset", "value").collect()
+            Path(sink).mkdir(exist_ok=True)
+            text = json.dumps([[r.partition, r.offset, bytes(r.value).decode()] for r in rows])
+            (Path(sink) / f"{batch}.json").write_text(text)
+
+        return (
+            reader.load()
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(**(trigger or {"availableNow": True}))
+            .start()
+        )
+
+    def batches(self) -> list[list[str]]:
+        """The values of each batch in the sink."""
+        found = sorted((self.folder / "sink").glob("*.json"), key=lambda path: int(path.stem))
+        return [[value for _, _, value in sorted(json.loads(p.read_text()))] for p in found]
+
+    def values(self) -> list[str]:
+        rows = [
+            tuple(row)
+            for path in (self.folder / "sink").glob("*.json")
+            for row in json.loads(path.read_text())
+        ]
+        return [value for _, _, value in sorted(rows)]
+
+    def journal(self, batch: int) -> Any:
+        """The offsets that Spark journaled as the end of a batch."""
+        lines = (self.folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()
+        return json.loads(lines[2])
+
+
+@pytest.fixture
+def stream(spark: Any, cluster: EmbeddedCluster, tmp_path: Path) -> Stream:
+    return Stream(spark, cluster, tmp_path)
+
+
+def expected(*counts: int) -> list[str]:
+    return [f"{partition}-{i}" for partition, count in enumerate(counts) for i in range(count)]
+
+
+def test_a_query_goes_on_where_it_ended(stream: Stream, cluster: EmbeddedCluster) -> None:
+    fill(cluster, [5, 3, 0])
+    stream.run()
+    assert stream.values() == expected(5, 3)
+    assert stream.journal(0) == {"t": {"0": 0, "1": 0, "2": 0}}
+    assert stream.journal(1) == {"t": {"0": 5, "1": 3, "2": 0}}
+    fill(cluster, [1, 0, 2])
+    stream.run()
+    assert stream.values() == expected(6, 3, 2)
+    stream.run()
+    assert stream.values() == expected(6, 3, 2)
+
+
+@pytest.mark.parametrize("fail_in", [0, 1])
+@pytest.mark.parametrize("begin", ["earliest", "latest"])
+def test_nothing_is_skipped_when_a_first_batch_fails_and_the_log_moves(
+    stream: Stream, cluster: EmbeddedCluster, fail_in: int, begin: str
+) -> None:
+    fill(cluster, [4, 4, 4])
+    stream.options["startingOffsets"] = begin
+    if begin == "latest":
+        before = [4, 4, 4]
+        if fail_in == 1:  # there is a batch 1 only when something comes: journal batch 0 first
+            stream.run()
+            fill(cluster, [2, 0, 1])
+    else:
+        before = [0, 0, 0]
+    with pytest.raises(Exception, match=f"batch {fail_in} was told to fail"):
+        stream.run(fail_in=fail_in)
+    fill(cluster, [3, 3, 3])  # "latest" moves
+    if begin == "earliest" and fail_in == 0:
+        cluster.delete_before("t", 2, 0)
+    stream.run()
+    ends = [cluster.offsets("t", partition).end for partition in range(3)]
+    assert stream.values() == [f"{p}-{i}" for p in range(3) for i in range(before[p], ends[p])]
+
+
+def test_an_aged_out_first_batch_is_told_or_skipped(
+    stream: Stream, cluster: EmbeddedCluster
+) -> None:
+    """The log's beginning moves before the restart: that is a loss, not a new beginning."""
+    fill(cluster, [6])
+    with pytest.raises(Exception, match="batch 1 was told to fail"):
+        stream.run(fail_in=1)
+    cluster.delete_before("t", 0, 2)
+    with pytest.raises(Exception, match=r"the range \[0, 2\) aged out"):
+        stream.run()
+    stream.run(failOnDataLoss="false")
+    assert stream.values() == ["0-2", "0-3", "0-4", "0-5"]
+
+
+def test_batches_are_limited(stream: Stream, cluster: EmbeddedCluster) -> None:
+    fill(cluster, [20, 10, 0])
+    stream.run(maxOffsetsPerTrigger="12")
+    assert [len(batch) for batch in stream.batches()] == [0, 12, 12, 6]
+    assert stream.values() == expected(20, 10)
+
+
+def test_a_small_batch_waits_but_not_for_available_now(
+    stream: Stream, cluster: EmbeddedCluster
+) -> None:
+    fill(cluster, [3])
+    stream.run(minOffsetsPerTrigger="100", maxTriggerDelay="1h")
+    assert stream.values() == expected(3)
+
+
+def test_progress_tells_the_lag(stream: Stream, cluster: EmbeddedCluster) -> None:
+    fill(cluster, [5, 5, 5])
+    query = stream.start(trigger={"processingTime": "100 milliseconds"}, maxOffsetsPerTrigger="6")
+    try:
+        query.processAllAvailable()
+        progress = [one for one in query.recentProgress if one["numInputRows"]]
+    finally:
+        query.stop()
+    assert stream.values() == expected(5, 5, 5)
+    [source] = progress[0]["sources"]
+    assert json.loads(source["latestOffset"]) == {"t": {"0": 5, "1": 5, "2": 5}}
+
+
+def test_added_partitions_and_topics_are_read_from_their_beginning(
+    stream: Stream, cluster: EmbeddedCluster
+) -> None:
+    stream.options = {"subscribePattern": "t.*", "startingOffsets": "latest"}
+    fill(cluster, [5])
+    stream.run()
+    cluster.create_topic("t2", 1)
+    fill(cluster, [2], "t2")
+    fill(cluster, [1])
+    stream.run()
+    assert sorted(stream.values()) == ["0-0", "0-1", "0-5"]
+
+
+def test_a_deleted_topic_is_told_or_left_out(stream: Stream, cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("gone", 1)
+    fill(cluster, [2], "gone")
+    stream.options["subscribe"] = "t,gone"
+    stream.run()
+    cluster.delete_topic("gone")
+    fill(cluster, [2])
+    with pytest.raises(Exception, match="the partitions gone/0 were deleted"):
+        stream.run()
+    stream.run(failOnDataLoss="false")
+    assert sorted(stream.values()) == ["0-0", "0-0", "0-1", "0-1"]
+
+
+def test_an_end_that_went_backwards_is_told_or_read_again(
+    stream: Stream, cluster: EmbeddedCluster
+) -> None:
+    fill(cluster, [10])
+    stream.run()
+    cluster.truncate("t", 0, 6)
+    with pytest.raises(Exception, match="ended at offset 10 and ends at 6 now"):
+        stream.run()
+    stream.run(failOnDataLoss="false")
+    cluster.append("t", 0, [b"new"])
+    stream.run()
+    assert stream.values() == [*expected(7)[:6], "0-6", "new", *expected(10)[7:]]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets='latest' is not allowed in streaming"),
+        ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': allowed are integers"),
+        ({"startingOffsets": '{"t":{"0":1}}'}, "startingOffsets doesn't name t/1, t/2"),
+        ({"subscribe": "nowhere"}, "the cluster has no topic 'nowhere'"),
+    ],
+)
+def test_wrong_options_end_the_query(stream: Stream, options: dict[str, str], says: str) -> None:
+    stream.options |= options
+    with pytest.raises(Exception, match=says):
+        stream.run()
+
+
+def test_the_reader_travels_without_its_connections(cluster: EmbeddedCluster) -> None:
+    import pickle
+
+    from aiokafka08.spark.options import read_options
+    from aiokafka08.spark.stream import Kafka08StreamReader
+
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"}
+    reader = Kafka08StreamReader(read_options(given, streaming=True))
+    first = reader.initialOffset()
+    fill(cluster, [3])
+    assert reader.initialOffset() == first
+    reader.stop()
+    copy = pickle.loads(pickle.dumps(reader))
+    assert list(copy.__dict__) == ["_options"]

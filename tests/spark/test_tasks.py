@@ -1,0 +1,197 @@
+"""What the driver asks and what a task reads, without a Spark session: losses, bounds, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaConfigurationError,
+    OffsetOutOfRangeError,
+)
+from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.spark import brokers, reader
+from aiokafka08.spark.brokers import Driver
+from aiokafka08.spark.options import ReadOptions, read_options
+from aiokafka08.spark.planning import OffsetRange, Resolved
+from aiokafka08.spark.properties import TLS
+from aiokafka08.spark.reader import MAX_BATCH_BYTES, ReadTask, read_task
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import Close, EmbeddedCluster
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import require_real_brokers
+from tests.spark.conftest import fill
+
+pytestmark = pytest.mark.spark
+
+T0 = TopicPartition("t", 0)
+
+
+def options(cluster: EmbeddedCluster, **given: str) -> ReadOptions:
+    named = {name.replace("__", "."): value for name, value in given.items()}
+    base = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "subscribe": "t",
+        "kafka.retry.backoff.ms": "10",
+        "kafkaConsumer.pollTimeoutMs": "20000",
+    }
+    return read_options(base | named, streaming=False)
+
+
+def task(cluster: EmbeddedCluster, start: int, end: int, **given: str) -> Iterator[Any]:
+    return read_task(options(cluster, **given), ReadTask(OffsetRange("t", 0, start, end)))
+
+
+def offsets(batches: Iterator[Any]) -> list[int]:
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_task_reads_its_range_and_nothing_else(cluster: EmbeddedCluster, codec: Codec) -> None:
+    for start in range(0, 1000, 100):
+        cluster.append("t", 0, [b"%d" % i for i in range(start, start + 100)], codec=codec)
+    for start, end in ((0, 1000), (5, 6), (99, 101), (150, 950), (1000, 1000)):
+        assert offsets(task(cluster, start, end)) == list(range(start, end))
+
+
+def test_batches_are_bounded_by_bytes_and_rows(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = 300_000
+    for _ in range(40):
+        cluster.append("t", 0, [bytes(big)] * 3)
+    batches = list(task(cluster, 0, 120))
+    assert len(batches) >= 4
+    # What is behind the last message taken of a fetched set may come along.
+    assert all(
+        batch.nbytes <= MAX_BATCH_BYTES + 3 * big + 100 * batch.num_rows for batch in batches
+    )
+    monkeypatch.setattr(reader, "MAX_BATCH_ROWS", 7)
+    sizes = [batch.num_rows for batch in task(cluster, 0, 120)]
+    assert sizes == [7] * 17 + [1]
+
+
+def test_holes_and_compaction_end_a_range_all_the_same(cluster: EmbeddedCluster) -> None:
+    fill(cluster, [20])
+    cluster.remove("t", 0, [*range(5, 10), *range(15, 20)])
+    assert offsets(task(cluster, 0, 20)) == [*range(5), *range(10, 15)]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_what_ages_out_after_planning_is_told_or_skipped(
+    cluster: EmbeddedCluster, fail: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, [10])
+    cluster.delete_before("t", 0, 4)
+    batches = task(cluster, 1, 8, failOnDataLoss=str(fail).lower())
+    says = "the range [1, 4) aged out while it was read; the log begins at offset 4"
+    if fail:
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            offsets(batches)
+        assert says in str(caught.value)
+    else:
+        assert offsets(batches) == [4, 5, 6, 7]
+        assert says in caplog.text
+
+
+def test_a_task_survives_lost_connections_and_a_killed_broker(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MAX_BATCH_ROWS", 50)
+    for start in range(0, 1000, 10):
+        cluster.append("t", 0, [b"%d" % i for i in range(start, start + 10)])
+    cluster.fault(FetchRequest, nth=2, then=Close(after_bytes=30))
+    batches = task(cluster, 0, 1000, kafka__max__partition__fetch__bytes="1000")
+    found = offsets(iter([next(batches)]))
+    cluster.kill(cluster.leader("t", 0))
+    found += offsets(batches)
+    assert found == list(range(1000))
+
+
+def test_a_corrupt_message_ends_the_task_behind_those_before_it(cluster: EmbeddedCluster) -> None:
+    fill(cluster, [3])
+    cluster.append_raw("t", 0, b"\0" * 7 + b"\3" + b"\0\0\0\x20" + bytes(32))
+    fill(cluster, [1])
+    with pytest.raises(CorruptRecordException, match="partition 0, offset 3"):
+        offsets(task(cluster, 0, 5))
+
+
+# --- the driver's questions -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def driver(cluster: EmbeddedCluster) -> Iterator[Driver]:
+    made = Driver(options(cluster, fetchOffset__retryIntervalMs="1"))
+    yield made
+    made.close()
+
+
+def test_a_question_costs_one_request_per_broker(cluster: EmbeddedCluster, driver: Driver) -> None:
+    partitions = driver.partitions()
+    assert len(partitions) == 3
+    for _ in range(3):
+        assert driver.latest(partitions, {}) == dict.fromkeys(partitions, 0)
+    # Without topics it is what tells a broker's version.
+    asked = [request for request in cluster.requests(ListOffsetsRequest) if request.topics]
+    assert len(asked) == 6
+
+
+def test_an_end_below_what_was_known_is_asked_again(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [6, 6, 10, 11]
+
+    async def ends(router: Any, partitions: Any, which: int) -> Resolved:
+        return {T0: answers.pop(0)}
+
+    monkeypatch.setattr(brokers, "_ends", ends)
+    assert driver.latest([T0], {T0: 10}) == {T0: 10}
+    assert answers == [11]
+    answers[:] = [6] * 9
+    assert driver.latest([T0], {T0: 10}) == {T0: 6}
+    assert len(answers) == 5  # once, and fetchOffset.numRetries times
+
+
+def test_the_driver_goes_on_after_its_connections_broke(
+    cluster: EmbeddedCluster, driver: Driver
+) -> None:
+    partitions = driver.partitions()
+    cluster.drop_connections()
+    fill(cluster, [2])
+    assert driver.latest(partitions, {})[T0] == 2
+    cluster.kill(0)
+    assert driver.latest(partitions, {})[T0] == 2
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+def test_files_for_tls_that_cannot_be_read_are_named() -> None:
+    with pytest.raises(KafkaConfigurationError) as caught:
+        brokers.ssl_context(TLS(cafile="/nowhere/ca.pem"))
+    assert "kafka.ssl.truststore.location='/nowhere/ca.pem'" in str(caught.value)
+    assert "on each executor" in str(caught.value)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+def test_a_cluster_is_asked_over_tls() -> None:
+    require_real_brokers()
+    with RealCluster("0.9.0.1", ssl=True) as real:
+        real.create_topic("t")
+        given = {
+            "kafka.bootstrap.servers": real.ssl_bootstrap_servers,
+            "subscribe": "t",
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.location": str(real.ca_path),
+            "kafka.ssl.truststore.type": "PEM",
+        }
+        driver = Driver(read_options(given, streaming=False))
+        try:
+            assert driver.latest(driver.partitions(), {}) == {T0: 0}
+        finally:
+            driver.close()

@@ -1,0 +1,173 @@
+"""Writes on the embedded cluster: what arrives, what is refused, and what a failure says."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.testing import Answer, EmbeddedCluster
+from tests.spark.conftest import fill, free_port
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def writing(frame: Any, cluster: EmbeddedCluster | str, **options: str) -> None:
+    servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
+    writer = frame.write.format("kafka08").option("kafka.bootstrap.servers", servers)
+    for name, value in options.items():
+        writer = writer.option(name.replace("__", "."), value)
+    writer.mode("append").save()
+
+
+def stored(cluster: EmbeddedCluster, topic: str = "t", partitions: int = 3) -> list[list[Any]]:
+    return [
+        [(message.key, message.value) for message in cluster.log(topic, partition)]
+        for partition in range(partitions)
+    ]
+
+
+def test_rows_are_written_each_once_with_keys_by_partitioner(
+    spark: Any, cluster: EmbeddedCluster
+) -> None:
+    frame = spark.range(2000).selectExpr(
+        "CAST(id % 100 AS STRING) AS key", "CAST(id AS STRING) AS value", "id AS ignored"
+    )
+    writing(frame.repartition(3, "key"), cluster, topic="t", kafka__compression__type="gzip")
+    logs = stored(cluster)
+    assert sorted(int(value) for log in logs for _, value in log) == list(range(2000))
+    homes: dict[bytes, set[int]] = {}
+    for partition, log in enumerate(logs):
+        for key, _ in log:
+            homes.setdefault(key, set()).add(partition)
+    assert len(homes) == 100
+    assert all(len(one) == 1 for one in homes.values())
+
+
+def test_topic_and_partition_columns_say_where_to(spark: Any, cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("u", 1)
+    rows = [("t", 2, b"a"), ("u", None, b"b"), ("t", 0, b"c"), ("t", 2, b"d")]
+    frame = spark.createDataFrame(rows, "topic string, partition int, value binary").coalesce(1)
+    writing(frame, cluster)
+    assert stored(cluster) == [[(None, b"c")], [], [(None, b"a"), (None, b"d")]]
+    assert stored(cluster, "u", 1) == [[(None, b"b")]]
+    writing(frame.where("partition = 0"), cluster, topic="u")  # the option goes before the column
+    assert stored(cluster, "u", 1) == [[(None, b"b"), (None, b"c")]]
+
+
+def test_a_null_value_needs_a_key(spark: Any, cluster: EmbeddedCluster) -> None:
+    frame = spark.createDataFrame([("k", None)], "key string, value string")
+    writing(frame, cluster, topic="t")
+    assert [one for log in stored(cluster) for one in log] == [(b"k", None)]
+    with pytest.raises(Exception, match="the column 'value' is null in a row without a key"):
+        writing(frame.select("value"), cluster, topic="t")
+
+
+def test_timestamps_where_the_format_has_them(spark: Any, cluster: EmbeddedCluster) -> None:
+    at = datetime.datetime(2020, 1, 2, 3, 4, 5, 678000, datetime.UTC)
+    frame = spark.createDataFrame([("x", at)], "value string, timestamp timestamp")
+    with pytest.raises(Exception, match="the column 'timestamp'") as caught:
+        writing(frame, cluster, topic="t")
+    assert "timestamps=drop" in str(caught.value)
+    writing(frame, cluster, topic="t", timestamps="drop")
+    assert sum(map(len, stored(cluster))) == 1
+    with EmbeddedCluster(version="0.10", topics={"t": 1}) as newer:
+        mixed = spark.createDataFrame([("x", at), ("y", None)], frame.schema).coalesce(1)
+        writing(mixed, newer, topic="t")
+        given, now = newer.log("t", 0)
+        assert given.timestamp_ms == round(at.timestamp() * 1000)
+        assert now.timestamp_ms is not None
+        assert now.timestamp_ms > given.timestamp_ms
+
+
+@pytest.mark.parametrize(
+    ("expression", "options", "says"),
+    [
+        (["id AS key"], {"topic": "t"}, "there is no column 'value'"),
+        (["id AS value"], {"topic": "t"}, "'value' is of type bigint; allowed is string or bin"),
+        (["'v' AS value"], {}, "set the option 'topic', or give a column 'topic'"),
+        (["'v' AS value", "1.5 AS partition"], {"topic": "t"}, "'partition' is of type decimal"),
+        (
+            [
+                "'v' AS value",
+                "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) headers",
+            ],
+            {"topic": "t"},
+            "a row has headers, which message formats 0 and 1 don't have",
+        ),
+        (["'v' AS value", "'x' AS headers"], {"topic": "t"}, "'headers' is of type string"),
+        (["'v' AS value", "CAST(NULL AS STRING) AS topic"], {}, "a row has no topic"),
+        (
+            ["'v' AS value", "7 AS partition"],
+            {"topic": "t"},
+            "topic 't' has no partition 7; it has",
+        ),
+        (["'v' AS value"], {"topic": "t", "acks": "1"}, "acks='1': no such option"),
+    ],
+)
+def test_what_cannot_be_written_is_told(
+    spark: Any,
+    cluster: EmbeddedCluster,
+    expression: list[str],
+    options: dict[str, str],
+    says: str,
+) -> None:
+    with pytest.raises(Exception, match=says):
+        writing(spark.range(1).selectExpr(*expression), cluster, **options)
+    assert stored(cluster) == [[], [], []]
+
+
+def test_overwrite_is_refused(spark: Any, cluster: EmbeddedCluster) -> None:
+    with pytest.raises(Exception, match="mode='overwrite': kafka08 can only append"):
+        (
+            spark.range(1)
+            .selectExpr("'v' AS value")
+            .write.format("kafka08")
+            .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+            .option("topic", "t")
+            .mode("overwrite")
+            .save()
+        )
+
+
+def test_a_brokers_refusal_fails_the_job(spark: Any, cluster: EmbeddedCluster) -> None:
+    cluster.fault(ProduceRequest, then=Answer(29))
+    with pytest.raises(Exception, match=r"TopicAuthorization.*rows for .* were not written"):
+        writing(spark.range(10).selectExpr("'v' AS value"), cluster, topic="t")
+
+
+def test_an_unreachable_broker_fails_the_job(spark: Any) -> None:
+    with pytest.raises(Exception, match="NoBrokersAvailable"):
+        writing(spark.range(1).selectExpr("'v' AS value"), f"127.0.0.1:{free_port()}", topic="t")
+
+
+def test_a_stream_is_copied_and_resumed(
+    spark: Any, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    with EmbeddedCluster(version="0.9", topics={"t": 3}) as target:
+
+        def copy() -> None:
+            query = (
+                spark.readStream.format("kafka08")
+                .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+                .option("subscribe", "t")
+                .option("startingOffsets", "earliest")
+                .load()
+                .select("key", "value", "topic", "partition")
+                .writeStream.format("kafka08")
+                .option("kafka.bootstrap.servers", target.bootstrap_servers)
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+
+        fill(cluster, [300, 20, 0])
+        copy()
+        assert stored(target) == stored(cluster)
+        fill(cluster, [5, 5, 5])
+        copy()
+        assert stored(target) == stored(cluster)
