@@ -27,7 +27,7 @@ nox.options.error_on_external_run = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
-PARALLEL = ("--numprocesses=4", "--dist=worksteal")
+PARALLEL = ("--numprocesses=3", "--dist=worksteal")
 """Most tests wait for brokers more than they compute. Each process has its own brokers."""
 
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
@@ -49,28 +49,18 @@ def run_types(session: nox.Session) -> None:
     session.run("mypy", *CODE)
 
 
-def run_pytest(
-    session: nox.Session, *arguments: str, env: dict[str, str | None] | None = None
-) -> None:
-    session.run("python", "-m", "pytest", *arguments, env=env)
+def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
+    """On the compiled twin of the message set, which fails where it couldn't be built, or on the
+    pure one."""
+    session.run("python", "-m", "pytest", *arguments, env={"AIOKAFKA08_IMPL": twin})
 
 
-def run_pytest_compiled(session: nox.Session, *arguments: str) -> None:
-    """On the compiled twin of the message set: a failure where it couldn't be built."""
-    run_pytest(session, *arguments, env={"AIOKAFKA08_IMPL": "c"})
-
-
-def run_pytest_pure(session: nox.Session, *arguments: str) -> None:
+def run_pytest_pure(session: nox.Session) -> None:
     """What goes through the message set once more on the pure twin, without real brokers.
 
-    The contract runs on both loops there; the tests of the message set itself run for both twins
-    in any case."""
-    run_pytest(
-        session,
-        *("tests/contract", "tests/consumer", "tests/producer", "-m", "not real"),
-        *arguments,
-        env={"AIOKAFKA08_IMPL": "python"},
-    )
+    The tests of the message set itself run for both twins in any case."""
+    parts = ("tests/contract", "tests/consumer", "tests/producer")
+    run_pytest(session, *PARALLEL, "-m", "not real", *parts, twin="python")
 
 
 def fetch_brokers(session: nox.Session) -> None:
@@ -104,7 +94,7 @@ def tests(session: nox.Session) -> None:
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
-    run_pytest_compiled(session)
+    run_pytest(session, *PARALLEL)
     run_pytest_pure(session)
 
 
@@ -130,8 +120,8 @@ def matrix(session: nox.Session) -> None:
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
-    run_pytest_compiled(session, "--loop=both", *PARALLEL, *session.posargs)
-    run_pytest_pure(session, *PARALLEL)
+    run_pytest(session, *PARALLEL, "--loop=both", *session.posargs)
+    run_pytest_pure(session)
 
 
 @nox.session
