@@ -65,7 +65,8 @@ class Reader:
         self.next = {partition: self.next.get(partition, 0) for partition in wanted}
 
     def trouble(self) -> None:
-        effect: Effect = self.choose.choice([Close(), Close(after_bytes=50), Answer(6), Omit()])
+        effects: list[Effect] = [Close(), Close(after_bytes=50), Answer(6), Omit()]
+        effect = self.choose.choice(effects)
         request = self.choose.choice([FetchRequest, ListOffsetsRequest])
         if request is FetchRequest and not self.choose.randrange(4):
             effect = Answer(1)  # KAFKA-2477
@@ -97,7 +98,9 @@ class Reader:
                 self.came(record)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 40))]
+)
 async def test_whatever_is_done_each_message_comes_once_and_in_order(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, seed: int
 ) -> None:
