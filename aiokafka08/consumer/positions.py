@@ -66,7 +66,7 @@ class Positions:
         self._on_crash = on_crash
         self._waiting: set[Cursor] = set()
         self._asking: set[Cursor] = set()
-        self._beyond: dict[Cursor, int] = {}
+        self._beyond: dict[Cursor, tuple[int, int]] = {}  # which offset, how often
         self._tasks: set[asyncio.Task[None]] = set()
         self._bell = Bell()
 
@@ -208,7 +208,9 @@ class Positions:
             self._on_change(cursor)  # it backs off by itself if this goes on
             return
         if offset > last:
-            tries = self._beyond[cursor] = self._beyond.get(cursor, 0) + 1
+            of, tries = self._beyond.get(cursor, (offset, 0))
+            tries = tries + 1 if of == offset else 1
+            self._beyond[cursor] = offset, tries
             if tries < BEYOND_END_TRIES:
                 self._try_later(cursor, OffsetOutOfRangeError(f"{offset} is beyond {last}"))
                 return

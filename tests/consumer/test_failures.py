@@ -309,6 +309,26 @@ async def test_a_log_that_ends_earlier_for_a_moment_doesn_t_move_the_position(
     assert [r.offset for r in await take(consumer, 2)] == [10, 11]
 
 
+async def test_what_was_seen_of_another_offset_doesn_t_count(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """A seek beyond the end, refused twice, and undone; much later a new leader knows of less."""
+    cluster.append("t", 0, values(0, 10))
+    consumer = make_consumer(auto_offset_reset="earliest", retry_backoff_ms=100)
+    consumer.assign([tp(0)])
+    consumer.seek(tp(0), 100)
+    await consumer.start()
+    asked = len(cluster.requests(ListOffsetsRequest))
+    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= asked + 4)
+    consumer.seek(tp(0), 0)
+    assert len(await take(consumer, 10)) == 10
+    cluster.truncate("t", 0, 8)
+    asked = len(cluster.requests(ListOffsetsRequest))
+    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= asked + 2)
+    cluster.append("t", 0, values(8, 12))
+    assert [r.offset for r in await take(consumer, 2)] == [10, 11]
+
+
 async def test_a_log_that_stays_shorter_resets_after_a_while(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:

@@ -98,7 +98,9 @@ class Reader:
                 self.came(record)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 40))]
+)
 async def test_whatever_is_done_each_message_comes_once_and_in_order(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, seed: int
 ) -> None:
