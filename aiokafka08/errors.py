@@ -253,7 +253,10 @@ class ReplicaNotAvailableError(BrokerResponseError):
 class MessageSizeTooLargeError(BrokerResponseError):
     errno = 10
     action = Action.SPLIT
-    description = "the message is larger than the broker's or the client's limit"
+    description = (
+        "the message is larger than the broker's message.max.bytes, or the topic's "
+        "max.message.bytes"
+    )
 
 
 class StaleControllerEpochError(BrokerResponseError):

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from aiokafka08.errors import (
+    BrokerResponseError,
     IllegalArgumentError,
     InvalidTopicError,
     NoError,
     ReplicaNotAvailableError,
+    UnknownTopicOrPartitionError,
     broker_error,
 )
 from aiokafka08.net.config import Address
@@ -47,6 +49,16 @@ class TopicInfo:
     error_code: int
     is_internal: bool
     partitions: Mapping[int, Partition]
+
+    @property
+    def error(self) -> BrokerResponseError:
+        """What `error_code` says of the topic."""
+        where = f"topic {self.topic!r}"
+        if self.error_code == UnknownTopicOrPartitionError.errno:
+            return UnknownTopicOrPartitionError(
+                f"{where} doesn't exist, and the brokers don't create it"
+            )
+        return broker_error(self.error_code, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,7 @@ class ClusterSnapshot:
             return None
         partition = info.partitions.get(tp.partition)
         if partition is None and info.error_code:
-            return broker_error(info.error_code, f"topic {tp.topic!r}").text
+            return info.error.text
         if partition is None:
             return (
                 f"topic {tp.topic!r} has no partition {tp.partition}; it has "

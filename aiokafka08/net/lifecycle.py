@@ -7,10 +7,13 @@ dropped without `stop()` it warns.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import warnings
 
 from aiokafka08.errors import IllegalStateError
+
+logger = logging.getLogger("aiokafka08")
 
 
 class Lifecycle:
@@ -62,11 +65,22 @@ class Lifecycle:
                 f"this {self._name} belongs to another event loop: make one in each loop"
             )
 
-    def warn_if_dropped(self, source: object) -> None:
-        """For `__del__`: a ResourceWarning if the client was started and never stopped."""
+    def warn_if_dropped(self, source: object, unsent_bytes: int = 0) -> None:
+        """For `__del__`: a ResourceWarning if the client was started and never stopped.
+
+        Python doesn't show that unless it is asked to. So where messages may be lost, it is logged
+        as an error as well.
+        """
         if self.running and os.getpid() == self._pid:
+            if unsent_bytes:
+                logger.error(
+                    "an %s was dropped without %s: %d bytes of messages may be lost",
+                    self._name,
+                    self._stop_call,
+                    unsent_bytes,
+                )
             warnings.warn(
-                f"a {self._name} was dropped without {self._stop_call}",
+                f"an {self._name} was dropped without {self._stop_call}",
                 ResourceWarning,
                 source=source,
                 stacklevel=2,

@@ -21,7 +21,6 @@ from aiokafka08.errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
     action_for,
-    broker_error,
 )
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.cluster import (
@@ -207,11 +206,12 @@ class Metadata:
             ) from None
 
     def _why_unusable(self, info: TopicInfo) -> KafkaError:
-        where = f"topic {info.topic!r}"
         if info.error_code:
-            return broker_error(info.error_code, where)
+            return info.error
         leaderless = [one.partition for one in info.partitions.values() if one.leader is None]
-        return LeaderNotAvailableError(f"{where}: partitions {leaderless} have no leader")
+        return LeaderNotAvailableError(
+            f"topic {info.topic!r}: partitions {leaderless} have no leader"
+        )
 
     def _refreshed(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None

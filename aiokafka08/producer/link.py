@@ -43,8 +43,7 @@ _BROKER_SHARE: Final = 0.9
 """The broker's part of `request_timeout_ms` to wait for its replicas: its answer, which says what
 happened, comes before the client gives up."""
 
-_LONGEST_MS: Final = 0x7FFFFFFF
-"""As much as fits on the wire."""
+_MAX_INT32: Final = 2**31 - 1
 
 
 class _Request:
@@ -232,7 +231,7 @@ class Link:
         timeout_s = self._router.config.request_timeout_s
         request = ProduceRequest(
             acks,
-            min(int(timeout_s * 1000 * _BROKER_SHARE), _LONGEST_MS),
+            min(int(timeout_s * 1000 * _BROKER_SHARE), _MAX_INT32),
             [Topic(topic, partitions) for topic, partitions in topics.items()],
         )
         try:

@@ -197,7 +197,8 @@ class AIOKafkaProducer:
     def __del__(self) -> None:
         lifecycle: Lifecycle | None = getattr(self, "_lifecycle", None)
         if lifecycle is not None:
-            lifecycle.warn_if_dropped(self)
+            engine: Engine | None = getattr(self, "_engine", None)
+            lifecycle.warn_if_dropped(self, 0 if engine is None else engine.used_bytes)
 
     # --- life -------------------------------------------------------------------------------------
 

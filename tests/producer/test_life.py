@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import multiprocessing
+import re
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -259,6 +260,23 @@ async def test_dropped_without_stop_it_warns(cluster: EmbeddedCluster) -> None:
         producer = None  # type: ignore[assignment]
     await engine.stop(ProducerClosed())
     await router.stop()
+
+
+async def test_dropped_with_messages_it_logs_an_error(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000)
+    await producer.start()
+    future = await producer.send("t", b"v")
+    router, engine = producer._router, producer._engine
+    assert engine is not None
+    with pytest.warns(ResourceWarning, match="was dropped"):
+        producer = None  # type: ignore[assignment]
+    [said] = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert re.search(r"AIOKafkaProducer was dropped without stop\(\): \d+ bytes of mess", said)
+    await engine.stop(ProducerClosed())
+    await router.stop()
+    assert isinstance(future.exception(), ProducerClosed)
 
 
 async def test_stopped_or_never_started_it_does_not_warn(cluster: EmbeddedCluster) -> None:

@@ -46,6 +46,8 @@ def test_too_large_is_split_down_to_single_messages(code: int) -> None:
     alone = verdict(code, messages=1)
     assert alone.outcome is Outcome.FAILED
     assert isinstance(alone.error, MessageSizeTooLargeError)
+    if code == MessageSizeTooLargeError.errno:
+        assert "the broker's message.max.bytes" in str(alone.error)
 
 
 @pytest.mark.parametrize("code", [2, 17, 21, 29, 32, 87])
