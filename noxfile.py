@@ -4,6 +4,7 @@
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
     nox -s full                                 every Python found, both loops, many rounds, build
     nox -s bench -- --quick                     beside the peers, on a real broker
+    nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real one
 
@@ -160,6 +161,43 @@ def demo(session: nox.Session) -> None:
         *session.posargs,
         interrupt_timeout=10.0,
     )
+
+
+@nox.session
+def sanitize(session: nox.Session) -> None:
+    """The compiled modules under gcc's address and undefined-behaviour sanitizers."""
+    install(session, "test", project=False)
+    session.install(*PROJECT["build-system"]["requires"])
+    flags = "-fsanitize=address,undefined -fno-omit-frame-pointer -O1 -g"
+    libraries = [
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    with tempfile.TemporaryDirectory() as folder:  # not in place: other sessions use what is there
+        for name in ("aiokafka08", "tests"):
+            ignore = shutil.ignore_patterns("*.so", "__pycache__")
+            shutil.copytree(name, Path(folder, name), ignore=ignore)
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(name, folder)
+        with session.chdir(folder):
+            session.run(
+                *("python", "-c", "import setuptools; setuptools.setup()", "build_ext", "-i"),
+                env={"CFLAGS": flags, "LDFLAGS": flags},
+            )
+            session.run(
+                *("python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=600"),
+                # Memory is measured there, which the sanitizer changes.
+                *("-k", "not python and not bomb and not memory and not real"),
+                *("tests/protocol", "tests/producer/test_producer.py"),
+                env={
+                    "AIOKAFKA08_IMPL": "c",
+                    "LD_PRELOAD": " ".join(libraries),
+                    "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's own
+                    "PYTHONMALLOC": "malloc",
+                },
+            )
 
 
 @nox.session

@@ -1,22 +1,20 @@
 """A message into its partition's open batch, in few steps: the way of nearly all.
 
-`Appender` is the compiled one where the compiled message set is in use (`_append_c`), else
+`Appender` is the compiled one where the compiled message set is in use (`_producer_c`), else
 `PureAppender`, the reference. Law: no waiting, no clock but that of the timestamp; where the usual
 case doesn't hold (no open batch, no room, no memory, a timestamp given) `slowly` decides.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
 import time
 from collections.abc import Callable
 from typing import Final
 
 from aiokafka08.producer.accumulator import Batch, PartitionQueue
+from aiokafka08.producer.compiled import compiled
 from aiokafka08.producer.delivery import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
-from aiokafka08.protocol.message_set import IMPLEMENTATION
 
 _now = time.time
 
@@ -31,25 +29,22 @@ class PureAppender:
         memory: whose bytes the messages take.
         batch_bytes: when a batch is full.
         slowly: called with the arguments of `append` where this isn't the usual case.
-        on_mark: called with the batch and the message's size when the batch got full, and at every
-            `mark_every`th message of it.
+        on_full: called with the batch and the message's size when the batch got full.
     """
 
-    __slots__ = ("_batch_bytes", "_mark_every", "_memory", "_on_mark", "_slowly")
+    __slots__ = ("_batch_bytes", "_memory", "_on_full", "_slowly")
 
     def __init__(
         self,
         memory: BufferMemory,
         batch_bytes: int,
         slowly: Append,
-        on_mark: Callable[[Batch, int], object],
-        mark_every: int,
+        on_full: Callable[[Batch, int], object],
     ) -> None:
         self._memory = memory
         self._batch_bytes = batch_bytes
         self._slowly = slowly
-        self._on_mark = on_mark
-        self._mark_every = mark_every
+        self._on_full = on_full
 
     def append(
         self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
@@ -75,24 +70,10 @@ class PureAppender:
         builder.append(key, value, now_ms)
         index = batch.count
         batch.count = index + 1
-        if (
-            total + size > self._batch_bytes and batch.due_at > 0.0
-        ) or not index % self._mark_every:
-            self._on_mark(batch, size)
+        if total + size > self._batch_bytes and batch.due_at > 0.0:  # only once
+            self._on_full(batch, size)
         return DeliveryFuture(batch.delivery, index, now_ms)
 
 
-def _choose() -> type[PureAppender]:
-    if IMPLEMENTATION == "python":
-        return PureAppender
-    try:
-        compiled = importlib.import_module("aiokafka08.producer._append_c")
-    except ImportError:
-        if os.environ.get("AIOKAFKA08_IMPL") == "c":
-            raise
-        return PureAppender
-    appender: type[PureAppender] = compiled.Appender
-    return appender
-
-
-Appender: Final = _choose()
+_compiled = compiled()
+Appender: Final[type[PureAppender]] = PureAppender if _compiled is None else _compiled.Appender

@@ -7,7 +7,6 @@ message takes its turn (`admission`), and the time that this costs counts for it
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from aiokafka08.producer.accumulator import Accumulator, Batch, PartitionQueue
 from aiokafka08.producer.admission import Admission, Data
@@ -17,19 +16,12 @@ from aiokafka08.producer.delivery import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.sender import Sender
 
-_HOLD_S: Final = 0.005
-"""How long senders that needn't wait may hold the event loop."""
-_MARK_EVERY: Final = 256
-"""Messages of a batch between looks at the clock."""
-
 
 class Intake:
     """Puts messages into batches and wakes the sender.
 
     Attributes:
         by_topic: the topics that were asked for, known or not yet.
-        is_overdue: senders have held the event loop for long: the next one has to give it a turn,
-            in `append_in_turn`, where those behind it wait for theirs.
     """
 
     def __init__(
@@ -44,14 +36,8 @@ class Intake:
         self._accumulator = accumulator
         self._memory = memory
         self._sender = sender
-        loop = asyncio.get_running_loop()
-        self._clock = loop.time
-        self._call_soon = loop.call_soon
-        self._held_since: float | None = None  # looked at the clock, and no turn since then
-        self.is_overdue = False
-        appender = Appender(
-            memory, accumulator.batch_bytes, self._append_slowly, self._on_mark, _MARK_EVERY
-        )
+        self._clock = asyncio.get_running_loop().time
+        appender = Appender(memory, accumulator.batch_bytes, self._append_slowly, self._on_full)
         self.append: Append = appender.append
         """Append a message now, or not at all: None where there is no memory.
 
@@ -69,22 +55,12 @@ class Intake:
             return None
         return self._accept(queue, key, value, timestamp_ms, size, None)
 
-    def _on_mark(self, batch: Batch, size: int) -> None:
-        """The batch got full, or it is time to look at the clock."""
-        now = self._clock()
+    def _on_full(self, batch: Batch, size: int) -> None:
+        """The batch got full with a message of this size."""
         accumulator = self._accumulator
-        accumulator.filled(batch, size, now)
+        accumulator.filled(batch, size, self._clock())
         if accumulator.news:
             self._sender.wake()
-        if self._held_since is None:
-            self._held_since = now
-            self._call_soon(self._had_turn)
-        elif now - self._held_since >= _HOLD_S:
-            self.is_overdue = True
-
-    def _had_turn(self) -> None:
-        self._held_since = None
-        self.is_overdue = False
 
     async def append_in_turn(
         self, topic: str, key: Data, value: Data, partition: int | None, timestamp_ms: int | None
@@ -98,8 +74,6 @@ class Intake:
         """
         since = self._clock()
         async with self._admission.turn(topic) as route:
-            if self.is_overdue:
-                await asyncio.sleep(0)
             queue = await self._admission.queue(route, partition, key)
             size, timestamp_ms = await self._admission.admit(queue, key, value, timestamp_ms)
             return self._accept(queue, key, value, timestamp_ms, size, since)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal, Protocol, runtime_checkable
 
+from aiokafka08.producer.compiled import compiled
+
 __all__ = [
     "PARTITIONERS",
     "BatchAware",
@@ -69,7 +71,7 @@ _MIN_INT: Final = -0x80000000
 _LITTLE_WORDS: Final = struct.Struct("<I")
 
 
-def murmur2(data: bytes) -> int:
+def pure_murmur2(data: bytes) -> int:
     """The murmur2 hash of the Java client, as the unsigned number that aiokafka's gives.
 
     Java's `int` is the same 32 bits (`org.apache.kafka.common.utils.Utils.murmur2`).
@@ -84,6 +86,11 @@ def murmur2(data: bytes) -> int:
         hash_ = (hash_ ^ int.from_bytes(data[whole:], "little")) * 0x5BD1E995 & _MASK
     hash_ = (hash_ ^ hash_ >> 13) * 0x5BD1E995 & _MASK
     return hash_ ^ hash_ >> 15
+
+
+_compiled = compiled()
+murmur2: Final[Callable[[bytes], int]] = pure_murmur2 if _compiled is None else _compiled.murmur2
+"""`pure_murmur2`, in C where the compiled message set is in use."""
 
 
 def java_bytes_hash_code(data: bytes) -> int:

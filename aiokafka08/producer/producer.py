@@ -350,7 +350,7 @@ class AIOKafkaProducer:
         assert engine is not None
         intake = engine.intake
         route = intake.by_topic.get(topic)
-        if route is not None and route.is_open and not intake.is_overdue:
+        if route is not None and route.is_open:
             if partition is None:
                 chosen = route.partitioner(key, route.partitions, route.available)
                 queue = route.queues.get(chosen)

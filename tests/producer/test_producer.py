@@ -39,40 +39,6 @@ def logged(cluster: EmbeddedCluster, topic: str = "t", partitions: int = 3) -> l
 # --- one message ----------------------------------------------------------------------------------
 
 
-async def test_sends_that_need_not_wait_let_others_have_their_turn_in_order(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("aiokafka08.producer.intake._HOLD_S", 0.0002)  # on any machine, any twin
-    producer = await producer_for(cluster)
-    await producer.partitions_for("t")
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    async def send(first: int) -> list[DeliveryFuture]:
-        return [
-            await producer.send("t", b"%d" % number, partition=0)
-            for number in range(first, first + 10_000)
-        ]
-
-    counter = asyncio.create_task(count())
-    halves = await asyncio.gather(send(0), send(10_000))
-    counter.cancel()
-    assert turns > 5
-    await producer.flush()
-    for futures in halves:
-        offsets = [future.result().offset for future in futures]
-        assert offsets == sorted(offsets)
-    log = [int(message.value or b"") for message in cluster.log("t", 0)]
-    for first in (0, 10_000):
-        half = [number for number in log if first <= number < first + 10_000]
-        assert half == list(range(first, first + 10_000))
-
-
 @pytest.mark.both_loops
 async def test_a_timer_for_a_time_that_is_past_can_be_set_anew(
     cluster: EmbeddedCluster, producer_for: ProducerFor

@@ -270,7 +270,9 @@ def test_very_many_gzip_members_take_no_quadratic_time(monkeypatch: pytest.Monke
     assert given_bytes < 10 * len(packed)
 
 
-@pytest.mark.parametrize("trailer", [b"\0", b"garbage", b"garbage" * 20, gzip.compress(b"b", mtime=0)[:18]])
+@pytest.mark.parametrize(
+    "trailer", [b"\0", b"garbage", b"garbage" * 20, gzip.compress(b"b", mtime=0)[:18]]
+)
 def test_what_follows_a_gzip_member_is_ignored_unless_it_is_one(trailer: bytes) -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"a") + trailer, 1) == b"a"
 

@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, binding=True
-"""The way of nearly all single messages into their batch, in C: `intake.Appender` is the reference.
+"""The producer's work on single messages, in C. The references are `appender.PureAppender` and
+`partitioner.pure_murmur2`.
 
-Imported only by `intake`, where the compiled message set is in use. Reads and writes the slots of
-batches, queues and memory directly; whatever isn't exactly one of those, or isn't the usual case,
-goes the slow way.
+Imported only by `compiled`. Reads and writes the slots of batches, queues and memory directly;
+whatever isn't exactly one of those, or isn't the usual case, goes the slow way.
 """
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from aiokafka08.protocol._message_set_c cimport MessageSetBuilder
@@ -68,17 +68,15 @@ cdef class Appender:
     cdef object _memory
     cdef Py_ssize_t _batch_bytes
     cdef object _slowly
-    cdef object _on_mark
-    cdef int64_t _mark_every
+    cdef object _on_full
 
-    def __init__(self, memory, Py_ssize_t batch_bytes, slowly, on_mark, int64_t mark_every):
+    def __init__(self, memory, Py_ssize_t batch_bytes, slowly, on_full):
         if type(memory) is not BufferMemory:
             raise TypeError(f"memory is {type(memory).__name__}, not BufferMemory")
         self._memory = memory
         self._batch_bytes = batch_bytes
         self._slowly = slowly
-        self._on_mark = on_mark
-        self._mark_every = mark_every
+        self._on_full = on_full
 
     def append(self, queue, key, value, timestamp_ms):
         cdef MessageSetBuilder builder
@@ -124,6 +122,28 @@ cdef class Appender:
         put(future, future_to_call, None)
         put(future, future_blocking, False)
         due_at = get(batch, batch_due)
-        if (total + size > self._batch_bytes and due_at > 0.0) or index % self._mark_every == 0:
-            self._on_mark(batch, size)
+        if total + size > self._batch_bytes and due_at > 0.0:
+            self._on_full(batch, size)
         return future
+
+
+def murmur2(data):
+    cdef bytes key = data if type(data) is bytes else bytes(memoryview(data))
+    cdef const unsigned char *at = key
+    cdef Py_ssize_t left = len(key)
+    cdef uint32_t word, hash_ = 0x9747B28CU ^ <uint32_t>left
+    while left >= 4:
+        word = at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24
+        word *= 0x5BD1E995U
+        hash_ = hash_ * 0x5BD1E995U ^ (word ^ word >> 24) * 0x5BD1E995U
+        at += 4
+        left -= 4
+    if left:
+        word = at[0]
+        if left > 1:
+            word |= <uint32_t>at[1] << 8
+        if left > 2:
+            word |= <uint32_t>at[2] << 16
+        hash_ = (hash_ ^ word) * 0x5BD1E995U
+    hash_ = (hash_ ^ hash_ >> 13) * 0x5BD1E995U
+    return hash_ ^ hash_ >> 15
