@@ -64,7 +64,7 @@ class AIOKafkaConsumer(PartitionCalls):
         max_partition_fetch_bytes: what is asked of a partition at once; larger messages are fetched
             all the same, up to `fetch_max_bytes`.
         fetch_max_wait_ms: how long a broker waits for `fetch_min_bytes`; 100 ms at most are asked
-            of brokers 0.8.0 and 0.8.1, which keep errors back for as long.
+            of brokers 0.8.0 and 0.8.1, which keep errors back for as long and may oversleep.
         key_deserializer, value_deserializer: called with the bytes, or None. What they raise comes
             out of the call that would give the message, each time until somebody seeks past it.
         check_crcs: check each message's CRC-32.

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from aiokafka08.consumer.bell import Bell
 from aiokafka08.consumer.cursor import Ask, Cursor, Verdict
@@ -26,6 +26,7 @@ from aiokafka08.consumer.source import Plan, Source
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.cluster import ClusterSnapshot
+from aiokafka08.net.doubt import Doubt
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import Line
 from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, Topic
@@ -36,9 +37,6 @@ OLD_LINES_WAIT_S = 0.1
 
 SLICE_S = 0.005
 """How long answers are taken over before the loop gets its turn."""
-
-OVERDUE_S = 2.0
-"""How long after its wait a silent broker is suspected: somebody else may lead by now."""
 
 WAITED_SHARE = 0.8
 """An answer after this share of the wait counts as one that has waited (clocks differ)."""
@@ -221,11 +219,14 @@ class Fetcher:
             1 if plan.alone else self._min_bytes,
             [Topic(topic, partitions) for topic, partitions in topics.items()],
         )
-        connection = await self._router.connection(node_id, Lane.FETCH)
+        metadata = self._router.metadata
+        fails = partial(self._failing.add, node_id)
+        with Doubt(metadata, on_overdue=fails):
+            connection = await self._router.connection(node_id, Lane.FETCH)
         loop = asyncio.get_running_loop()
         sent = loop.time()
         self.requests += 1
-        with self._impatience(node_id, plan.wait_s + OVERDUE_S):
+        with Doubt(metadata, expected_s=plan.wait_s, on_overdue=fails):
             answer = await connection.request(
                 request, timeout_s=plan.wait_s + self._router.config.request_timeout_s
             )
@@ -234,27 +235,6 @@ class Fetcher:
             for topic in answer.topics
             for fetched in topic.partitions
         }, loop.time() - sent
-
-    @contextmanager
-    def _impatience(self, node_id: int, seconds: float) -> Iterator[None]:
-        """From `seconds` on ask for other leaders, again and again."""
-        loop = asyncio.get_running_loop()
-        timer: asyncio.TimerHandle
-
-        def arm(seconds: float) -> None:
-            nonlocal timer
-            timer = loop.call_later(seconds, complain)
-
-        def complain() -> None:
-            self._failing.add(node_id)
-            self._router.metadata.request_refresh()
-            arm(OVERDUE_S)
-
-        arm(seconds)
-        try:
-            yield
-        finally:
-            timer.cancel()
 
     async def _take(
         self,

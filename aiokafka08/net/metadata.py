@@ -2,7 +2,7 @@
 
 Refreshed at once (with backoff) when somebody has met NotLeaderForPartition, LeaderNotAvailable,
 UnknownTopicOrPartition or a socket error, and every `metadata_max_age_ms`. What an answer means is
-`cluster`'s business; whom to ask is `nodes`'.
+`cluster`'s business; whom to ask, and how, `inquiry`'s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
-    NoBrokersAvailable,
     UnknownTopicOrPartitionError,
     action_for,
     broker_error,
@@ -29,20 +28,12 @@ from aiokafka08.net.cluster import (
     ClusterSnapshot,
     TopicInfo,
     check_topic_name,
-    is_spoilt,
-    refuses_all,
 )
 from aiokafka08.net.config import NetConfig
-from aiokafka08.net.node import Lane, Node
+from aiokafka08.net.inquiry import Answer, Inquiry
 from aiokafka08.net.nodes import Nodes
-from aiokafka08.protocol.api import MetadataRequest, MetadataResponse
+from aiokafka08.protocol.api import MetadataResponse
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
-
-PATIENCE_S = 5.0
-"""How long one broker may keep a metadata request before the next one is asked."""
-
-Answers = list[tuple[MetadataResponse, bool]]
-"""Each with whether all topics were asked for."""
 
 _logger = logging.getLogger("aiokafka08.net")
 
@@ -56,7 +47,7 @@ class Metadata:
         """Ask for every topic on each refresh (pattern subscriptions)."""
         self._topics: set[str] = set()
         self._waiting: Counter[str] = Counter()  # topics that `topic()` waits for
-        self._spoilers: set[str] = set()  # topics that spoil the answer for others
+        self._inquiry = Inquiry(nodes, config)
         self._nodes = nodes
         self._config = config
         self._telemetry = telemetry
@@ -149,11 +140,13 @@ class Metadata:
         except TimeoutError:
             pass
 
-    async def topic(self, topic: str, *, timeout_s: float) -> TopicInfo:
+    async def topic(
+        self, topic: str, *, timeout_s: float, leaders: Callable[[Iterable[bool]], bool] = all
+    ) -> TopicInfo:
         """A topic with its partitions, asked for if need be (brokers may create it then).
 
-        Waits until the topic is there and all its partitions have leaders, or the time is over;
-        partitions that are still without a leader then are given as they are.
+        Waits until the topic is there and its partitions have leaders (`all` or `any` of them), or
+        the time is over; partitions that are without a leader then are given as they are.
 
         Raises:
             InvalidTopicError: a name that brokers don't take.
@@ -167,7 +160,7 @@ class Metadata:
             # Not among the tracked ones yet: a name that isn't there isn't asked for for ever.
             self._waiting[topic] += 1
             try:
-                info = await self._wait_for_topic(topic, timeout_s)
+                info = await self._wait_for_topic(topic, timeout_s, leaders)
             finally:
                 self._waiting[topic] -= 1
                 if not self._waiting[topic]:
@@ -175,7 +168,9 @@ class Metadata:
         self._topics.add(topic)
         return info
 
-    async def _wait_for_topic(self, topic: str, timeout_s: float) -> TopicInfo:
+    async def _wait_for_topic(
+        self, topic: str, timeout_s: float, leaders: Callable[[Iterable[bool]], bool]
+    ) -> TopicInfo:
         info: TopicInfo | None = None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -193,7 +188,7 @@ class Metadata:
                         seen = error
                     info = self.snapshot.topics.get(topic)
                     if info is not None:
-                        if info.partitions and all(
+                        if info.partitions and leaders(
                             one.leader is not None for one in info.partitions.values()
                         ):
                             return info
@@ -228,43 +223,13 @@ class Metadata:
         topics = sorted(self._topics | self._waiting.keys())
         try:
             if self.all_topics:
-                answers = await self._ask_everything()
+                answers = await self._inquiry.everything(self._waiting)
             else:
-                answers = await self._ask_topics(topics, self._end())
+                answers = await self._inquiry.topics(topics)
         except KafkaError as error:
             self._telemetry.emit(MetadataFailed(error.text))
             raise
         self._merge(answers)
-
-    async def _ask_everything(self) -> Answers:
-        end = self._end()
-        answers = [(await self._ask_any([], True, end), True)]
-        # The listing creates none, and may leave out one that was just created.
-        listed = {state.topic for state in answers[0][0].topics}
-        if missing := sorted(self._waiting.keys() - listed):
-            answers += await self._ask_topics(missing, end)
-        return answers
-
-    async def _ask_topics(self, topics: list[str], end: float) -> Answers:
-        """The answers for these topics: one, or one for each where a topic spoils the others'."""
-        alone = [topic for topic in topics if topic in self._spoilers]
-        together = [topic for topic in topics if topic not in self._spoilers]
-        answers = []
-        if together or not alone:
-            answer = await self._ask_any(together, False, end)
-            if is_spoilt(answer, together):
-                alone = topics
-            else:
-                answers.append((answer, False))
-        for topic in alone:
-            answer = await self._ask_any([topic], False, end)
-            answers.append((answer, False))
-            if refuses_all(answer):
-                self._spoilers.add(topic)
-            else:
-                self._spoilers.discard(topic)
-        self._spoilers.intersection_update(topics)
-        return answers
 
     async def fetch_all(self) -> MetadataResponse:
         """Ask for all topics once, whatever is tracked; the answer is merged into the snapshot.
@@ -274,11 +239,11 @@ class Metadata:
             IllegalStateError: the client was stopped.
         """
         self._check()
-        answer = await self._ask_any([], True, self._end())
-        self._merge([(answer, True)])
-        return answer
+        answers = await self._inquiry.everything()
+        self._merge(answers)
+        return answers[0].response
 
-    def _merge(self, answers: Answers) -> None:
+    def _merge(self, answers: Iterable[Answer]) -> None:
         # Into the snapshot of this moment: another answer may have come since this was asked for.
         snapshot = self.snapshot
         for answer, everything in answers:
@@ -298,44 +263,6 @@ class Metadata:
     def _tell_changed(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def _end(self) -> float:
-        """When questions that begin now must have been answered."""
-        return asyncio.get_running_loop().time() + self._config.request_timeout_s
-
-    async def _ask_any(self, topics: list[str], everything: bool, end: float) -> MetadataResponse:
-        """The answer of the first broker that gives one."""
-        loop = asyncio.get_running_loop()
-        errors: dict[str, None] = {}
-        candidates = self._nodes.candidates()
-        while candidates:
-            node = candidates.pop(0)
-            left_s = end - loop.time()
-            if left_s <= 0:
-                errors["no time is left to ask others"] = None
-                break
-            # One that hangs must not take all the time from those that would answer.
-            patience_s = min(PATIENCE_S, left_s / 2 if candidates else left_s)
-            try:
-                return await self._ask(node, topics, everything, patience_s)
-            except KafkaError as error:
-                errors[error.text] = None
-        raise NoBrokersAvailable("no broker answers: " + "; ".join(sorted(errors)))
-
-    async def _ask(
-        self, node: Node, topics: list[str], everything: bool, timeout_s: float
-    ) -> MetadataResponse:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_s
-        connection = await node.connection(Lane.CONTROL, timeout_s=timeout_s)
-        version = connection.version.pick(MetadataRequest)
-        request = MetadataRequest(topics)
-        if everything:
-            request = MetadataRequest([] if version == 0 else None)
-        elif not topics and version == 0:
-            # [] would mean all topics; an 0.8 broker can't name brokers only.
-            return MetadataResponse([], -1, [])
-        return await connection.request(request, version=version, timeout_s=end - loop.time())
 
     async def _keep_fresh(self) -> None:
         loop = asyncio.get_running_loop()

@@ -96,9 +96,13 @@ class Node:
 
     @property
     def hanging(self) -> bool:
-        """Whether it has owed an answer on the control lane, where answers are quick, for long."""
-        control = self._lanes.get(Lane.CONTROL)
-        return control is not None and control.owing_s > HANGING_S
+        """Whether it has owed an answer for long. Produce and fetch may take as long on a broker
+        that is well, but where others can be asked they are the better choice all the same."""
+        return any(
+            connection.owing_s > HANGING_S
+            for lane, connection in self._lanes.items()
+            if lane is not Lane.JOIN
+        )
 
     @property
     def in_flight(self) -> int:

@@ -1,6 +1,9 @@
 """All the nodes that are known: by id from Metadata, and the bootstrap addresses as a way back.
 
-Follows the snapshots: a broker that left or moved to another address loses its connections.
+Follows the snapshots: a broker that left or moved to another address loses its connections. Beside
+them brokers may be introduced by who was told their address otherwise (a group's coordinator says
+its own; the snapshot of a client that tracks no topic names none). Of two addresses for a node id
+the one that was told last holds.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ class Nodes:
             address: Node(None, address, config, telemetry) for address in config.bootstrap
         }
         self._by_id: dict[int, Node] = {}
+        self._named: dict[int, Address] = {}  # by the last snapshot
+        self._introduced: dict[int, Address] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -41,7 +46,7 @@ class Nodes:
         return iter([*self._by_id.values(), *self._bootstrap.values()])
 
     def get(self, node_id: int) -> Node | None:
-        """The node with this id, if Metadata has named it."""
+        """The node with this id, if Metadata has named it, or somebody has introduced it."""
         return self._by_id.get(node_id)
 
     def candidates(self) -> list[Node]:
@@ -83,17 +88,34 @@ class Nodes:
 
     def follow(self, snapshot: ClusterSnapshot) -> None:
         """Take over the brokers of a new snapshot."""
+        self._named = {
+            node_id: (broker.host, broker.port) for node_id, broker in snapshot.brokers.items()
+        }
+        for node_id in self._named:
+            self._introduced.pop(node_id, None)
+        self._settle()
+
+    def introduce(self, node_id: int, address: Address) -> None:
+        """Know a broker that says so itself; it stays until a snapshot or somebody says other."""
+        if self._named.get(node_id) == address:
+            self._introduced.pop(node_id, None)
+        else:
+            self._introduced[node_id] = address
+        self._settle()
+
+    def _settle(self) -> None:
+        """Have a node for each broker that is known now, and no others."""
         if self._closed:
             return
+        addresses = self._named | self._introduced
         for node_id, node in list(self._by_id.items()):
-            if snapshot.address(node_id) != node.address:
+            if addresses.get(node_id) != node.address:
                 del self._by_id[node_id]
                 reason = "the broker left, or moved to another address"
                 node.shut(reason)
                 self._spawn(node.close(reason))
-        for node_id in snapshot.brokers:
-            address = snapshot.address(node_id)
-            if node_id not in self._by_id and address is not None:
+        for node_id, address in addresses.items():
+            if node_id not in self._by_id:
                 self._by_id[node_id] = self._new(node_id, address)
 
     def shut(self) -> None:

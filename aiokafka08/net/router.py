@@ -1,7 +1,8 @@
 """The only way to the network for producer, consumer and admin.
 
 Puts nodes and metadata together; holds no state of its own beside them. Callers name a node id
-(from the metadata snapshot), or leave it out where any broker will do.
+(from the metadata snapshot, or of a broker that they have introduced), or leave it out where any
+broker will do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     NoBrokersAvailable,
 )
-from aiokafka08.net.config import NetConfig
+from aiokafka08.net.config import Address, NetConfig
 from aiokafka08.net.metadata import Metadata
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.nodes import Nodes
@@ -113,6 +114,19 @@ class Router:
         except _LOST:
             self.metadata.request_refresh()
             raise
+
+    def introduce(self, node_id: int, address: Address) -> None:
+        """Let requests to a node id go to this address, whether Metadata names it or not.
+
+        For coordinators, whose address is in the answer that names them: a client that tracks no
+        topic knows no brokers from Metadata 0 (docs/brokers.md 4.11). A later snapshot that names
+        the node replaces the address; if that is another one, connections to the old one end.
+
+        Raises:
+            IllegalStateError: the client was stopped.
+        """
+        self._check()
+        self.nodes.introduce(node_id, address)
 
     def version(self, node_id: int | None = None) -> BrokerVersion | None:
         """What a node speaks; without an id, the lowest line that was met. None: not met yet."""

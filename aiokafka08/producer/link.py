@@ -5,7 +5,9 @@ queues before a connection is open and takes writes: what can't be sent stays wh
 acks=0 gets no answer, so a tiny request that is answered goes behind each produce on the same
 connection: its answer says that the broker has read all before it; when the broker closes the
 connection instead, which is its way to say "error", the fate of all since the last answer is
-unknown (docs/brokers.md 3.3). When to pump is `sender`'s business, the ends are `settle`'s.
+unknown (docs/brokers.md 3.3). A broker that is silent is left with the batches that another one
+leads by now: they may be stored twice, as after any lost connection. When to pump is `sender`'s
+business, the ends are `settle`'s.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from functools import partial
 from typing import Any, Final
 
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from aiokafka08.net.cluster import ClusterSnapshot
+from aiokafka08.net.doubt import Doubt
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.transport import Connection
 from aiokafka08.net.versions import Line
@@ -38,11 +42,13 @@ _BROKER_SHARE: Final = 0.9
 """The broker's part of `request_timeout_ms` to wait for its replicas: its answer, which says what
 happened, comes before the client gives up."""
 
+_MAX_INT32: Final = 2**31 - 1
+
 
 class _Request:
     """A produce request in flight."""
 
-    __slots__ = ("answer", "batches", "connection", "magic", "timer")
+    __slots__ = ("answer", "batches", "connection", "doubt", "magic", "timer")
 
     def __init__(
         self,
@@ -50,12 +56,24 @@ class _Request:
         connection: Connection,
         answer: asyncio.Future[Any],
         timer: asyncio.TimerHandle,
+        doubt: Doubt,
     ) -> None:
         self.batches = batches
         self.connection = connection
         self.magic = connection.version.magic
         self.answer = answer
         self.timer = timer
+        self.doubt = doubt
+
+    @property
+    def broker_is_silent(self) -> bool:
+        """Its answer is overdue, and none before it has come for a while either."""
+        return self.doubt.overdue and self.connection.owing_s > self.doubt.after_s / 2
+
+    def end(self) -> None:
+        """It is answered, or given up."""
+        self.timer.cancel()
+        self.doubt.end()
 
 
 class Link:
@@ -120,23 +138,51 @@ class Link:
                 ),
             )
 
-    async def stop(self) -> None:
+    def follow(self, snapshot: ClusterSnapshot) -> None:
+        """Take back what another broker leads by now from one that is silent.
+
+        An answer that comes all the same is read and dropped. With acks=0 nothing waits for it.
+        """
+        if self._options.required_acks == 0 or self._stopped:
+            return
+        now = self._loop.time()
+        for request in [one for one in self._requests if one.broker_is_silent]:
+            staying: list[Batch] = []
+            for batch in request.batches:
+                leader = snapshot.leader(batch.queue.topic_partition)
+                if leader is None or leader == self._node_id:
+                    staying.append(batch)
+                    continue
+                error = KafkaTimeoutError(
+                    f"node {self._node_id}: no answer yet, and node {leader} leads by now"
+                )
+                self._settler.put_back(batch, error, now, may_be_stored=True)
+            request.batches = staying
+            if not staying:
+                request.answer.cancel()
+
+    def shut(self) -> None:
         """Wait for nothing more: what is in flight is for the caller to end."""
         self._stopped = True
         for request in self._requests:
-            request.timer.cancel()
+            request.end()
         if self._options.required_acks == 0:
             self._tell_unknown(list(self._requests), "the producer was stopped")
         self._requests.clear()
         if self._preparing is not None:
             self._preparing.cancel()
+
+    async def wait_ended(self) -> None:
+        """After `shut`: wait for the end of the background work."""
+        if self._preparing is not None:
             await asyncio.gather(self._preparing, return_exceptions=True)
 
     async def _prepare(self) -> None:
         """Get a connection that takes writes."""
         try:
-            connection = await self._router.connection(self._node_id, Lane.PRODUCE)
-            await connection.wait_writable()
+            with Doubt(self._router.metadata):
+                connection = await self._router.connection(self._node_id, Lane.PRODUCE)
+                await connection.wait_writable()
             self._connection = connection
             self.trouble = None
         except KafkaError as error:
@@ -184,7 +230,7 @@ class Link:
         timeout_s = self._router.config.request_timeout_s
         request = ProduceRequest(
             acks,
-            int(timeout_s * 1000 * _BROKER_SHARE),
+            min(int(timeout_s * 1000 * _BROKER_SHARE), _MAX_INT32),
             [Topic(topic, partitions) for topic, partitions in topics.items()],
         )
         try:
@@ -203,16 +249,22 @@ class Link:
         timer = self._loop.call_later(
             timeout_s * connection.in_flight, self._out_of_patience, connection, answer
         )
-        flying = _Request(encoded, connection, answer, timer)
+        doubt = Doubt(self._router.metadata, on_overdue=self._doubted)
+        flying = _Request(encoded, connection, answer, timer, doubt)
         self._requests[flying] = None
         answer.add_done_callback(partial(self._ended, flying))
+
+    def _doubted(self) -> None:
+        self.follow(self._router.metadata.snapshot)
+        if self._accumulator.news:
+            self._wake()
 
     def _out_of_patience(self, connection: Connection, answer: asyncio.Future[Any]) -> None:
         connection.close_if_dead(self._router.config.request_timeout_s)
         answer.cancel()  # no effect if the closing has ended it
 
     def _ended(self, request: _Request, answer: asyncio.Future[Any]) -> None:
-        request.timer.cancel()
+        request.end()
         error: KafkaError | None = None
         if answer.cancelled():
             limit_ms = self._router.config.request_timeout_s * 1000
@@ -272,7 +324,7 @@ class Link:
             if request.connection.closed is not None:  # it took the others with it
                 ended += [one for one in self._requests if one.connection is request.connection]
             for one in ended:
-                one.timer.cancel()
+                one.end()
                 self._requests.pop(one, None)
             self._tell_unknown(ended, error.text)
         for one in ended:

@@ -142,12 +142,15 @@ class AIOKafkaProducer:
             request_timeout_ms=request_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
-            # None means never: a century
-            connections_max_idle_ms=connections_max_idle_ms or 100 * 365 * 24 * 3600 * 1000,
+            connections_max_idle_ms=connections_max_idle_ms,
             api_version=api_version,
             security_protocol=security_protocol,
             ssl_context=ssl_context,
             sasl_mechanism=sasl_mechanism,
+            sasl_plain_username=sasl_plain_username,
+            sasl_plain_password=sasl_plain_password,
+            sasl_kerberos_domain_name=sasl_kerberos_domain_name,
+            sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
         self._options = producer_options(
             acks=acks,
@@ -161,17 +164,6 @@ class AIOKafkaProducer:
             enable_idempotence=enable_idempotence,
             transactional_id=transactional_id,
         )
-        for option, given in (
-            ("sasl_plain_username", sasl_plain_username),
-            ("sasl_plain_password", sasl_plain_password),
-            ("sasl_kerberos_domain_name", sasl_kerberos_domain_name),
-            ("sasl_oauth_token_provider", sasl_oauth_token_provider),
-        ):
-            if given is not None:
-                raise UnsupportedVersionError(
-                    f"{option} is given, but SASL needs SaslHandshake (brokers from 0.10 on), "
-                    "which this client doesn't speak"
-                )
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         try:
@@ -265,9 +257,11 @@ class AIOKafkaProducer:
             try:
                 if self._engine is not None:
                     await self._engine.stop(error)
-                await self._router.stop()
             finally:
-                stopping.set_result(None)
+                try:
+                    await self._router.stop()  # closes everything, whatever becomes of the waiting
+                finally:
+                    stopping.set_result(None)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -310,7 +304,8 @@ class AIOKafkaProducer:
             An awaitable as `asyncio.Future`. Its result is a `RecordMetadata`; its errors are
             `KafkaTimeoutError` (`delivery_timeout_ms` is over; if the broker was silent the message
             may be stored), `MessageSizeTooLargeError`, and what brokers answer. After a lost
-            connection, or answers 7 and 20, a batch is sent again and may be stored twice.
+            connection, answers 7 and 20, or where another broker leads while the one that was asked
+            is silent, a batch is sent again and may be stored twice.
 
         Raises:
             MessageSizeTooLargeError: larger than `max_request_size`.

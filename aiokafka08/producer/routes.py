@@ -33,7 +33,7 @@ from aiokafka08.structs import TopicPartition
 _log = logging.getLogger("aiokafka08.producer")
 
 _SLICE_S = 3.0
-"""A topic that is there, but where some partition has no leader, is used after this long."""
+"""A topic that is there, but where no partition has a leader, is used after this long."""
 
 
 class Route:
@@ -214,7 +214,9 @@ class Routes:
             left = max(deadline - self._loop.time(), 0.0)
             try:
                 await self._guarded(
-                    metadata.topic(route.topic, timeout_s=min(left, _SLICE_S)), None, route.topic
+                    metadata.topic(route.topic, timeout_s=min(left, _SLICE_S), leaders=any),
+                    None,
+                    route.topic,
                 )
             except KafkaError as error:
                 if not error.retriable or left <= _SLICE_S:

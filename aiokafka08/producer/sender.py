@@ -7,13 +7,18 @@ clock (linger, backoff, expiry) and keeps asking for metadata while batches have
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from aiokafka08.errors import KafkaError
+from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.link import Link
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.settle import Settler
+
+_LEAST_PAUSE_S: Final = 0.01
+"""Between two questions for a leader, also with `retry_backoff_ms=0`."""
 
 
 class Sender:
@@ -35,6 +40,7 @@ class Sender:
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        router.metadata.watch(self._follow)
 
     @property
     def links(self) -> list[Link]:
@@ -54,15 +60,20 @@ class Sender:
             await batch.delivery.wait_finished()
 
     async def stop(self, error: KafkaError) -> None:
-        """End; what isn't finished fails with `error`."""
+        """End; what isn't finished fails with `error`.
+
+        Cancelled while it waits, it has ended everything all the same.
+        """
         self._stopped = True
         for handle in (self._soon, self._timer):
             if handle is not None:
                 handle.cancel()
         for link in self._links.values():
-            await link.stop()
+            link.shut()
         now = self._loop.time()
         self._settler.abandon(self._accumulator.flush(now), error, now)
+        for link in self._links.values():
+            await link.wait_ended()
 
     def _pump(self) -> None:
         self._soon = None
@@ -88,9 +99,15 @@ class Sender:
         next_time = accumulator.next_time()
         if accumulator.has_ready(None):
             self._router.metadata.request_refresh()
-            again = now + self._router.config.retry_backoff_s
+            again = now + max(self._router.config.retry_backoff_s, _LEAST_PAUSE_S)
             next_time = again if next_time is None else min(again, next_time)
         self._schedule(next_time)
+
+    def _follow(self, snapshot: ClusterSnapshot) -> None:
+        for link in self._links.values():
+            link.follow(snapshot)
+        if self._accumulator.news:
+            self.wake()
 
     def _schedule(self, time: float | None) -> None:
         timer = self._timer

@@ -1,6 +1,5 @@
 """What is in flight on one connection: correlation ids, and answers in the order of the requests.
 
-`ClientConnection` is the client's side, `ServerConnection` its mirror for the embedded cluster.
 Law: one FIFO, kept only here; an answer must carry the id of the oldest request in flight, else
 the stream can't be trusted any more. No sockets and no clock: bytes in, answers out
 (`net.transport` does the I/O, `frame` the cutting, `api` the decoding).
@@ -12,18 +11,14 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from aiokafka08.errors import CorrelationIdError, KafkaProtocolError
+from aiokafka08.errors import CorrelationIdError
 from aiokafka08.protocol.api import (
-    Envelope,
     GroupCoordinatorRequest,
     Request,
-    RequestHeader,
     Response,
     decode_correlation_id,
-    decode_request,
     decode_response,
     encode_request,
-    encode_response,
 )
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES, FrameReader
 from aiokafka08.protocol.types import Buffer
@@ -117,34 +112,3 @@ class ClientConnection:
         response = decode_response(awaited.request, awaited.version, frame)
         self._in_flight.popleft()
         return Answer(awaited.correlation_id, response)
-
-
-class ServerConnection:
-    """The broker's side of a connection: requests in, one after the other, answers out."""
-
-    __slots__ = ("frames",)
-
-    def __init__(self, *, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
-        self.frames = FrameReader(max_frame_bytes, "the client")
-
-    def receive(self, data: Buffer) -> Iterator[Envelope | KafkaProtocolError]:
-        """Yields the requests that `data` completes; a malformed one comes as its error.
-
-        Raises:
-            KafkaProtocolError: a frame's size is out of bounds: close the connection.
-        """
-        return map(self._envelope, self.frames.feed(data))
-
-    def received(self, count: int) -> Iterator[Envelope | KafkaProtocolError]:
-        """`receive` for `count` bytes put into `frames.get_buffer()`."""
-        return map(self._envelope, self.frames.received(count))
-
-    def send(self, header: RequestHeader, response: Response) -> list[Buffer]:
-        """The buffers of the answer to the request with this header."""
-        return encode_response(response, header.api_version, header.correlation_id)
-
-    def _envelope(self, frame: memoryview) -> Envelope | KafkaProtocolError:
-        try:
-            return decode_request(frame)
-        except KafkaProtocolError as error:
-            return error

@@ -77,9 +77,11 @@ class Line:
     """4.5: the same where one auto-creation fails; seen up to 0.9."""
     failed_creation_code: int = -1
     """4.5: the code where auto-creation fails."""
+    only_hosts_named: bool = False
+    """4.11: Metadata names no brokers but those with replicas of the topics that it tells."""
     dead_brokers_stay: bool = False
-    """Metadata goes on naming dead brokers, as brokers and as replicas (without code 9), but not
-    as leaders: seen on 0.8.0 and 0.8.1."""
+    """4.10: Metadata goes on naming dead brokers, as brokers and as replicas (without code 9), but
+    not as leaders."""
     isr_growth_is_published: bool = False
     """4.8: False: Metadata shows changes of the ISR only after elections."""
 
@@ -174,6 +176,7 @@ _0_8_0 = Line(
     known_codecs=frozenset({1, 2}),
     set_over_segment_code=None,
     segments_overflow=True,
+    only_hosts_named=True,
     dead_brokers_stay=True,
     single_replicas_wait=False,
     waited_offset_is_next=True,
@@ -194,6 +197,7 @@ _0_8_1 = Line(
     known_codecs=frozenset({1, 2}),
     set_over_segment_code=None,
     segments_overflow=True,
+    only_hosts_named=True,
     dead_brokers_stay=True,
     single_replicas_wait=False,
     waited_offset_is_next=True,

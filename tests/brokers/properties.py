@@ -103,6 +103,8 @@ def server_properties(
             # this is room for about 150,000.
             "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
             "log.cleaner.io.buffer.size": 128 * 1024,
+            # 5 minutes by default.
+            "log.retention.check.interval.ms": 1000,
         }
     if number >= (0, 8, 2):
         properties |= {

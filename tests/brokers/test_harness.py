@@ -133,7 +133,7 @@ def test_failover_of_three_brokers(
 
     cluster.kill(1)
     cluster.expire(1)
-    assert cluster.wait_leader(topic, 0, {0, 2}, timeout=5) in {0, 2}
+    assert cluster.wait_leader(topic, 0, {0, 2}) in {0, 2}
     cluster.wait_isr(topic, 0, {0, 2})
     cluster.restart(1)
     cluster.wait_isr(topic, 0, {0, 1, 2})
@@ -256,8 +256,8 @@ def test_nothing_outlives_its_parent(death: signal.Signals, tmp_path: Path) -> N
             assert list(tmp_path.iterdir())
         finally:
             parent.send_signal(death)
-    wait_for(lambda: not any(map(accepts, ports)), 5, "all processes are gone")
-    wait_for(lambda: not list(tmp_path.iterdir()), 5, "the folder is gone")
+    wait_for(lambda: not any(map(accepts, ports)), 20, "all processes are gone")
+    wait_for(lambda: not list(tmp_path.iterdir()), 20, "the folder is gone")
 
 
 def test_a_broker_that_cannot_start_shows_its_log() -> None:

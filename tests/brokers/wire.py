@@ -69,7 +69,7 @@ class _Reader:
         return range(self.number("i"))
 
 
-def call(port: int, api_key: int, api_version: int, body: bytes, timeout: float = 5.0) -> bytes:
+def call(port: int, api_key: int, api_version: int, body: bytes, timeout: float = 20.0) -> bytes:
     """One request to 127.0.0.1 on a connection of its own; the answer after the correlation id."""
     request = struct.pack(">hhih7s", api_key, api_version, 1, 7, b"harness") + body
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
@@ -85,7 +85,7 @@ def call(port: int, api_key: int, api_version: int, body: bytes, timeout: float 
     return answer[4:]
 
 
-def metadata(port: int, topics: Iterable[str] = (), timeout: float = 5.0) -> MetadataView:
+def metadata(port: int, topics: Iterable[str] = (), timeout: float = 20.0) -> MetadataView:
     """Metadata v0 of the named topics (all when none is named); understood by 0.8.0 to 4.1.0."""
     names = [_text(name) for name in topics]
     body = struct.pack(">i", len(names)) + b"".join(names)
@@ -117,7 +117,7 @@ def produce(
         body = b"\0\0" + _data(key) + _data(value)  # magic 0, attributes 0
         message = struct.pack(">I", zlib.crc32(body)) + body
         entries.append(struct.pack(">qi", 0, len(message)) + message)
-    body = struct.pack(">hii", -1, 5000, 1) + _text(topic)
+    body = struct.pack(">hii", -1, 15000, 1) + _text(topic)
     body += struct.pack(">ii", 1, partition) + _data(b"".join(entries))
     reader = _single_partition(call(port, 0, 0, body))
     _raise_for(reader.number("h"))

@@ -28,6 +28,9 @@ Record = ConsumerRecord[Any, Any]
 CreateTopic = Callable[[str, int, int, Mapping[str, str] | None], Awaitable[None]]
 """Of name, partitions, replicas, config."""
 
+Compact = Callable[[str], Awaitable[None]]
+"""Have a topic's partition 0 compacted; where the broker does so by itself, nothing."""
+
 
 class Logged(NamedTuple):
     """A message as it stands in the log; `codec` is that of its wrapper, 0 without one."""
@@ -47,10 +50,13 @@ class Broker:
         clients: those that were made here; they are stopped at the end of the test.
     """
 
-    def __init__(self, bootstrap_servers: str, version: str, create_topic: CreateTopic) -> None:
+    def __init__(
+        self, bootstrap_servers: str, version: str, create_topic: CreateTopic, compact: Compact
+    ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.version = numbers(version)
         self._create_topic = create_topic
+        self._compact = compact
         self._clients = contextlib.AsyncExitStack()
 
     @property
@@ -177,6 +183,15 @@ class Broker:
             logged += new
             if not new:
                 return logged
+
+    async def compact(self, topic: str, *, below: int) -> None:
+        """Until less than so many messages are left in a compacted topic's partition 0."""
+        await self._compact(topic)
+
+        async def it_is_compacted() -> bool:
+            return len(await self.log(topic)) < below
+
+        await eventually(it_is_compacted, 40)
 
     async def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of a partition's messages, in the order of the log."""

@@ -10,7 +10,7 @@ import pytest
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.contract.broker import AUTO_PARTITIONS, Broker, CreateTopic
+from tests.contract.broker import AUTO_PARTITIONS, Broker
 from tests.contract.targets import targets
 
 
@@ -60,28 +60,32 @@ async def broker(target: EmbeddedCluster | RealCluster) -> AsyncIterator[Broker]
     """One broker of each line, embedded and real; several where `on_targets` says so."""
     if isinstance(target, EmbeddedCluster):
         async with target as cluster:
-            yield (broker := Broker(cluster.bootstrap_servers, cluster.version, _embedded(cluster)))
+            yield (broker := _embedded(cluster))
             await broker.close()
     else:
-        yield (
-            broker := Broker(target.bootstrap_servers, target.version, _through_zookeeper(target))
-        )
+        yield (broker := _through_zookeeper(target))
         await broker.close()
 
 
-def _embedded(cluster: EmbeddedCluster) -> CreateTopic:
+def _embedded(cluster: EmbeddedCluster) -> Broker:
     async def create(
         name: str, partitions: int, replicas: int, config: Mapping[str, str] | None
     ) -> None:
         cluster.create_topic(name, partitions, replicas, config)
 
-    return create
+    async def compact(topic: str) -> None:
+        cluster.compact(topic, 0)
+
+    return Broker(cluster.bootstrap_servers, cluster.version, create, compact)
 
 
-def _through_zookeeper(cluster: RealCluster) -> CreateTopic:
+def _through_zookeeper(cluster: RealCluster) -> Broker:
     async def create(
         name: str, partitions: int, replicas: int, config: Mapping[str, str] | None
     ) -> None:
         await asyncio.to_thread(cluster.create_topic, name, partitions, replicas, config)
 
-    return create
+    async def compact(topic: str) -> None:
+        """Its cleaner is at work all the time."""
+
+    return Broker(cluster.bootstrap_servers, cluster.version, create, compact)

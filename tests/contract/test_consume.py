@@ -132,7 +132,7 @@ async def test_a_waiting_call_gets_a_new_message_at_once(broker: Broker) -> None
     for number in range(3):
         waiting = asyncio.create_task(reader.getone())
         await producer.send_and_wait(topic, b"%d" % number)
-        assert (await asyncio.wait_for(waiting, 5)).offset == number
+        assert (await asyncio.wait_for(waiting, 15)).offset == number
 
 
 # --- getone, getmany, async for -------------------------------------------------------------------
@@ -172,7 +172,7 @@ async def test_getone_of_a_partition_that_is_named(broker: Broker) -> None:
     await broker.fill(topic, TEN, partition=1)
     reader = await broker.reader(topic, 0, 1)
     for partition, value in ((1, b"0"), (0, b"0"), (1, b"1"), (1, b"2"), (0, b"1")):
-        record = await asyncio.wait_for(reader.getone(TopicPartition(topic, partition)), 5)
+        record = await asyncio.wait_for(reader.getone(TopicPartition(topic, partition)), 20)
         assert (record.partition, record.value) == (partition, value)
 
 

@@ -60,3 +60,24 @@ async def test_partitions_are_led_and_read_everywhere(broker: Broker) -> None:
     assert all(len(one["replicas"]) == 2 for one in described["partitions"])
     cluster = await admin.describe_cluster()
     assert sorted(node["node_id"] for node in cluster["brokers"]) == [0, 1, 2]
+
+
+async def test_topics_on_few_brokers_are_all_reached(broker: Broker) -> None:
+    """0.8.0 and 0.8.1 name only the brokers of what is asked for (docs/brokers.md 4.11)."""
+    # Partition p is on broker p.
+    one, two, three = [await broker.create_topic(partitions=count) for count in (1, 2, 3)]
+    producer = await broker.producer()
+    for topic, last in ((one, 0), (three, 2), (two, 1), (one, 0), (three, 1), (three, 2)):
+        await producer.send_and_wait(topic, b"%d" % last, partition=last)
+    consumer = await broker.consumer(one, metadata_max_age_ms=50)
+    assert [record.value for record in await take(consumer, 2)] == [b"0", b"0"]
+    for topic, wanted in ((three, {1, 2}), (two, {1}), (one, {0}), (three, {1, 2})):
+        consumer.subscribe([topic])
+        got = await take(consumer, {one: 2, two: 1, three: 3}[topic])
+        assert {record.partition for record in got} == wanted
+    # While a topic that nobody has yet is asked for, no broker may be named at all.
+    sent = await asyncio.gather(
+        producer.send_and_wait(broker.unique_topic(), b"v"),
+        *[producer.send_and_wait(three, b"v", partition=n) for n in range(3)],
+    )
+    assert [one.partition for one in sent[1:]] == [0, 1, 2]

@@ -106,6 +106,35 @@ async def test_a_leader_paused_for_longer_than_timeouts_and_session_loses_nothin
     assert any("no answer for 2000 ms" in reason for reason in reasons), reasons
 
 
+async def test_a_paused_leader_is_left_long_before_the_request_timeout(
+    broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, VERSION, 3)
+    topic = unique_topic("hang")
+    await create_safe_topic(cluster, topic)
+    controller = await asyncio.to_thread(cluster.controller)
+    leaders = [await asyncio.to_thread(cluster.leader, topic, one) for one in range(PARTITIONS)]
+    victim = next(node for node in leaders if node != controller)  # docs/brokers.md 9.4
+    work = Workload(
+        cluster.bootstrap_servers,
+        topic,
+        PARTITIONS,
+        producer={"request_timeout_ms": 300_000, "delivery_timeout_ms": 300_000},
+        consumer={"request_timeout_ms": 300_000},
+    )
+    async with work.running(drain_timeout=90):
+        await work.acknowledged(50)
+        await asyncio.to_thread(cluster.pause, victim)
+        try:
+            # 200 per partition are outstanding when it hangs: more need another leader's answer.
+            await work.acknowledged(500, timeout=120)
+        finally:
+            await asyncio.to_thread(cluster.resume, victim)
+        await wait_full_isr(cluster, topic)
+        await work.acknowledged(50, timeout=60)
+    await work.check()
+
+
 async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewName) -> None:
     topic = unique_topic("cut")
     async with contextlib.AsyncExitStack() as stack:

@@ -104,28 +104,33 @@ async def test_what_hangs_on_one_lane_holds_up_no_other(make_node: MakeNode) -> 
         )
         await asyncio.wrap_future(cluster.next_request(OffsetFetchRequest))
         await until(lambda: node.in_flight == 1, "it hangs")
-        await asyncio.wait_for(node.request(ASK), 2)
+        await asyncio.wait_for(node.request(ASK), 20)
         assert not node.hanging
         assert not hanging.done()
         hanging.cancel()
 
 
-async def test_a_node_hangs_when_its_control_lane_owes_an_answer_for_long(
-    make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lane", [Lane.PRODUCE, Lane.FETCH, Lane.CONTROL])
+async def test_a_node_hangs_when_a_lane_owes_an_answer_for_long(
+    lane: Lane, make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.node.HANGING_S", 0.05)
     async with EmbeddedCluster() as cluster:
         cluster.fault(OffsetFetchRequest, nth=2, then=Hang(), times=2)
         node = make_node(cluster)
         question = OffsetFetchRequest("g", [])
-        elsewhere = (await node.connection(Lane.FETCH)).start(question, version=0)
-        await node.request(ASK)
-        (await node.connection(Lane.CONTROL)).start(question, version=0)
+        # The other members of a group are what it waits for.
+        join = await node.connection(Lane.JOIN)
+        joining = join.start(question, version=0)
+        connection = await node.connection(lane)
+        await until(lambda: join.owing_s > 0.05, "the join lane owes an answer for long")
         assert not node.hanging
-        await until(lambda: node.hanging, "the control lane hangs")
+        answer = connection.start(question, version=0)
+        await until(lambda: node.hanging, "the lane hangs")
         await node.close()
-        with pytest.raises(KafkaConnectionError):
-            await elsewhere
+        for lost in (joining, answer):
+            with pytest.raises(KafkaConnectionError):
+                await lost
         assert not node.hanging
 
 
@@ -213,7 +218,7 @@ async def test_the_deadline_of_a_request_covers_the_connecting(make_config: Make
     async with listening(swallow) as peer:
         node = Node(0, peer.address, make_config(), Recorder())
         with pytest.raises(KafkaTimeoutError):
-            await asyncio.wait_for(node.request(ASK, timeout_s=0.05), 2)
+            await asyncio.wait_for(node.request(ASK, timeout_s=0.05), 20)
         await node.close()
 
 
@@ -593,7 +598,7 @@ async def test_closed_at_any_moment_of_connecting_it_leaves_nothing(
         await node.close()
         for caller in callers:
             with contextlib.suppress(KafkaConnectionError):
-                await asyncio.wait_for(caller, 2)
+                await asyncio.wait_for(caller, 20)
         assert not node.connected
         assert len(telemetry.of(Connected)) == len(telemetry.of(Disconnected))
         await until(lambda: cluster.connections() == 0, "all closed")
@@ -606,7 +611,7 @@ async def test_closed_in_the_backoff_it_leaves_nothing(make_node: MakeNode) -> N
             await node.connection(Lane.CONTROL)
     waiting = asyncio.create_task(node.connection(Lane.CONTROL))
     await asyncio.sleep(0)
-    await asyncio.wait_for(node.close(), 1)
+    await asyncio.wait_for(node.close(), 20)
     with pytest.raises(KafkaConnectionError, match="closed by the client"):
         await waiting
 
@@ -637,6 +642,6 @@ async def test_lost_and_asked_for_in_the_same_moment(make_node: MakeNode) -> Non
             await node.request(ASK)
             peer.links[-1].close()
             try:  # it is lost, or answered on a new connection: nothing between
-                assert await asyncio.wait_for(node.request(ASK), 2) == ListOffsetsResponse([])
+                assert await asyncio.wait_for(node.request(ASK), 20) == ListOffsetsResponse([])
             except KafkaConnectionError as error:
                 assert "closed by" in error.text or "lost" in error.text  # noqa: PT017

@@ -29,7 +29,9 @@ from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import Line
 from aiokafka08.protocol.api import (
     LATEST,
+    GroupCoordinatorRequest,
     ListOffsetsRequest,
+    OffsetFetchRequest,
     ProducePartition,
     ProduceRequest,
     Topic,
@@ -92,19 +94,21 @@ def produce(topic: str, acks: int, partition: int = 0) -> ProduceRequest:
 @pytest.mark.both_loops
 @pytest.mark.parametrize("version", LINES)
 async def test_auto_finds_the_line_ten_times_of_ten_and_creates_nothing(
-    broker_clusters: BrokerClusters, make_config: MakeConfig, version: str
+    broker_clusters: BrokerClusters,
+    make_config: MakeConfig,
+    unique_topic: UniqueTopic,
+    version: str,
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, version)
     address = first_address(cluster.bootstrap_servers)
+    # Once this one is there, so are those that tests before this one had created without waiting.
+    await asyncio.to_thread(cluster.create_topic, unique_topic("last"))
     before = await asyncio.to_thread(raw_metadata, address[1])
     config = make_config(cluster.bootstrap_servers)
     for _ in range(10):
         assert (await probe_version(address, config)).line is LINES[version]
     after = await asyncio.to_thread(raw_metadata, address[1])
-    assert after.topic_errors == before.topic_errors
-    assert "__consumer_offsets" not in after.topic_errors or (
-        "__consumer_offsets" in before.topic_errors
-    )
+    assert after.topic_errors.keys() <= before.topic_errors.keys()
 
 
 @pytest.mark.parametrize("version", ["0.9.0.1", "3.9.1"])
@@ -180,6 +184,29 @@ async def test_hundreds_of_requests_are_pipelined(
         await asyncio.gather(*(node.request(ASK) for _ in range(300)))
 
 
+@pytest.mark.parametrize(
+    ("version", "brokers"), [("0.8.2.2", 3), ("0.9.0.1", 1), ("0.10.2.2", 1), ("3.9.1", 1)]
+)
+async def test_a_coordinator_is_reached_by_a_client_that_tracks_no_topic(
+    broker_clusters: BrokerClusters,
+    started: Started,
+    unique_topic: UniqueTopic,
+    version: str,
+    brokers: int,
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version, brokers)
+    await asyncio.to_thread(cluster.create_topic, unique_topic("any"))  # there is some topic
+    group = unique_topic("group")
+    async with started(cluster.bootstrap_servers) as router, asyncio.timeout(40):
+        found = await router.request(GroupCoordinatorRequest(group))
+        while found.error_code:  # 15 until it is there
+            await asyncio.sleep(0.05)
+            found = await router.request(GroupCoordinatorRequest(group))
+        router.introduce(found.node_id, (found.host, found.port))
+        answer = await router.request(OffsetFetchRequest(group, []), node_id=found.node_id)
+        assert answer.topics == []
+
+
 async def test_idle_connections_are_closed_by_us_first(
     broker_clusters: BrokerClusters, make_config: MakeConfig
 ) -> None:
@@ -190,7 +217,7 @@ async def test_idle_connections_are_closed_by_us_first(
     for _ in range(3):
         connection = await node.connection(Lane.CONTROL)
         await connection.request(ASK)
-        await asyncio.wait_for(connection.gone, 5)
+        await asyncio.wait_for(connection.gone, 20)
         assert connection.closed == "idle"
     await node.close()
 
@@ -301,12 +328,12 @@ async def test_metadata_answers_at_once_while_a_produce_hangs_for_its_isr(
             await until(lambda: connection.in_flight, "the produce is on its way")
             for _ in range(5):
                 begin = time.monotonic()
-                await node.request(ASK, timeout_s=5)
-                await router.request(ListOffsetsRequest(-1, []), node_id=0, timeout_s=5)
-                assert time.monotonic() - begin < 1
+                await node.request(ASK, timeout_s=10)
+                await router.request(ListOffsetsRequest(-1, []), node_id=0, timeout_s=10)
+                assert time.monotonic() - begin < 10  # the produce hangs for 15
             begin = time.monotonic()
             await router.metadata.refresh()
-            assert time.monotonic() - begin < 1
+            assert time.monotonic() - begin < 10  # the produce hangs for 15
             assert not hanging.done()
             # On the lane of the produce it would have waited.
             with pytest.raises(TimeoutError):
@@ -327,19 +354,19 @@ async def test_a_killed_leader_is_replaced_and_found_again_when_it_is_back(
     await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [1, 2]})
     tp = TopicPartition(topic, 0)
     async with started(cluster.bootstrap_servers, topic) as router:
-        assert await ask_until_answered(router, tp, 10) == 1
+        assert await ask_until_answered(router, tp, 30) == 1
         call = asyncio.create_task(router.request(produce(topic, 1), node_id=1, lane=Lane.PRODUCE))
         await asyncio.sleep(0)
         await asyncio.to_thread(cluster.kill, 1)
         with contextlib.suppress(KafkaConnectionError):  # it may have been quicker
             await call
         await asyncio.to_thread(cluster.expire, 1)
-        assert await ask_until_answered(router, tp, 20) == 2
+        assert await ask_until_answered(router, tp, 40) == 2
         await asyncio.to_thread(cluster.restart, 1)
         await asyncio.to_thread(cluster.wait_isr, topic, 0, {1, 2})
         await asyncio.to_thread(cluster.kill, 2)
         await asyncio.to_thread(cluster.expire, 2)
-        assert await ask_until_answered(router, tp, 20) == 1
+        assert await ask_until_answered(router, tp, 40) == 1
 
 
 async def test_a_broker_that_comes_back_at_another_port_is_found(
@@ -350,10 +377,10 @@ async def test_a_broker_that_comes_back_at_another_port_is_found(
     await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [2]})
     tp = TopicPartition(topic, 0)
     async with started(cluster.bootstrap_servers, topic) as router:
-        assert await ask_until_answered(router, tp, 10) == 2
+        assert await ask_until_answered(router, tp, 30) == 2
         before = router.nodes.get(2).address
         await asyncio.to_thread(cluster.restart, 2, 0)
-        assert await ask_until_answered(router, tp, 20) == 2
+        assert await ask_until_answered(router, tp, 40) == 2
         node = router.nodes.get(2)
         assert node is not None
         assert node.address != before
@@ -367,17 +394,17 @@ async def test_a_paused_broker_is_given_up_and_found_again(
     await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [1]})
     tp = TopicPartition(topic, 0)
     async with started(cluster.bootstrap_servers, topic, request_timeout_ms=1000) as router:
-        assert await ask_until_answered(router, tp, 10) == 1
+        assert await ask_until_answered(router, tp, 30) == 1
         connection = await router.connection(1, Lane.CONTROL)
         cluster.pause(1)
         try:
             with pytest.raises(KafkaError):
                 await router.request(ASK, node_id=1)
-            await asyncio.wait_for(connection.gone, 5)
-            await asyncio.wait_for(router.metadata.refresh(), 5)  # the others answer
+            await asyncio.wait_for(connection.gone, 20)
+            await asyncio.wait_for(router.metadata.refresh(), 20)  # the others answer
         finally:
             cluster.resume(1)
-        assert await ask_until_answered(router, tp, 20) == 1
+        assert await ask_until_answered(router, tp, 40) == 1
 
 
 # --- old brokers that name only some --------------------------------------------------------------

@@ -352,7 +352,7 @@ async def test_a_broker_that_closes_its_half_while_it_reads_nothing_is_gone_at_o
         link.writer.write_eof()
         for call in calls:
             with pytest.raises(KafkaConnectionError, match="closed by the broker"):
-                await asyncio.wait_for(call, 2)
+                await asyncio.wait_for(call, 20)
 
 
 async def test_our_close_fails_those_who_wait_with_its_reason_and_tells_once(

@@ -143,6 +143,27 @@ async def test_a_stop_that_is_cancelled_still_ends_everything(
     await all_closed(cluster)
 
 
+async def test_a_stop_that_is_cancelled_again_and_again_still_ends_everything(
+    cluster: EmbeddedCluster,
+) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    await producer.start()
+    await producer.partitions_for("t")
+    hung = cluster.fault(ListOffsetsRequest, then=Silence(), times=None)  # a probe
+    unused = next(node.node_id for node in producer._router.nodes if not node.connected)
+    future = await producer.send("t", b"v", partition=unused)
+    while not hung.hits:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    stopping = asyncio.create_task(producer.stop())
+    while not stopping.done():
+        await asyncio.sleep(0)
+        stopping.cancel()
+    with pytest.raises(ProducerClosed):
+        await asyncio.wait_for(future, 5)
+    assert not any(node.connected for node in producer._router.nodes)
+    await asyncio.wait_for(all_closed(cluster), 5)
+
+
 async def test_senders_that_wait_when_it_stops_are_told(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:

@@ -138,9 +138,11 @@ async def test_numbers_of_replicas_belong_to_the_0_8_lines(
         return
     # More than there are: 7 after the timeout, stored all the same (docs/brokers.md 5.1).
     topic = unique_topic("acks")
+    await asyncio.to_thread(cluster.create_topic, topic)
     producer = await producer_for(
         cluster, acks=2, request_timeout_ms=1000, delivery_timeout_ms=1500
     )
+    await producer.partitions_for(topic)
     with pytest.raises(KafkaTimeoutError):
         await producer.send_and_wait(topic, b"v", partition=0)
     assert producer.told(BatchRetried)[0].may_be_stored

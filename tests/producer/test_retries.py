@@ -17,7 +17,7 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
 )
 from aiokafka08.producer.verdict import MAX_UNEXPLAINED
-from aiokafka08.protocol.api import MetadataRequest, ProduceRequest
+from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
 from aiokafka08.telemetry import BatchFailed, BatchRetried
 from aiokafka08.testing import (
     Answer,
@@ -30,6 +30,7 @@ from aiokafka08.testing import (
     Truncate,
     WrongCorrelationId,
 )
+from tests.net.peers import until
 from tests.producer.conftest import Producer
 
 ProducerFor = Callable[..., Awaitable[Producer]]
@@ -211,6 +212,127 @@ async def test_without_a_leader_messages_end_with_the_delivery_timeout(
     with pytest.raises(KafkaTimeoutError, match="t/1: not acknowledged within 300 ms"):
         await producer.send_and_wait("t", b"v", partition=1)
     assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+
+
+async def test_the_first_send_waits_for_no_other_partition_s_leader(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.producer.routes._SLICE_S", 60.0)
+    producer = await producer_for(cluster, request_timeout_ms=60_000)
+    cluster.kill(1, then="leaderless")
+    async with asyncio.timeout(10):
+        waiting = await producer.send("t", b"waits", partition=1)
+        assert (await producer.send_and_wait("t", b"goes", partition=0)).offset == 0
+        for _ in range(10):  # those without a key go where there is a leader
+            assert (await producer.send_and_wait("t", b"any")).partition != 1
+        assert not waiting.done()
+        cluster.elect()
+        assert (await waiting).partition == 1
+
+
+@pytest.mark.parametrize("acks", [1, "all"])
+async def test_a_silent_broker_is_left_as_soon_as_another_one_leads(
+    acks: int | str,
+    cluster: EmbeddedCluster,
+    producer_for: ProducerFor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long before `request_timeout_ms` is over: by default that is 40 s."""
+    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.1)
+    producer = await producer_for(cluster, request_timeout_ms=60_000, acks=acks)
+    await producer.send_and_wait("t", b"0", partition=0)
+    hung = cluster.fault(ProduceRequest, then=Hang(), node=0)
+    futures = [await producer.send("t", b"%d" % number, partition=0) for number in (1, 2)]
+    await until(lambda: hung.hits, "the broker hangs")
+    futures.append(await producer.send("t", b"3", partition=0))
+    asked = len(cluster.requests(MetadataRequest))
+    await until(lambda: len(cluster.requests(MetadataRequest)) > asked, "somebody doubts it")
+    assert not any(future.done() for future in futures)
+    cluster.move_leader("t", 0, to=2)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*futures)
+    # Stored by the one that hung, and again by the new leader: that is told.
+    assert values(cluster, 0) == [b"0", b"1", b"2", b"1", b"2", b"3"]
+    assert [retried.may_be_stored for retried in producer.told(BatchRetried)] == [True]
+    assert producer.metrics()["buffer_used_bytes"] == 0
+    assert producer.metrics()["requests_in_flight"] == 0
+
+
+async def test_of_a_request_to_a_silent_broker_only_what_has_moved_goes_again(
+    producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.1)
+    async with EmbeddedCluster(brokers=2, topics={"t": 4}) as cluster:
+        producer = await producer_for(cluster, request_timeout_ms=60_000, linger_ms=60_000)
+        moving = await producer.send("t", b"v", partition=0)
+        staying = await producer.send("t", b"v", partition=2)
+        hung = cluster.fault(ProduceRequest, then=Hang(), node=0)
+        flushing = asyncio.create_task(producer.flush())
+        await until(lambda: hung.hits, "the broker hangs")
+        cluster.move_leader("t", 0, to=1)
+        async with asyncio.timeout(10):
+            assert (await moving).offset == 1
+        assert not staying.done()
+        assert producer.metrics()["requests_in_flight"] == 1
+        await producer.stop(timeout=0)
+        with pytest.raises(KafkaTimeoutError):
+            await staying
+        await flushing
+
+
+async def test_a_slow_broker_that_still_leads_is_waited_for(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.05)
+    producer = await producer_for(cluster)
+    cluster.fault(ProduceRequest, then=Delay(0.5), node=0)
+    future = await producer.send("t", b"v", partition=0)
+    await until(lambda: producer.metrics()["requests_in_flight"], "it is sent")
+    asked = len(cluster.requests(MetadataRequest))
+    await until(lambda: len(cluster.requests(MetadataRequest)) > asked, "somebody doubts it")
+    assert (await future).offset == 0
+    assert values(cluster, 0) == [b"v"]
+    assert producer.told(BatchRetried) == []
+
+
+async def test_a_broker_that_hangs_while_it_is_connected_to_is_doubted_too(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.1)
+    monkeypatch.setattr("aiokafka08.net.node.HANGING_S", 0.1)
+    producer = await producer_for(cluster, request_timeout_ms=60_000)
+    await producer.partitions_for("t")
+    unused = next(node.node_id for node in producer._router.nodes if not node.connected)
+    assert unused is not None
+    hung = cluster.fault(ListOffsetsRequest, then=Hang(), node=unused, times=None)  # a probe
+    future = await producer.send("t", b"v", partition=unused)
+    await until(lambda: hung.hits, "the broker hangs")
+    cluster.move_leader("t", unused)
+    async with asyncio.timeout(10):
+        assert (await future).offset == 0
+
+
+async def test_waiting_for_a_leader_is_no_busy_loop_even_without_backoff(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, retry_backoff_ms=0)
+    await producer.partitions_for("t")
+    cluster.kill(1, then="leaderless")
+    future = await producer.send("t", b"v", partition=1)
+    before = len(cluster.requests(MetadataRequest))
+    await asyncio.sleep(0.5)
+    assert len(cluster.requests(MetadataRequest)) - before <= 55
+    cluster.elect()
+    assert (await future).offset == 0
+
+
+async def test_a_timeout_beyond_what_the_protocol_can_tell_the_broker_is_taken(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, request_timeout_ms=10**10)
+    async with asyncio.timeout(10):
+        assert (await producer.send_and_wait("t", b"v", partition=1)).offset == 0
+    assert cluster.requests(ProduceRequest)[0].timeout_ms == 2**31 - 1
 
 
 async def test_a_silent_broker_costs_the_request_timeout_then_the_batch_goes_again(

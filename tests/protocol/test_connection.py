@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiokafka08.errors import CorrelationIdError, KafkaProtocolError
 from aiokafka08.protocol import api
-from aiokafka08.protocol.connection import Answer, ClientConnection, ServerConnection
+from aiokafka08.protocol.connection import Answer, ClientConnection
 from tests.protocol.strategies import examples
 
 HEARTBEAT = api.HeartbeatRequest("group", 1, "member")
@@ -225,46 +225,3 @@ def test_ids_wrap_behind_the_largest_int32_to_1() -> None:
     assert [header.correlation_id for header in headers] == ids
     answers = connection.receive(b"".join(answer(one) for one in ids if one is not None))
     assert [one.correlation_id for one in answers] == ids
-
-
-# --- the server's side --------------------------------------------------------------------------
-
-
-def test_a_server_reads_what_a_client_sends_and_its_answer_fits() -> None:
-    client, server = ClientConnection("me"), ServerConnection()
-    requests: list[api.Request[Any]] = [HEARTBEAT, produce(0), COORDINATOR]
-    stream = b"".join(b"".join(client.send(request, 0)[1]) for request in requests)
-    envelopes = list(server.receive(stream))
-    assert all(isinstance(envelope, api.Envelope) for envelope in envelopes)
-    assert [envelope.body for envelope in envelopes] == requests  # type: ignore[union-attr]
-    responses = [api.GroupError(0), None, api.GroupCoordinatorResponse(0, 1, "host", 9092)]
-    answers = b"".join(
-        b"".join(server.send(envelope.header, response))  # type: ignore[union-attr]
-        for envelope, response in zip(envelopes, responses, strict=True)
-        if response is not None
-    )
-    assert list(client.receive(answers)) == [Answer(1, responses[0]), Answer(3, responses[2])]  # type: ignore[arg-type]
-
-
-def test_a_server_takes_a_malformed_request_as_its_error_and_goes_on() -> None:
-    client, server = ClientConnection("me"), ServerConnection()
-    good = b"".join(client.send(HEARTBEAT, 0)[1])
-    cut = (len(good) - 5).to_bytes(4, "big") + good[4:-1]
-    got = list(server.receive(good + cut + good))
-    assert isinstance(got[0], api.Envelope)
-    assert isinstance(got[1], KafkaProtocolError)
-    assert isinstance(got[2], api.Envelope)
-
-
-def test_a_server_refuses_a_size_out_of_bounds() -> None:
-    with pytest.raises(KafkaProtocolError, match="the client announced"):
-        list(ServerConnection(max_frame_bytes=100).receive(b"\0\0\0\x65"))
-
-
-def test_a_server_reads_through_its_buffer_too() -> None:
-    server = ServerConnection()
-    frame = b"".join(ClientConnection("me").send(HEARTBEAT, 0)[1])
-    server.frames.get_buffer()[: len(frame)] = frame
-    (envelope,) = server.received(len(frame))
-    assert isinstance(envelope, api.Envelope)
-    assert envelope.body == HEARTBEAT

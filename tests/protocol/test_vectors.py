@@ -11,7 +11,8 @@ import pytest
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
-from aiokafka08.protocol.connection import Answer, ClientConnection, ServerConnection
+from aiokafka08.protocol.connection import Answer, ClientConnection
+from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES, FrameReader
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     MessageSetBuilder,
@@ -205,8 +206,8 @@ def test_a_server_gets_the_request_however_the_stream_is_cut(vector: Vector) -> 
     expected = [api.decode_request(vector.request_body), api.decode_request(neighbour[4:])]
     for behind in (False, True):
         for chunks in chunkings(vector.request_frame + behind * neighbour):
-            server = ServerConnection()
-            got = [envelope for chunk in chunks for envelope in server.receive(chunk)]
+            frames = FrameReader(DEFAULT_MAX_FRAME_BYTES, "the client")
+            got = [api.decode_request(frame) for chunk in chunks for frame in frames.feed(chunk)]
             assert got == expected[: 1 + behind]
 
 

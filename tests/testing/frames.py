@@ -43,7 +43,7 @@ class Produced(NamedTuple):
 
 
 def produce_request(
-    topic: str, message_set: bytes, partition: int = 0, acks: int = 1, timeout_ms: int = 3000
+    topic: str, message_set: bytes, partition: int = 0, acks: int = 1, timeout_ms: int = 15_000
 ) -> api.ProduceRequest:
     sets = [api.ProducePartition(partition, message_set)]
     return api.ProduceRequest(acks, timeout_ms, [Topic(topic, sets)])
@@ -55,7 +55,7 @@ def produce(
     message_set: bytes,
     partition: int = 0,
     acks: int = 1,
-    timeout_ms: int = 3000,
+    timeout_ms: int = 15_000,
 ) -> Produced:
     request = produce_request(topic, message_set, partition, acks, timeout_ms)
     answer: api.ProduceResponse = peer.ask(request)
@@ -173,7 +173,7 @@ def committed(
 
 def find_coordinator(peer: Peer, group: str) -> api.GroupCoordinatorResponse:
     """Asked for until there is one."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 30
     while True:
         answer: api.GroupCoordinatorResponse = peer.ask(api.GroupCoordinatorRequest(group))
         if not answer.error_code or time.monotonic() > deadline:

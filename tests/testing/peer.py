@@ -10,11 +10,15 @@ from aiokafka08.protocol.api import Request, Response, decode_response, encode_r
 
 R = TypeVar("R", bound=Response)
 
+LONG_MS = 120_000
+"""A `max_wait_ms` that nobody waits for."""
+
 
 class Peer:
-    """One connection to one broker."""
+    """One connection to one broker. What takes longer than `timeout` seconds fails the test: so
+    "at once" is shown by a request that may wait for longer than that (`LONG_MS`)."""
 
-    def __init__(self, address: tuple[str, int], timeout: float = 5.0) -> None:
+    def __init__(self, address: tuple[str, int], timeout: float = 30.0) -> None:
         self.socket = socket.create_connection(address, timeout=timeout)
         self._correlation_id = 0
 

@@ -20,7 +20,7 @@ from tests.testing.frames import (
     produce,
     wrapper,
 )
-from tests.testing.peer import Peer
+from tests.testing.peer import LONG_MS, Peer
 from tests.testing.targets import Target, has_config, new_name, only
 
 ENTRY = 26  # bytes around a value in format 0
@@ -32,6 +32,16 @@ def took(act: Callable[[], object]) -> float:
     started = time.monotonic()
     act()
     return (time.monotonic() - started) * 1000
+
+
+def waits(act: Callable[[int], object], at_once: bool) -> bool:
+    """Whether a request with this `max_wait_ms` is answered at once, or else not before."""
+    return took(lambda: act(LONG_MS if at_once else WAIT_MS)) >= (0 if at_once else WAIT_MS * 0.9)
+
+
+def until_data(target: Target) -> int:
+    """A `max_wait_ms` for data to come in. Old real brokers may oversleep it (brokers.md 7.13)."""
+    return LONG_MS if target.line.errors_end_the_wait else 4000
 
 
 @pytest.fixture
@@ -67,8 +77,8 @@ def test_max_bytes_exact(target: Target, peer: Peer, filled: str) -> None:
 
 
 def test_max_bytes_0(target: Target, peer: Peer, filled: str) -> None:
-    milliseconds = took(lambda: fetch(peer, filled, 0, max_bytes=0, max_wait_ms=WAIT_MS))
-    assert (milliseconds < WAIT_MS * 0.8) == target.line.max_bytes_0_ends_the_wait
+    at_once = target.line.max_bytes_0_ends_the_wait
+    assert waits(lambda wait_ms: fetch(peer, filled, 0, max_bytes=0, max_wait_ms=wait_ms), at_once)
 
 
 def test_negative_max_bytes(peer: Peer, filled: str) -> None:
@@ -86,8 +96,8 @@ def test_unknown_topics_and_partitions(peer: Peer, topic: str) -> None:
 
 
 def test_errors_end_the_wait_from_0_8_2_on(target: Target, peer: Peer, filled: str) -> None:
-    milliseconds = took(lambda: fetch(peer, filled, 1000, max_wait_ms=WAIT_MS))
-    assert (milliseconds < WAIT_MS * 0.8) == target.line.errors_end_the_wait
+    at_once = target.line.errors_end_the_wait
+    assert waits(lambda wait_ms: fetch(peer, filled, 1000, max_wait_ms=wait_ms), at_once)
 
 
 def test_the_end_of_the_log_waits(peer: Peer, filled: str) -> None:
@@ -95,14 +105,14 @@ def test_the_end_of_the_log_waits(peer: Peer, filled: str) -> None:
     assert fetch(peer, filled, 5) == (0, 5, b"")
 
 
-@pytest.mark.parametrize(("max_wait_ms", "min_bytes"), [(5000, 0), (0, 1), (-1, 1)])
+@pytest.mark.parametrize(("max_wait_ms", "min_bytes"), [(LONG_MS, 0), (0, 1), (-1, 1)])
 def test_what_does_not_wait(peer: Peer, filled: str, max_wait_ms: int, min_bytes: int) -> None:
     got = fetch(peer, filled, 5, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
     assert got == (0, 5, b"")
 
 
 def test_no_topics_are_answered_at_once(peer: Peer) -> None:
-    assert peer.ask(api.FetchRequest(-1, 5000, 1, [])).topics == []
+    assert peer.ask(api.FetchRequest(-1, LONG_MS, 1, [])).topics == []
 
 
 def test_min_bytes_out_of_reach_gives_what_there_is(peer: Peer, filled: str) -> None:
@@ -119,14 +129,14 @@ def test_data_ends_the_wait(target: Target, peer: Peer, filled: str) -> None:
 
     timer = threading.Timer(0.2, later)
     timer.start()
-    got = fetch(peer, filled, 5, max_wait_ms=4000)
+    got = fetch(peer, filled, 5, max_wait_ms=until_data(target))
     timer.join()
     assert got.values() == [(5, b"new")]
 
 
 def test_min_bytes_count_over_all_partitions(target: Target, peer: Peer, topic: str) -> None:
     asked = [Topic(topic, [api.FetchPartition(i, 0, 1000) for i in range(3)])]
-    peer.send(api.FetchRequest(-1, 4000, 2 * (ENTRY + 10), asked))
+    peer.send(api.FetchRequest(-1, until_data(target), 2 * (ENTRY + 10), asked))
     with Peer(target.address(0)) as other:
         produce(other, topic, plain(bytes(10)), partition=0)
         produce(other, topic, plain(bytes(10)), partition=2)

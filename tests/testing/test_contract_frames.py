@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import Any
 
 import pytest
@@ -12,9 +13,17 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.api import ApiKey, Topic, encode_request
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.lines import Line, Reaction
-from tests.testing.frames import fetch_request, metadata, plain, produce_request
+from tests.testing.frames import (
+    fetch_request,
+    find_coordinator,
+    metadata,
+    plain,
+    produce_request,
+)
 from tests.testing.peer import Peer
-from tests.testing.targets import Target, only
+from tests.testing.targets import Target, new_name, only
+
+NOT_COORDINATOR, UNKNOWN_MEMBER = 16, 25
 
 
 def raw(peer: Peer, body: bytes) -> None:
@@ -86,7 +95,23 @@ def test_the_probes_that_tell_the_lines_apart(
         return
     answer = peer.ask(request_)
     if isinstance(answer, api.GroupError):
-        assert answer.error_code == (-1 if target.line.name == "0.8.2" else 16)
+        # Which of them depends on what the broker was asked before: the next test tells them apart.
+        codes = (-1,) if target.line.name == "0.8.2" else (UNKNOWN_MEMBER, NOT_COORDINATOR)
+        assert answer.error_code in codes
+
+
+@only(lambda line: not line.heartbeat_is_a_stub and ApiKey.HEARTBEAT in line.apis)
+def test_a_heartbeat_without_a_group_at_the_coordinator(peer: Peer, topic: str) -> None:
+    # A broker that isn't the coordinator: `test_an_empty_cluster`, and with three of them.
+    group = new_name("g")
+    assert find_coordinator(peer, group).node_id == 0
+    deadline = time.monotonic() + 10
+    while True:  # a real coordinator needs a moment to load: 16 before, 0 meanwhile
+        code = peer.ask(api.HeartbeatRequest(group, -1, "")).error_code
+        if code not in (0, NOT_COORDINATOR) or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    assert code == UNKNOWN_MEMBER
 
 
 @only(answers_or_closes)

@@ -134,6 +134,9 @@ def test_an_empty_cluster(fresh: Target) -> None:
                 assert frame[:4] == bytes(4)
                 answer = api.decode_response(api.GroupCoordinatorRequest, 0, frame)
                 assert answer == api.GroupCoordinatorResponse(15, -1, "", -1)
+        if api.ApiKey.HEARTBEAT in fresh.line.apis:  # nobody is a coordinator yet
+            code = peer.ask(api.HeartbeatRequest("g", -1, "")).error_code
+            assert code == (-1 if fresh.line.heartbeat_is_a_stub else 16)
         name = new_name("first")
         first = metadata(peer, [name])
         assert topics_of(first) == {name: (5, 0)}

@@ -25,7 +25,7 @@ from tests.testing.peer import Peer
 from tests.testing.targets import RealTarget, Target, has_config, new_name, only
 
 
-def eventually(check: Callable[[], bool], seconds: float = 15) -> bool:
+def eventually(check: Callable[[], bool], seconds: float = 30) -> bool:
     """The embedded cluster is there at once, real brokers take their time."""
     deadline = time.monotonic() + seconds
     while not check():
@@ -106,7 +106,8 @@ def test_more_acks_than_replicas_time_out_but_are_stored(trio: Target) -> None:
         started = time.monotonic()
         assert produce(peer, topic, plain(b"y"), acks=5, timeout_ms=200).error_code == 7
         assert time.monotonic() - started >= 0.18
-        assert [offset for offset, _ in fetch(peer, topic, 0, max_wait_ms=2000).values()] == [0, 1]
+        # Readable once the followers have it.
+        assert eventually(lambda: [at for at, _ in fetch(peer, topic, 0).values()] == [0, 1])
 
 
 @only(has_config("min.insync.replicas"))
@@ -121,15 +122,37 @@ def test_min_insync_replicas_before_the_append(trio: Target) -> None:
 def test_all_brokers_tell_the_same(trio: Target) -> None:
     topic = new_name()
     trio.create_topic(topic, 3, replication_factor=3)
-    views = []
-    for node in trio.nodes():
+    wanted = ([0, 1, 2], {number: trio.leader(topic, number) for number in range(3)})
+
+    def view(node: int) -> tuple[list[int], dict[int, int]]:
         with Peer(trio.address(node)) as peer:
             answer = metadata(peer, [topic])
-            brokers = sorted(broker.node_id for broker in answer.brokers)
-            leaders = {one.partition: one.leader for one in answer.topics[0].partitions}
-            views.append((brokers, leaders))
-    assert views[0][0] == [0, 1, 2]
-    assert views[0] == views[1] == views[2]
+        leaders = {one.partition: one.leader for one in answer.topics[0].partitions}
+        return sorted(broker.node_id for broker in answer.brokers), leaders
+
+    assert eventually(lambda: [view(node) for node in trio.nodes()] == [wanted] * 3)
+
+
+def test_which_brokers_an_answer_names(trio: Target) -> None:
+    """Before 0.8.2 only those that have something of the topics in it (brokers.md 4.11)."""
+    # Partition p is on broker p.
+    one, two, three = names = [new_name(word) for word in ("one", "two", "three")]
+    for number, name in enumerate(names):
+        trio.create_topic(name, number + 1)
+    few = trio.line.only_hosts_named
+    every = [0, 1, 2]
+    for node in trio.nodes():
+        with Peer(trio.address(node)) as peer:
+
+            def brokers(*topics: str, peer: Peer = peer) -> list[int]:
+                return sorted(broker.node_id for broker in metadata(peer, topics).brokers)
+
+            assert brokers() == every
+            assert brokers(one) == ([0] if few else every)
+            assert brokers(two) == ([0, 1] if few else every)
+            assert brokers(one, three) == every
+            assert brokers(new_name("new")) == ([] if few else every)
+            assert brokers(new_name("new"), one) == ([0] if few else every)
 
 
 @only(lambda line: api.ApiKey.GROUP_COORDINATOR in line.apis)
@@ -147,6 +170,22 @@ def test_only_the_coordinator_takes_commits_of_version_1(trio: Target) -> None:
             assert commit(peer, group, topic, 6, version=1) == 16
             assert committed(peer, group, topic, version=1) == (-1, "", 16)
             assert commit(peer, group, topic, 7, version=0) == 0
+
+
+@only(lambda line: not line.heartbeat_is_a_stub and api.ApiKey.HEARTBEAT in line.apis)
+def test_heartbeats_without_a_group_at_the_coordinator_and_elsewhere(trio: Target) -> None:
+    topic, group = new_name(), new_name("g")
+    trio.create_topic(topic)
+
+    def code(node: int) -> int:
+        with Peer(trio.address(node)) as peer:
+            answer: api.GroupError = peer.ask(api.HeartbeatRequest(group, -1, ""))
+            return answer.error_code
+
+    with Peer(trio.address(0)) as peer:
+        coordinator = find_coordinator(peer, group).node_id
+    assert eventually(lambda: code(coordinator) == 25)
+    assert [code(node) for node in others(trio, coordinator)] == [16, 16]
 
 
 # --- deaths ---------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from aiokafka08.protocol import api
-from aiokafka08.testing.handlers.metadata import brokers_of
+from aiokafka08.testing.handlers.metadata import beside, brokers_of
 from aiokafka08.testing.handlers.outcome import Context
 
 P = TypeVar("P")
@@ -33,7 +33,8 @@ def failure(context: Context, request: api.Request[Any], code: int) -> api.Respo
         case api.MetadataRequest():
             names = request.topics or list(context.state.topics)
             states = [api.TopicState(code, name, False, []) for name in names]
-            return api.MetadataResponse(brokers_of(context), -1, states)
+            brokers = beside(context, brokers_of(context), states)
+            return api.MetadataResponse(brokers, -1, states)
         case api.OffsetCommitRequest(topics=topics):
             return api.OffsetCommitResponse(
                 _each(topics, lambda p: api.PartitionError(p.partition, code))

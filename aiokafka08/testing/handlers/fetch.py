@@ -38,7 +38,8 @@ def fetch(context: Context, request: FetchRequest) -> Outcome:
     high watermark; codes 1, 3, 6 and -1 with high watermark -1; replica ids -1, -2 and unknown
     ones; one segment per fetch; conversion to format 0 below version 2 on 0.10.
     Not: fetches of followers (a broker's own id is served like a client), any cap on the whole
-    answer (there is none before Fetch 3), the race of KAFKA-2477.
+    answer (there is none before Fetch 3), the race of KAFKA-2477, waits that are overslept
+    (brokers.md 7.13).
     """
     wanted = last_wins(request.topics)
 

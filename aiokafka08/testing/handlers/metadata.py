@@ -20,9 +20,10 @@ def metadata(context: Context, request: MetadataRequest) -> Outcome:
     """Tells brokers, topics, leaders, replicas and ISRs; every live broker tells the same.
 
     Models: no brokers before there is a topic, and one bad name or failing creation that spoils
-    the whole answer (0.8); auto-creation with 5 in the first answer; 3 without auto-creation; 5
-    and leader -1 without a leader; 9 and no dead brokers among the replicas in version 0; dead
-    brokers that nobody has noticed yet; a stale ISR on 0.8.
+    the whole answer (0.8); no brokers but the hosts of what is told (0.8.0, 0.8.1); auto-creation
+    with 5 in the first answer; 3 without auto-creation; 5 and leader -1 without a leader; 9 and no
+    dead brokers among the replicas in version 0; dead brokers that nobody has noticed yet; a stale
+    ISR on 0.8.
     Not: brokers that disagree for a moment, the gap of a broker that has only just started, the
     fractions of a second that a new topic takes (its leaders are there at the second question).
     """
@@ -49,6 +50,7 @@ def metadata(context: Context, request: MetadataRequest) -> Outcome:
         else:
             partitions = [_partition(context, one) for one in reversed(state.topics[name])]
             topics.append(TopicState(0, name, internal, partitions))
+    brokers = beside(context, brokers, topics)
     controller_id = -1
     if context.layout:
         controller_id = min((broker.node_id for broker in brokers), default=-1)
@@ -65,6 +67,14 @@ def brokers_of(context: Context) -> list[Broker]:
         for node in state.nodes.values()
         if node.in_metadata or context.line.dead_brokers_stay
     ]
+
+
+def beside(context: Context, brokers: list[Broker], topics: list[TopicState]) -> list[Broker]:
+    """Those brokers that are named in an answer with these topics."""
+    if not context.line.only_hosts_named:
+        return brokers
+    hosts = {node for topic in topics for one in topic.partitions for node in one.replicas}
+    return [broker for broker in brokers if broker.node_id in hosts]
 
 
 def _create(context: Context, name: str) -> int:

@@ -1,0 +1,84 @@
+"""Without acknowledgements: a broker that refuses something closes the connection, on every line.
+
+docs/brokers.md 3.3. What was on its way then may be stored or not: nobody knows, and the producer
+says so, in a counter, in an event and by offsets of -1; it doesn't send twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried, Disconnected, Event
+from tests.contract.broker import Broker, eventually
+
+pytestmark = pytest.mark.both_loops
+
+TOO_LARGE = bytes(1_500_000)
+
+
+async def test_what_is_refused_is_counted_and_told_as_unknown(broker: Broker) -> None:
+    topic = await broker.create_topic()
+    events: list[Event] = []
+    producer = await broker.producer(acks=0, max_request_size=2_000_000, on_event=events.append)
+    before = await producer.send_and_wait(topic, b"before")
+    await producer.flush()
+    assert producer.metrics()["acks0_unknown"] == 0
+    refused = await producer.send_and_wait(topic, TOO_LARGE)
+    await producer.flush()
+    assert before.offset == refused.offset == -1
+    [unknown] = [event for event in events if isinstance(event, Acks0Unknown)]
+    assert unknown.messages == 1
+    assert unknown.reason
+    assert any(isinstance(event, Disconnected) and event.lost for event in events)
+    assert not any(isinstance(event, BatchFailed | BatchRetried) for event in events)
+    metrics = producer.metrics()
+    assert metrics["acks0_unknown"] == 1
+    assert metrics["messages_failed"] == metrics["buffer_used_bytes"] == 0
+    await producer.send(topic, b"after")
+    await producer.flush()
+    assert await broker.values(topic) == [b"before", b"after"]
+
+
+async def test_what_was_behind_it_is_unknown_too_and_never_doubled(broker: Broker) -> None:
+    """Up to the close all are on one connection, so what is stored is from before and after it."""
+    topic = await broker.create_topic(partitions=3)
+    events: list[Event] = []
+    producer = await broker.producer(acks=0, max_request_size=2_000_000, on_event=events.append)
+    await producer.partitions_for(topic)
+    futures = [await producer.send(topic, b"%d" % number, partition=1) for number in range(50)]
+    await producer.flush()
+    futures.append(await producer.send(topic, TOO_LARGE, partition=0))
+    for number in range(50, 100):
+        futures.append(await producer.send(topic, b"%d" % number, partition=1))
+        await asyncio.sleep(0)
+    await producer.flush()
+    assert {(await future).offset for future in futures} == {-1}
+    told = [event.messages for event in events if isinstance(event, Acks0Unknown)]
+    unknown = producer.metrics()["acks0_unknown"]
+    assert sum(told) == unknown
+    assert 1 <= unknown <= 51
+    stored = [int(value or 0) for value in await broker.values(topic, 1)]
+    assert stored == sorted(set(stored))
+    assert stored[:50] == list(range(50))
+    # Those that nobody calls unknown are there.
+    assert len(stored) >= 101 - unknown
+    assert await broker.values(topic, 0) == []
+
+
+async def test_a_topic_that_is_refused_hurts_no_other_for_long(broker: Broker) -> None:
+    one, other = await broker.create_topic(), await broker.create_topic()
+    producer = await broker.producer(acks=0, max_request_size=2_000_000)
+    for number in range(3):
+        await producer.send(one, TOO_LARGE)
+        await producer.flush()
+        await producer.send(other, b"%d" % number)
+        await producer.flush()
+
+    async def all_are_there() -> bool:
+        return await broker.values(other) == [b"0", b"1", b"2"]
+
+    await eventually(all_are_there)
+    assert producer.metrics()["acks0_unknown"] == 3
+    assert await broker.values(one) == []
