@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
 from pathlib import Path
@@ -62,7 +63,7 @@ class KafkaPythonMember:
         }
         if cluster.version.startswith("0.9"):
             options["api_version"] = (0, 9)
-        self._consumer = kafka.KafkaConsumer(topic, **options)
+        self._consumer: Any = kafka.KafkaConsumer(topic, **options)
         self._thread = threading.Thread(target=self._poll)
         self._thread.start()
 
@@ -70,6 +71,11 @@ class KafkaPythonMember:
         """Leave the group."""
         self._end.set()
         self._thread.join(20)
+        # Now and then it leaves a socket open, which a later test would be blamed for.
+        self._consumer = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
     def _poll(self) -> None:
         while not self._end.is_set():
