@@ -1,10 +1,10 @@
 """A lock whose waiters are served in the order in which they came, and soon after one another.
 
 `asyncio.Lock` wakes the next one when it is released, so each costs a turn of the event loop, and
-a thousand senders who come again as soon as they are served never get out of the queue: each turn
-sends a message or two. Here whoever leaves wakes two more, so those woken double by the turn while
-nobody has to wait inside. Law: first come, first served; one
-who is woken before its turn goes on waiting at its place.
+a thousand senders who come again once they are served are long in getting out of the queue, in
+many small requests (docs/performance.md). Here whoever leaves wakes two more, so those woken double
+by the turn while nobody has to wait inside. Law: first come, first served; one who is woken before
+its turn goes on waiting at its place.
 """
 
 from __future__ import annotations
