@@ -61,6 +61,7 @@ def java_argv(
         "-XX:+IgnoreUnrecognizedVMOptions",
         "-Djava.net.preferIPv4Stack=true",
         "-Dfile.encoding=UTF-8",
+        f"-Djava.io.tmpdir={folder}",  # codecs unpack there; a killed JVM leaves them
         f"-Dlog4j.configuration=file:{folder / f'{logging}-log4j.properties'}",
         f"-Dlog4j2.configurationFile={folder / f'{logging}-log4j2.properties'}",
         f"-Xmx{heap}",

@@ -40,7 +40,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.warehouse.dir", str(folder))
             .config("spark.local.dir", str(folder))
-            .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
+            .config(
+                "spark.driver.extraJavaOptions",
+                f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}",
+            )
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.log.level", "OFF")

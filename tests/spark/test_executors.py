@@ -55,6 +55,8 @@ def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(tmp_path: Pat
                 "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_HOME": str(home),
+                "SPARK_LOCAL_DIRS": str(tmp_path),
+                "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={tmp_path}",
             },
             capture_output=True,
             text=True,

@@ -42,6 +42,9 @@ def start(cluster: EmbeddedCluster, folder: Path, *more: str) -> subprocess.Pope
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # What is killed doesn't tidy up.
+            "SPARK_LOCAL_DIRS": str(folder),
+            "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder}",
         },
         start_new_session=True,
     )
