@@ -369,7 +369,11 @@ class RealCluster:
         broker.write_settings()
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         result = self.run_java(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(broker.settings_file)
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            "-c",
+            str(broker.settings_file),
         )
         if result.returncode:
             raise HarnessError(f"could not format the storage: {result.stdout}{result.stderr}")
