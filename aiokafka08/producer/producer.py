@@ -466,7 +466,13 @@ class AIOKafkaProducer:
 
     def ready(self) -> bool:
         """For health checks: started, not stopped, and connected to some broker."""
-        return self._loop is not None and any(node.connected for node in self._router.nodes)
+        engine = self._engine
+        return (
+            self._loop is not None
+            and engine is not None
+            and engine.crash is None
+            and any(node.connected for node in self._router.nodes)
+        )
 
     def metrics(self) -> dict[str, float]:
         """Counters since the start, and gauges of now; flat, by name.
