@@ -159,6 +159,7 @@ class AIOKafkaConsumer(PartitionCalls):
             sasl_mechanism=sasl_mechanism,
             sasl_plain_username=sasl_plain_username,
             sasl_plain_password=sasl_plain_password,
+            sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
@@ -182,6 +183,7 @@ class AIOKafkaConsumer(PartitionCalls):
             heartbeat_interval_ms=heartbeat_interval_ms,
             rebalance_backoff_ms=rebalance_backoff_ms,
             rebalance_max_retries=rebalance_max_retries,
+            consumer_timeout_ms=consumer_timeout_ms,
             max_poll_records=max_poll_records,
             exclude_internal_topics=exclude_internal_topics,
             isolation_level=isolation_level,

@@ -6,6 +6,7 @@ allowed; what the protocol can't do is refused there too, saying what it would n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,6 +82,7 @@ def producer_options(
     max_in_flight_requests_per_connection: object,
     enable_idempotence: object,
     transactional_id: object,
+    transaction_timeout_ms: object,
 ) -> ProducerOptions:
     """Check the options.
 
@@ -94,6 +96,7 @@ def producer_options(
             f"transactional_id={transactional_id!r}: transactions need InitProducerId and message "
             "format 2 (brokers from 0.11 on), which this client doesn't speak"
         )
+    positive("transaction_timeout_ms", transaction_timeout_ms)
     if boolean("enable_idempotence", enable_idempotence):
         raise UnsupportedVersionError(
             "enable_idempotence=True needs InitProducerId and message format 2 (brokers from 0.11 "
@@ -136,11 +139,11 @@ def _required_acks(acks: object) -> int:
 
 
 def check_duration(option: str, value: object) -> float:
-    """`value`, if it is a number of 0 or more; fractions are meant.
+    """`value`, if it is a finite number of 0 or more; fractions are meant.
 
     Raises:
         IllegalArgumentError: it isn't.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise IllegalArgumentError(f"{option}={value!r}: allowed are numbers from 0 on")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise IllegalArgumentError(f"{option}={value!r}: allowed are finite numbers from 0 on")
     return value

@@ -157,6 +157,7 @@ class AIOKafkaProducer:
             sasl_mechanism=sasl_mechanism,
             sasl_plain_username=sasl_plain_username,
             sasl_plain_password=sasl_plain_password,
+            sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
@@ -171,6 +172,7 @@ class AIOKafkaProducer:
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             enable_idempotence=enable_idempotence,
             transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
         )
         callable_or_none("key_serializer", key_serializer)
         callable_or_none("value_serializer", value_serializer)

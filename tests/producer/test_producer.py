@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -339,6 +340,10 @@ async def test_a_batch_with_timestamps_made_too_early_is_refused_for_old_brokers
         ({"acks": True}, "acks=True"),
         ({"compression_type": "lzma"}, "compression_type='lzma': allowed are None, 'gzip'"),
         ({"linger_ms": -1}, "linger_ms=-1"),
+        ({"linger_ms": math.inf}, "linger_ms=inf: allowed are finite numbers from 0 on"),
+        ({"linger_ms": math.nan}, "linger_ms=nan"),
+        ({"linger_ms": "5"}, "linger_ms='5'"),
+        ({"transaction_timeout_ms": 0}, "transaction_timeout_ms=0"),
         ({"max_batch_size": 0}, "max_batch_size=0: allowed are integers from 1 on"),
         ({"max_request_size": "1"}, "max_request_size='1'"),
         ({"buffer_memory": 0}, "buffer_memory=0"),
