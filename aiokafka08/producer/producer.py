@@ -406,7 +406,8 @@ class AIOKafkaProducer:
             Await it for a sequence of `RecordMetadata` in the order of `values`.
 
         Raises:
-            As `send`. Wrong types and sizes are found before anything is buffered.
+            As `send`. Wrong types, sizes and timestamps, and what a serializer raises, are found
+            before anything is buffered; the text (or a note) has the message's index.
         """
         self._check()
         all_values, all_keys, timestamps = serialize_all(
@@ -435,9 +436,13 @@ class AIOKafkaProducer:
             A future with the `RecordMetadata` of the batch's first message; None for an empty one.
 
         Raises:
-            As `send`.
+            As `send`, and:
+            TypeError: it isn't a batch that `create_batch()` gave.
+            IllegalStateError: it was sent before.
         """
         self._check()
+        if not isinstance(batch, BatchBuilder):
+            raise TypeError(f"batch={batch!r}: wanted is a batch of create_batch()")
         assert self._engine is not None
         if batch.record_count() == 0:
             batch.close()

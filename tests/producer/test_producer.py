@@ -329,6 +329,15 @@ async def test_a_batch_with_timestamps_made_too_early_is_refused_for_old_brokers
         assert result.timestamp is None  # converted to format 0
 
 
+@pytest.mark.parametrize("batch", [None, b"batch", [b"v"]])
+async def test_what_is_no_batch_is_told(
+    batch: Any, cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    with pytest.raises(TypeError, match=r"batch=.*: wanted is a batch of create_batch\(\)"):
+        await producer.send_batch(batch, "t", partition=0)
+
+
 # --- options and the public surface ---------------------------------------------------------------
 
 
