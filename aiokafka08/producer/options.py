@@ -13,6 +13,7 @@ from typing import Final
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
+    MessageSizeTooLargeError,
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
@@ -49,6 +50,16 @@ class ProducerOptions:
     def max_message_bytes(self) -> int:
         """The largest message, its offset and size fields included, that can be sent."""
         return min(self.max_request_size, self.buffer_memory)
+
+    def too_large(self, size: int, where: str) -> MessageSizeTooLargeError:
+        """The error for `size` bytes where `max_message_bytes` are allowed."""
+        option = (
+            "max_request_size" if self.max_request_size <= self.buffer_memory else "buffer_memory"
+        )
+        return MessageSizeTooLargeError(
+            f"{where} takes {size} bytes in a message set, more than {option}="
+            f"{self.max_message_bytes}"
+        )
 
     def check_broker(self, version: BrokerVersion, who: str) -> None:
         """Check that a broker of this line can do what the options ask for.

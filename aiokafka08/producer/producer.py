@@ -174,6 +174,7 @@ class AIOKafkaProducer:
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
         )
+        self._max_message_bytes = self._options.max_message_bytes
         callable_or_none("key_serializer", key_serializer)
         callable_or_none("value_serializer", value_serializer)
         self._key_serializer = key_serializer
@@ -344,6 +345,8 @@ class AIOKafkaProducer:
         if key is not None:
             if key.__class__ is not bytes:
                 key = to_bytes("key", key)
+            if len(key) > self._max_message_bytes:  # before it is hashed
+                raise self._options.too_large(len(key), "the key alone")
         elif value is None:
             raise nothing_to_send()
         if timestamp_ms is not None:

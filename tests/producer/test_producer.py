@@ -338,6 +338,30 @@ async def test_what_is_no_batch_is_told(
         await producer.send_batch(batch, "t", partition=0)
 
 
+async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    hashed: list[int] = []
+
+    def choose(key: bytes | None, partitions: list[int], available: list[int]) -> int:
+        assert key is not None
+        hashed.append(len(key))
+        return 0
+
+    producer = await producer_for(cluster, partitioner=choose)
+    for _ in range(2):  # the topic isn't known, the topic is known
+        for send in (
+            producer.send("t", b"", key=bytes(2 << 20)),
+            producer.send_many("t", [b""], [bytes(2 << 20)]),
+        ):
+            with pytest.raises(MessageSizeTooLargeError, match="max_request_size=1048576"):
+                await send
+        assert hashed == []
+        await producer.partitions_for("t")
+    await producer.send_and_wait("t", b"", key=bytes(1 << 19))
+    assert hashed == [1 << 19]
+
+
 # --- options and the public surface ---------------------------------------------------------------
 
 
