@@ -400,6 +400,10 @@ class AIOKafkaConsumer(PartitionCalls):
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
         """The next message, of these partitions or of all; waits for one.
 
+        A partition that isn't there, or has no leader, is waited for too: it may come.
+        `position()` and `end_offsets()` tell by an error within `request_timeout_ms`, `ready()` at
+        once, and `on_event` and the log why (`PartitionFailed`).
+
         Raises:
             ConsumerStoppedError: the consumer was stopped.
             CorruptRecordException: the next message is damaged; says where, `seek()` goes past it.
