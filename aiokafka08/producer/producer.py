@@ -243,7 +243,9 @@ class AIOKafkaProducer:
                 `KafkaTimeoutError`. None: until each message has ended, at the latest after
                 `delivery_timeout_ms`.
 
-        Senders that wait for memory or metadata get `ProducerClosed` at once.
+        Senders that wait for memory or metadata get `ProducerClosed` at once. A call that is
+        cancelled sends no more: what isn't acknowledged fails with `ProducerClosed` at once (what
+        is on its way may be stored all the same), and everything is closed.
         """
         if timeout is not None:
             check_duration("timeout", timeout)
