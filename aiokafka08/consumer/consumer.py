@@ -252,7 +252,7 @@ class AIOKafkaConsumer(PartitionCalls):
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
             UnsupportedVersionError: only 4.x brokers were found; or there is a subscription with a
-                `group_id`, and the brokers have no groups (0.8).
+                `group_id`, but no `zookeeper_connect`, and the brokers have no groups (0.8).
             BrokerResponseError: the group refuses this member; says why.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist, and isn't created.
             ConsumerStoppedError: `stop()` was called meanwhile.
