@@ -66,6 +66,7 @@ def consumer_config(
     heartbeat_interval_ms: int,
     rebalance_backoff_ms: int,
     rebalance_max_retries: int,
+    consumer_timeout_ms: int,
     max_poll_records: int | None,
     exclude_internal_topics: bool,
     isolation_level: str,
@@ -114,6 +115,7 @@ def consumer_config(
         raise IllegalArgumentError(
             f"partition_assignment_strategy={partition_assignment_strategy!r}: wanted is a list"
         )
+    not_negative("consumer_timeout_ms", consumer_timeout_ms)
     if max_poll_records is not None:
         max_poll_records = positive("max_poll_records", max_poll_records)
     session_timeout_ms = positive("session_timeout_ms", session_timeout_ms)

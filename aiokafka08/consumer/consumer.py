@@ -159,6 +159,7 @@ class AIOKafkaConsumer(PartitionCalls):
             sasl_mechanism=sasl_mechanism,
             sasl_plain_username=sasl_plain_username,
             sasl_plain_password=sasl_plain_password,
+            sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
@@ -182,6 +183,7 @@ class AIOKafkaConsumer(PartitionCalls):
             heartbeat_interval_ms=heartbeat_interval_ms,
             rebalance_backoff_ms=rebalance_backoff_ms,
             rebalance_max_retries=rebalance_max_retries,
+            consumer_timeout_ms=consumer_timeout_ms,
             max_poll_records=max_poll_records,
             exclude_internal_topics=exclude_internal_topics,
             isolation_level=isolation_level,
@@ -250,7 +252,7 @@ class AIOKafkaConsumer(PartitionCalls):
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
             UnsupportedVersionError: only 4.x brokers were found; or there is a subscription with a
-                `group_id`, and the brokers have no groups (0.8).
+                `group_id`, but no `zookeeper_connect`, and the brokers have no groups (0.8).
             BrokerResponseError: the group refuses this member; says why.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist, and isn't created.
             ConsumerStoppedError: `stop()` was called meanwhile.
@@ -397,6 +399,10 @@ class AIOKafkaConsumer(PartitionCalls):
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
         """The next message, of these partitions or of all; waits for one.
+
+        A partition that isn't there, or has no leader, is waited for too: it may come.
+        `position()` and `end_offsets()` tell by an error within `request_timeout_ms`, `ready()` at
+        once, and `on_event` and the log why (`PartitionFailed`).
 
         Raises:
             ConsumerStoppedError: the consumer was stopped.

@@ -41,14 +41,17 @@ class PartitionCalls:
         Raises:
             IllegalStateError: it isn't assigned.
             NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
-            KafkaTimeoutError: it wasn't found out within `request_timeout_ms`.
+            KafkaTimeoutError: it wasn't found out within `request_timeout_ms`; says why, if it is
+                for want of a partition or a leader (aiokafka waits for ever).
         """
         self._assignment.check()
         cursor = self._assignment.cursor(partition)
         if cursor.position is None and not await self._wait_positions([partition]):
+            why = self._router.metadata.snapshot.why_no_leader(partition)
             raise KafkaTimeoutError(
                 f"no position of {partition} within "
                 f"{self._router.config.request_timeout_s * 1000:.0f} ms"
+                + (f": {why}" if why else "")
             )
         position = self._assignment.cursor(partition).position
         assert position is not None

@@ -58,6 +58,7 @@ def net_config(
     sasl_mechanism: str = "PLAIN",
     sasl_plain_username: str | None = None,
     sasl_plain_password: str | None = None,
+    sasl_kerberos_service_name: str = "kafka",
     sasl_kerberos_domain_name: str | None = None,
     sasl_oauth_token_provider: object = None,
     retry_backoff_max_ms: int = 1000,
@@ -82,6 +83,7 @@ def net_config(
         ("sasl_mechanism", sasl_mechanism, "PLAIN"),
         ("sasl_plain_username", sasl_plain_username, None),
         ("sasl_plain_password", sasl_plain_password, None),
+        ("sasl_kerberos_service_name", sasl_kerberos_service_name, "kafka"),
         ("sasl_kerberos_domain_name", sasl_kerberos_domain_name, None),
         ("sasl_oauth_token_provider", sasl_oauth_token_provider, None),
     ):

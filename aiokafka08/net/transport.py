@@ -230,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         # Not left to the transport: it would first write what it still holds, which a peer that
         # has closed may never take.
-        self.close("closed by the broker")
+        self.close(self._why_lost("closed by the broker"))
         return False
 
     def pause_writing(self) -> None:
@@ -246,7 +246,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.closed is None:
-            self._closed(f"connection lost: {describe(exc)}" if exc else "closed by the broker")
+            reason = f"connection lost: {describe(exc)}" if exc else "closed by the broker"
+            self._closed(self._why_lost(reason))
         if not self.gone.done():
             self.gone.set_result(None)
 
@@ -269,6 +270,14 @@ class Connection(asyncio.BufferedProtocol):
         # don't pause the protocol when their buffer is full (CPython gh-127655).
         self._transport.write(b"".join(buffers))
         return answer
+
+    def _why_lost(self, reason: str) -> str:
+        """Closing is how brokers meet requests that they don't know."""
+        pinned = self._config.pinned_version
+        if pinned is None or self.answered or not self._waiters:
+            return reason
+        line = f"api_version pins the line {pinned.line}"
+        return f"{reason} without an answer; {line}; is it the broker's?"
 
     def _silent_s(self, patience_s: float = 0.0) -> float | None:
         """For how many seconds longer than allowed the peer has been silent; None: it needn't talk.

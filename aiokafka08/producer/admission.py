@@ -168,12 +168,4 @@ class Admission:
 
     def too_large(self, size: int, where: str = "the message") -> MessageSizeTooLargeError:
         """The error for a message of `size` bytes."""
-        option = (
-            "max_request_size"
-            if self._options.max_request_size <= self._options.buffer_memory
-            else "buffer_memory"
-        )
-        return MessageSizeTooLargeError(
-            f"{where} takes {size} bytes in a message set, more than {option}="
-            f"{self._max_message_bytes}"
-        )
+        return self._options.too_large(size, where)

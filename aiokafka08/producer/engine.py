@@ -6,6 +6,7 @@ Knows nothing of `AIOKafkaProducer`: none of the parts keeps the public object a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from aiokafka08.errors import KafkaError, ProducerClosed
@@ -14,6 +15,7 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.admission import Admission
 from aiokafka08.producer.bulk import Bulk
 from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.guard import Guard
 from aiokafka08.producer.intake import Intake
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
@@ -21,6 +23,8 @@ from aiokafka08.producer.partitioner import Partitioner
 from aiokafka08.producer.routes import Routes
 from aiokafka08.producer.sender import Sender
 from aiokafka08.producer.settle import Settler
+
+_log = logging.getLogger("aiokafka08.producer")
 
 
 class Engine:
@@ -31,6 +35,7 @@ class Engine:
         bulk: the way in for many.
         routes: what is known of topics.
         sender: the way out.
+        crash: what ended it before its time, a bug of ours; every call that sends raises it.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class Engine:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
+        self.crash: KafkaError | None = None
         self._memory = BufferMemory(options.buffer_memory)
         self._accumulator = Accumulator(
             batch_bytes=options.max_batch_size,
@@ -53,7 +59,9 @@ class Engine:
         self._settler = Settler(
             self._accumulator, self._memory, router.metadata, router.config, router.telemetry
         )
-        self.sender = Sender(router, self._accumulator, self._settler, options)
+        self.sender = Sender(
+            router, self._accumulator, self._settler, options, Guard(self._crashed)
+        )
         self.routes = Routes(
             router, self._accumulator, new_partitioner, options.check_broker, self.sender.wake
         )
@@ -75,13 +83,27 @@ class Engine:
 
     def close(self) -> None:
         """Accept nothing more: senders that wait get `ProducerClosed`."""
-        self._memory.close(ProducerClosed("the producer was stopped"))
-        self.routes.close()
+        self._refuse(ProducerClosed("the producer was stopped"))
 
     async def stop(self, error: KafkaError) -> None:
         """End all work; what isn't finished fails with `error`."""
         self.close()
         await self.sender.stop(error)
+
+    def _refuse(self, error: KafkaError) -> None:
+        self._memory.close(error)
+        self.routes.close(error)
+
+    def _crashed(self, error: Exception) -> None:
+        if self.crash is not None:
+            return
+        _log.error("the producer can't go on", exc_info=error)
+        self.crash = KafkaError(
+            f"the producer can't go on, by an error of its own (the log has it all): {error!r}; "
+            "stop it and make a new one. What wasn't acknowledged may be in the log"
+        )
+        self._refuse(self.crash)
+        self.sender.shut(self.crash)
 
     def metrics(self) -> dict[str, float]:
         """Gauges and counters of the parts."""

@@ -24,6 +24,7 @@ from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.transport import Connection
 from aiokafka08.net.versions import Line
 from aiokafka08.producer.accumulator import Accumulator, Batch
+from aiokafka08.producer.guard import Guard
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.settle import Settler
 from aiokafka08.protocol.api import (
@@ -94,6 +95,7 @@ class Link:
         settler: Settler,
         options: ProducerOptions,
         wake: Callable[[], object],
+        guard: Guard,
     ) -> None:
         self.bytes_sent = 0
         self.requests_sent = 0
@@ -104,6 +106,7 @@ class Link:
         self._settler = settler
         self._options = options
         self._wake = wake
+        self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._requests: dict[_Request, None] = {}
@@ -180,21 +183,22 @@ class Link:
 
     async def _prepare(self) -> None:
         """Get a connection that takes writes."""
-        try:
-            with Doubt(self._router.metadata):
-                connection = await self._router.connection(self._node_id, Lane.PRODUCE)
-                await connection.wait_writable()
-            self._connection = connection
-            self.trouble = None
-        except KafkaError as error:
-            self.trouble = error
-            if error.retriable:
-                await asyncio.sleep(self._router.config.retry_backoff_s)
-            else:
-                self._fail_due(error)
-        finally:
-            self._preparing = None
-        self.pump()
+        with self._guard:
+            try:
+                with Doubt(self._router.metadata):
+                    connection = await self._router.connection(self._node_id, Lane.PRODUCE)
+                    await connection.wait_writable()
+                self._connection = connection
+                self.trouble = None
+            except KafkaError as error:
+                self.trouble = error
+                if error.retriable:
+                    await asyncio.sleep(self._router.config.retry_backoff_s)
+                else:
+                    self._fail_due(error)
+            finally:
+                self._preparing = None
+            self.pump()
 
     def _fail_due(self, error: KafkaError) -> None:
         """The broker is none that this client can ever speak to."""
@@ -256,9 +260,10 @@ class Link:
         answer.add_done_callback(partial(self._ended, flying))
 
     def _doubted(self) -> None:
-        self.follow(self._router.metadata.snapshot)
-        if self._accumulator.news:
-            self._wake()
+        with self._guard:
+            self.follow(self._router.metadata.snapshot)
+            if self._accumulator.news:
+                self._wake()
 
     def _out_of_patience(self, connection: Connection, answer: asyncio.Future[Any]) -> None:
         connection.close_if_dead(self._router.config.request_timeout_s)
@@ -275,6 +280,12 @@ class Link:
         if self._stopped or request not in self._requests:
             return
         del self._requests[request]
+        with self._guard:
+            self._settle(request, error, answer)
+
+    def _settle(
+        self, request: _Request, error: KafkaError | None, answer: asyncio.Future[Any]
+    ) -> None:
         now = self._loop.time()
         if error is not None:
             self._router.metadata.request_refresh()

@@ -39,8 +39,8 @@ class BufferMemory:
         return 0 if self._queue else self.limit_bytes - self.used_bytes
 
     def try_take(self, size: int) -> bool:
-        """Take bytes if there is room and nobody waits."""
-        if self._queue or self.used_bytes + size > self.limit_bytes:
+        """Take bytes if there is room, nobody waits, and it isn't closed."""
+        if self._queue or self._closed is not None or self.used_bytes + size > self.limit_bytes:
             return False
         self.used_bytes += size
         return True

@@ -6,12 +6,14 @@ allowed; what the protocol can't do is refused there too, saying what it would n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
+    MessageSizeTooLargeError,
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
@@ -49,6 +51,16 @@ class ProducerOptions:
         """The largest message, its offset and size fields included, that can be sent."""
         return min(self.max_request_size, self.buffer_memory)
 
+    def too_large(self, size: int, where: str) -> MessageSizeTooLargeError:
+        """The error for `size` bytes where `max_message_bytes` are allowed."""
+        option = (
+            "max_request_size" if self.max_request_size <= self.buffer_memory else "buffer_memory"
+        )
+        return MessageSizeTooLargeError(
+            f"{where} takes {size} bytes in a message set, more than {option}="
+            f"{self.max_message_bytes}"
+        )
+
     def check_broker(self, version: BrokerVersion, who: str) -> None:
         """Check that a broker of this line can do what the options ask for.
 
@@ -81,6 +93,7 @@ def producer_options(
     max_in_flight_requests_per_connection: object,
     enable_idempotence: object,
     transactional_id: object,
+    transaction_timeout_ms: object,
 ) -> ProducerOptions:
     """Check the options.
 
@@ -94,6 +107,7 @@ def producer_options(
             f"transactional_id={transactional_id!r}: transactions need InitProducerId and message "
             "format 2 (brokers from 0.11 on), which this client doesn't speak"
         )
+    positive("transaction_timeout_ms", transaction_timeout_ms)
     if boolean("enable_idempotence", enable_idempotence):
         raise UnsupportedVersionError(
             "enable_idempotence=True needs InitProducerId and message format 2 (brokers from 0.11 "
@@ -136,11 +150,11 @@ def _required_acks(acks: object) -> int:
 
 
 def check_duration(option: str, value: object) -> float:
-    """`value`, if it is a number of 0 or more; fractions are meant.
+    """`value`, if it is a finite number of 0 or more; fractions are meant.
 
     Raises:
         IllegalArgumentError: it isn't.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise IllegalArgumentError(f"{option}={value!r}: allowed are numbers from 0 on")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise IllegalArgumentError(f"{option}={value!r}: allowed are finite numbers from 0 on")
     return value

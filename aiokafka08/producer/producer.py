@@ -157,6 +157,7 @@ class AIOKafkaProducer:
             sasl_mechanism=sasl_mechanism,
             sasl_plain_username=sasl_plain_username,
             sasl_plain_password=sasl_plain_password,
+            sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
@@ -171,7 +172,9 @@ class AIOKafkaProducer:
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             enable_idempotence=enable_idempotence,
             transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
         )
+        self._max_message_bytes = self._options.max_message_bytes
         callable_or_none("key_serializer", key_serializer)
         callable_or_none("value_serializer", value_serializer)
         self._key_serializer = key_serializer
@@ -240,7 +243,9 @@ class AIOKafkaProducer:
                 `KafkaTimeoutError`. None: until each message has ended, at the latest after
                 `delivery_timeout_ms`.
 
-        Senders that wait for memory or metadata get `ProducerClosed` at once.
+        Senders that wait for memory or metadata get `ProducerClosed` at once. A call that is
+        cancelled sends no more: what isn't acknowledged fails with `ProducerClosed` at once (what
+        is on its way may be stored all the same), and everything is closed.
         """
         if timeout is not None:
             check_duration("timeout", timeout)
@@ -342,6 +347,8 @@ class AIOKafkaProducer:
         if key is not None:
             if key.__class__ is not bytes:
                 key = to_bytes("key", key)
+            if len(key) > self._max_message_bytes:  # before it is hashed
+                raise self._options.too_large(len(key), "the key alone")
         elif value is None:
             raise nothing_to_send()
         if timestamp_ms is not None:
@@ -404,7 +411,8 @@ class AIOKafkaProducer:
             Await it for a sequence of `RecordMetadata` in the order of `values`.
 
         Raises:
-            As `send`. Wrong types and sizes are found before anything is buffered.
+            As `send`. Wrong types, sizes and timestamps, and what a serializer raises, are found
+            before anything is buffered; the text (or a note) has the message's index.
         """
         self._check()
         all_values, all_keys, timestamps = serialize_all(
@@ -433,9 +441,13 @@ class AIOKafkaProducer:
             A future with the `RecordMetadata` of the batch's first message; None for an empty one.
 
         Raises:
-            As `send`.
+            As `send`, and:
+            TypeError: it isn't a batch that `create_batch()` gave.
+            IllegalStateError: it was sent before.
         """
         self._check()
+        if not isinstance(batch, BatchBuilder):
+            raise TypeError(f"batch={batch!r}: wanted is a batch of create_batch()")
         assert self._engine is not None
         if batch.record_count() == 0:
             batch.close()
@@ -466,7 +478,13 @@ class AIOKafkaProducer:
 
     def ready(self) -> bool:
         """For health checks: started, not stopped, and connected to some broker."""
-        return self._loop is not None and any(node.connected for node in self._router.nodes)
+        engine = self._engine
+        return (
+            self._loop is not None
+            and engine is not None
+            and engine.crash is None
+            and any(node.connected for node in self._router.nodes)
+        )
 
     def metrics(self) -> dict[str, float]:
         """Counters since the start, and gauges of now; flat, by name.

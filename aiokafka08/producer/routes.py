@@ -20,7 +20,6 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
     KafkaTimeoutError,
-    ProducerClosed,
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.net.cluster import ClusterSnapshot, check_topic_name
@@ -115,12 +114,12 @@ class Routes:
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._finding: set[asyncio.Task[object]] = set()
-        self._closed = False
+        self._closed: KafkaError | None = None
         router.metadata.watch(self._follow)
 
-    def close(self) -> None:
-        """No more turns: whoever waits for one, or for metadata, gets `ProducerClosed`."""
-        self._closed = True
+    def close(self, error: KafkaError) -> None:
+        """No more turns: whoever waits for one, or for metadata, gets the error."""
+        self._closed = error
         for route in self.by_topic.values():
             route.is_open = False
         for task in self._finding:
@@ -131,7 +130,7 @@ class Routes:
         """Wait for this sender's turn at a topic, and for the topic to be known.
 
         Raises:
-            ProducerClosed: the producer was stopped meanwhile.
+            KafkaError: that which `close` was given.
             InvalidTopicError, UnknownTopicOrPartitionError, KafkaTimeoutError: as
                 `Metadata.topic`.
         """
@@ -144,8 +143,8 @@ class Routes:
         route.is_open = False
         try:
             async with route._line:
-                if self._closed:
-                    raise ProducerClosed("the producer was stopped")
+                if self._closed is not None:
+                    raise copy.copy(self._closed)
                 if route._last_failure is not None and route._failures > failures:
                     raise copy.copy(route._last_failure)  # that of the one before, which waited too
                 if not route.partitions:
@@ -159,7 +158,7 @@ class Routes:
         finally:
             route._waiting -= 1
             if route._waiting == 0:
-                route.is_open = bool(route.partitions) and not self._closed
+                route.is_open = bool(route.partitions) and self._closed is None
                 if not route.partitions:
                     self.by_topic.pop(topic, None)
 
@@ -237,8 +236,8 @@ class Routes:
             await asyncio.wait((task,), timeout=timeout_s)
         finally:
             task.cancel()
-        if self._closed:
-            raise ProducerClosed("the producer was stopped")
+        if self._closed is not None:
+            raise copy.copy(self._closed)
         if not task.done():
             raise KafkaTimeoutError(f"no metadata of topic {topic!r} within {timeout_s} s")
         task.result()

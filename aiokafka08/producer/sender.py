@@ -13,6 +13,7 @@ from aiokafka08.errors import KafkaError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
+from aiokafka08.producer.guard import Guard
 from aiokafka08.producer.link import Link
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.settle import Settler
@@ -30,11 +31,13 @@ class Sender:
         accumulator: Accumulator,
         settler: Settler,
         options: ProducerOptions,
+        guard: Guard,
     ) -> None:
         self._router = router
         self._accumulator = accumulator
         self._settler = settler
         self._options = options
+        self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, Link] = {}
         self._soon: asyncio.Handle | None = None
@@ -60,11 +63,8 @@ class Sender:
         for batch in batches:
             await batch.delivery.wait_finished()
 
-    async def stop(self, error: KafkaError) -> None:
-        """End; what isn't finished fails with `error`.
-
-        Cancelled while it waits, it has ended everything all the same.
-        """
+    def shut(self, error: KafkaError) -> None:
+        """End; what isn't finished fails with `error`."""
         self._stopped = True
         for handle in (self._soon, self._timer):
             if handle is not None:
@@ -73,13 +73,23 @@ class Sender:
             link.shut()
         now = self._loop.time()
         self._settler.abandon(self._accumulator.flush(now), error, now)
+
+    async def stop(self, error: KafkaError) -> None:
+        """`shut`, and wait for the end of the background work.
+
+        Cancelled while it waits, it has ended everything all the same.
+        """
+        self.shut(error)
         for link in self._links.values():
             await link.wait_ended()
 
     def _pump(self) -> None:
         self._soon = None
-        if self._stopped:
-            return
+        if not self._stopped:
+            with self._guard:
+                self._look()
+
+    def _look(self) -> None:
         accumulator = self._accumulator
         accumulator.news = False
         now = self._loop.time()
@@ -95,6 +105,7 @@ class Sender:
                     self._settler,
                     self._options,
                     self.wake,
+                    self._guard,
                 )
             link.pump()
         next_time = accumulator.next_time()
@@ -105,10 +116,11 @@ class Sender:
         self._schedule(next_time)
 
     def _follow(self, snapshot: ClusterSnapshot) -> None:
-        for link in self._links.values():
-            link.follow(snapshot)
-        if self._accumulator.news:
-            self.wake()
+        with self._guard:
+            for link in self._links.values():
+                link.follow(snapshot)
+            if self._accumulator.news:
+                self.wake()
 
     def _schedule(self, time: float | None) -> None:
         timer = self._timer

@@ -11,8 +11,13 @@ from aiokafka08.net.config import not_negative
 Serializer = Callable[[Any], bytes | None]
 
 
-def to_bytes(what: str, data: Any) -> bytes | None:
+def to_bytes(what: str, data: Any, index: int | None = None) -> bytes | None:
     """`data` as bytes, or None; what may change later is copied.
+
+    Args:
+        what: "key" or "value".
+        data: to be checked.
+        index: which one it is of many; for the text.
 
     Raises:
         TypeError: it is something else.
@@ -21,8 +26,9 @@ def to_bytes(what: str, data: Any) -> bytes | None:
         return data
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
+    which = f"the {what}" if index is None else f"{what} {index}"
     raise TypeError(
-        f"the {what} is {type(data).__name__}, not bytes: encode it, or give a {what}_serializer"
+        f"{which} is {type(data).__name__}, not bytes: encode it, or give a {what}_serializer"
     )
 
 
@@ -55,36 +61,51 @@ def serialize_all(
         TypeError: a key or value isn't bytes, or a string is given where many are wanted.
         IllegalArgumentError: the lengths differ, a message has neither key nor value, or a
             timestamp is negative.
+
+    Where it is about one message the text has its index; a note has it for what serialisers raise.
     """
     all_values = _each("value", values, value_serializer)
     count = len(all_values)
     all_keys = None if keys is None else _each("key", keys, key_serializer)
     if all_keys is not None and len(all_keys) != count:
         raise IllegalArgumentError(f"{count} values, but {len(all_keys)} keys are given")
-    if None in all_values and (
-        all_keys is None or (None, None) in zip(all_keys, all_values, strict=True)
-    ):
-        raise nothing_to_send()
+    if None in all_values:
+        for index, value in enumerate(all_values):
+            if value is None and (all_keys is None or all_keys[index] is None):
+                raise nothing_to_send(index)
     timestamps = None if timestamps_ms is None else list(timestamps_ms)
     if timestamps is not None:
         if len(timestamps) != count:
             raise IllegalArgumentError(
                 f"{count} values, but {len(timestamps)} timestamps_ms are given"
             )
-        for timestamp_ms in timestamps:
-            not_negative("timestamps_ms", timestamp_ms)
+        for index, timestamp_ms in enumerate(timestamps):
+            not_negative(f"timestamps_ms[{index}]", timestamp_ms)
     return all_values, all_keys, timestamps
 
 
-def nothing_to_send() -> IllegalArgumentError:
+def nothing_to_send(index: int | None = None) -> IllegalArgumentError:
     """The error for a message without key and value."""
-    return IllegalArgumentError("a message needs a key or a value")
+    if index is None:
+        return IllegalArgumentError("a message needs a key or a value")
+    return IllegalArgumentError(f"message {index} has neither a key nor a value")
 
 
 def _each(what: str, data: Iterable[Any], serializer: Serializer | None) -> Sequence[bytes | None]:
     if isinstance(data, str | bytes | bytearray | memoryview):
         raise TypeError(f"a list of {what}s is wanted, not {type(data).__name__}")
-    everything = list(data) if serializer is None else list(map(serializer, data))
+    everything = list(data) if serializer is None else _serialized(what, data, serializer)
     if set(map(type, everything)) <= {bytes, type(None)}:
         return everything
-    return [to_bytes(what, one) for one in everything]
+    return [to_bytes(what, one, index) for index, one in enumerate(everything)]
+
+
+def _serialized(what: str, data: Iterable[Any], serializer: Serializer) -> list[bytes | None]:
+    done: list[bytes | None] = []
+    for one in data:
+        try:
+            done.append(serializer(one))
+        except Exception as error:
+            error.add_note(f"in {what}_serializer, of {what} {len(done)}")
+            raise
+    return done

@@ -12,6 +12,7 @@ from aiokafka08.errors import (
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     UnknownError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.telemetry import Event, OffsetReset, PartitionFailed
@@ -430,7 +431,10 @@ async def test_a_partition_that_isn_t_there_holds_up_no_other(
     consumer.assign([tp(0), tp(77)])
     await consumer.start()
     assert len(await take(consumer, 3)) == 3
-    with pytest.raises(KafkaTimeoutError, match="no position"):
+    why = r"no position of .*within 600 ms: topic 't' has no partition 77; it has \[0, 1, 2, 3\]"
+    with pytest.raises(KafkaTimeoutError, match=why):
         await consumer.position(tp(77))
     assert not await consumer.seek_to_end(tp(77))
+    with pytest.raises(UnknownTopicOrPartitionError, match="no partition 77"):
+        await consumer.end_offsets([tp(77)])
     assert not consumer.ready()

@@ -263,6 +263,7 @@ def test_what_the_protocol_can_t_do_is_refused(options: dict[str, Any], needs: s
     "options",
     [
         {"auto_offset_reset": "smallest"},
+        {"consumer_timeout_ms": -1},
         {"isolation_level": "serializable"},
         {"offsets_storage": "redis"},
         {"offsets_storage": "dual"},  # without a group

@@ -208,7 +208,9 @@ def test_choices_are_listed() -> None:
 
 
 @pytest.mark.parametrize("client", [AIOKafkaProducer, AIOKafkaConsumer, AIOKafkaAdminClient])
-@pytest.mark.parametrize("option", ["sasl_plain_username", "sasl_plain_password"])
+@pytest.mark.parametrize(
+    "option", ["sasl_plain_username", "sasl_plain_password", "sasl_kerberos_service_name"]
+)
 def test_every_client_refuses_sasl_options_by_name_without_telling_the_secret(
     client: type, option: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -318,6 +319,31 @@ async def test_a_pinned_version_is_not_asked_for(
         await node.request(ASK)
         assert node.version == BrokerVersion.of(Line.V0_8_1)
         assert [type(one.request) for one in cluster.history] == [ListOffsetsRequest]
+
+
+async def test_a_broker_that_never_answers_may_not_be_the_version_that_is_pinned(
+    make_node: MakeNode, make_config: MakeConfig
+) -> None:
+    async def close(link: Link) -> None:
+        await link.read()
+
+    async def answer_then_close(link: Link) -> None:
+        request = await link.read()
+        link.answer(request, ListOffsetsResponse([]))
+        await link.read()
+
+    hint = r"closed by the broker.*api_version pins the line 0\.8\.1; is it the broker's\?"
+    for serve, pinned, hinted in (
+        (close, "0.8.1", True),
+        (answer_then_close, "0.8.1", False),  # it speaks so; other reasons are likelier
+    ):
+        async with listening(serve) as peer:
+            node = make_node(peer.address, make_config(api_version=pinned))
+            if not hinted:
+                await node.request(ASK)
+            with pytest.raises(KafkaConnectionError, match="closed by the broker") as caught:
+                await node.request(ASK)
+            assert bool(re.search(hint, str(caught.value))) is hinted
 
 
 async def test_a_lane_that_opens_beside_others_asks_for_no_version(make_node: MakeNode) -> None:

@@ -151,6 +151,19 @@ async def test_4_1_is_told_to_be_too_new(
         router = Router(make_config(cluster.bootstrap_servers), Recorder())
 
 
+async def test_a_wrong_pinned_version_is_told_with_4_1(
+    broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "4.1.0")
+    topic = unique_topic("pinned")
+    async with started(cluster.bootstrap_servers, api_version="0.8.2") as router:
+        info = await router.metadata.topic(topic, timeout_s=20)  # it still knows this request
+        with pytest.raises(KafkaConnectionError, match=r"api_version pins the line 0\.8\.2"):
+            await router.request(
+                produce(topic, 1), node_id=info.partitions[0].leader, lane=Lane.PRODUCE
+            )
+
+
 @pytest.mark.parametrize("version", LINES)
 async def test_a_topic_is_created_and_all_its_leaders_answer(
     broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic, version: str

@@ -136,11 +136,13 @@ async def test_a_stop_that_is_cancelled_still_ends_everything(
     producer = await producer_for(cluster)
     await producer.send_and_wait("t", b"v", partition=1)
     cluster.fault(ProduceRequest, then=Silence(), times=None)
-    future = await producer.send("t", b"v")
+    future = await producer.send("t", b"v", partition=1)
+    behind = await producer.send("t", b"v" * 20000, partition=1)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(producer.stop(), 0.05)
-    with pytest.raises(ProducerClosed):
-        await future
+    for one in (future, behind):
+        with pytest.raises(ProducerClosed, match="stopped before it was acknowledged"):
+            one.result()
     await all_closed(cluster)
 
 

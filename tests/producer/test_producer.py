@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -328,6 +329,39 @@ async def test_a_batch_with_timestamps_made_too_early_is_refused_for_old_brokers
         assert result.timestamp is None  # converted to format 0
 
 
+@pytest.mark.parametrize("batch", [None, b"batch", [b"v"]])
+async def test_what_is_no_batch_is_told(
+    batch: Any, cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    with pytest.raises(TypeError, match=r"batch=.*: wanted is a batch of create_batch\(\)"):
+        await producer.send_batch(batch, "t", partition=0)
+
+
+async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    hashed: list[int] = []
+
+    def choose(key: bytes | None, partitions: list[int], available: list[int]) -> int:
+        assert key is not None
+        hashed.append(len(key))
+        return 0
+
+    producer = await producer_for(cluster, partitioner=choose)
+    for _ in range(2):  # the topic isn't known, the topic is known
+        for send in (
+            producer.send("t", b"", key=bytes(2 << 20)),
+            producer.send_many("t", [b""], [bytes(2 << 20)]),
+        ):
+            with pytest.raises(MessageSizeTooLargeError, match="max_request_size=1048576"):
+                await send
+        assert hashed == []
+        await producer.partitions_for("t")
+    await producer.send_and_wait("t", b"", key=bytes(1 << 19))
+    assert hashed == [1 << 19]
+
+
 # --- options and the public surface ---------------------------------------------------------------
 
 
@@ -339,6 +373,10 @@ async def test_a_batch_with_timestamps_made_too_early_is_refused_for_old_brokers
         ({"acks": True}, "acks=True"),
         ({"compression_type": "lzma"}, "compression_type='lzma': allowed are None, 'gzip'"),
         ({"linger_ms": -1}, "linger_ms=-1"),
+        ({"linger_ms": math.inf}, "linger_ms=inf: allowed are finite numbers from 0 on"),
+        ({"linger_ms": math.nan}, "linger_ms=nan"),
+        ({"linger_ms": "5"}, "linger_ms='5'"),
+        ({"transaction_timeout_ms": 0}, "transaction_timeout_ms=0"),
         ({"max_batch_size": 0}, "max_batch_size=0: allowed are integers from 1 on"),
         ({"max_request_size": "1"}, "max_request_size='1'"),
         ({"buffer_memory": 0}, "buffer_memory=0"),

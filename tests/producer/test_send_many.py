@@ -100,14 +100,18 @@ async def test_wrong_arguments_are_told_before_anything_is_buffered(
     producer = await producer_for(cluster, max_request_size=1000)
     with pytest.raises(TypeError, match="list of values"):
         await producer.send_many("t", b"value")
-    with pytest.raises(TypeError, match="the value is str"):
+    with pytest.raises(TypeError, match="value 1 is str, not bytes: encode it"):
         await producer.send_many("t", [b"good", "bad"])
+    with pytest.raises(TypeError, match="key 2 is int, not bytes"):
+        await producer.send_many("t", [b""] * 3, [None, b"k", 7])
     with pytest.raises(IllegalArgumentError, match="2 values, but 1 keys"):
         await producer.send_many("t", [b"", b""], [b""])
     with pytest.raises(IllegalArgumentError, match="2 values, but 1 timestamps_ms"):
         await producer.send_many("t", [b"", b""], timestamps_ms=[1])
-    with pytest.raises(IllegalArgumentError, match="a key or a value"):
+    with pytest.raises(IllegalArgumentError, match="message 1 has neither a key nor a value"):
         await producer.send_many("t", [b"", None], [b"", None])
+    with pytest.raises(IllegalArgumentError, match=r"timestamps_ms\[1\]=-5"):
+        await producer.send_many("t", [b"", b""], timestamps_ms=[1, -5])
     with pytest.raises(UnsupportedVersionError, match="timestamp"):
         await producer.send_many("t", [b""], timestamps_ms=[1])
     with pytest.raises(MessageSizeTooLargeError, match="message 1 takes 1034 bytes"):
@@ -115,6 +119,16 @@ async def test_wrong_arguments_are_told_before_anything_is_buffered(
     assert cluster.requests(ProduceRequest) == []
     assert producer.metrics()["buffer_used_bytes"] == 0
     await (await producer.send_many("t", [b"", None], [None, b""]))
+
+
+async def test_what_a_serializer_raises_tells_at_which_message(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, value_serializer=str.encode)
+    with pytest.raises(TypeError) as caught:
+        await producer.send_many("t", ["a", "b", 3, "d"])
+    assert caught.value.__notes__ == ["in value_serializer, of value 2"]
+    assert producer.metrics()["buffer_used_bytes"] == 0
 
 
 async def test_an_error_names_the_first_message_that_failed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,36 @@ import pytest
 
 from aiokafka08.testing import EmbeddedCluster
 
-aggregate = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "spark_aggregate.py"))[
-    "aggregate"
-]
+ROOT = Path(__file__).parents[2]
+aggregate = runpy.run_path(str(ROOT / "examples" / "spark_aggregate.py"))["aggregate"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+
+def test_readmes_stream_reads_a_topic(spark: Any, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    [program] = [one for one in re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S)
+                 if "spark" in one]  # fmt: skip
+    assert "kafka1:9092" in program
+    names: dict[str, Any] = {"spark": spark}
+    exec(program.replace("kafka1:9092", cluster.bootstrap_servers), names)
+    cluster.create_topic("greetings")
+
+    def read() -> list[bytes]:
+        query = (
+            names["greetings"]
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "lake"))
+        )
+        assert query.awaitTermination(120)
+        written = spark.read.schema(names["greetings"].schema).parquet(str(tmp_path / "lake"))
+        return [bytes(row.value) for row in written.collect()]
+
+    assert read() == []
+    cluster.append("greetings", 0, [b"hello"])
+    assert read() == [b"hello"]
 
 
 def test_events_are_counted_by_minute_and_plotted(

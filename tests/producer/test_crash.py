@@ -1,0 +1,87 @@
+"""A bug of ours in the background: everybody hears of it, and nobody waits until a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from aiokafka08.errors import KafkaError
+from aiokafka08.net.router import Router
+from aiokafka08.producer.accumulator import Accumulator
+from aiokafka08.producer.sender import Sender
+from aiokafka08.producer.settle import Settler
+from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.testing import EmbeddedCluster, Hang
+from tests.net.peers import until
+from tests.producer.conftest import Producer
+
+ProducerFor = Callable[..., Awaitable[Producer]]
+CRASH = r"can't go on.*RuntimeError\('a bug'\).*make a new one"
+
+
+def bug(*args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (Router, "connection"),  # in the task that connects
+        (Accumulator, "drain"),  # wherever batches are taken
+        (Accumulator, "advance"),  # on a timer
+        (Settler, "answered"),  # in the callback of an answer
+    ],
+)
+async def test_whoever_sends_hears_of_it(
+    where: type,
+    name: str,
+    cluster: EmbeddedCluster,
+    producer_for: ProducerFor,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    producer = await producer_for(cluster)
+    await producer.partitions_for("t")
+    monkeypatch.setattr(where, name, bug)
+    async with asyncio.timeout(20):
+        sent = await producer.send("t", b"v", partition=0)
+        with pytest.raises(KafkaError, match=CRASH):
+            await sent
+        await producer.flush()
+        for again in (
+            producer.send("t", b"v"),
+            producer.send("other", b"v"),
+            producer.send_many("t", [b"v"]),
+        ):
+            with pytest.raises(KafkaError, match=CRASH):
+                await again
+    assert not producer.ready()
+    assert producer.metrics()["buffer_used_bytes"] == 0
+    monkeypatch.undo()
+    await producer.stop()
+    assert told == []
+    logged = [one.exc_info[1] for one in caplog.records if one.exc_info is not None]
+    assert [type(error) for error in logged] == [RuntimeError]
+
+
+async def test_senders_that_wait_for_memory_hear_of_it(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = await producer_for(cluster, buffer_memory=5000)
+    await producer.partitions_for("t")
+    cluster.fault(ProduceRequest, then=Hang(), times=None)
+    many = asyncio.create_task(producer.send_many("t", [b"v" * 474] * 100, partition=0))
+    await until(lambda: bool(producer.metrics()["senders_waiting"]), "waiting for memory")
+    one = asyncio.create_task(producer.send("t", b"v" * 474, partition=1))
+    monkeypatch.setattr(Sender, "_look", bug)
+    assert producer._engine is not None
+    producer._engine.sender.wake()
+    async with asyncio.timeout(20):
+        for waiting in (many, one):
+            with pytest.raises(KafkaError, match=CRASH):
+                await waiting
