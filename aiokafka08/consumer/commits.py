@@ -84,8 +84,10 @@ class Commits:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self.automatic(self._cursors)
-            await asyncio.gather(*self._later, return_exceptions=True)
+            try:
+                await self.automatic(self._cursors)
+            finally:
+                await asyncio.gather(*self._later, return_exceptions=True)
 
     def positions(
         self, partitions: Collection[TopicPartition]
