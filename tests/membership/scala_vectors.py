@@ -50,7 +50,8 @@ def cases() -> dict[str, Case]:
             {"payments-eu": 13, "zzzzzzzz": 12},
         ),
     }
-    # Among partitions of equal hash Scala's order follows from the order in which a member wrote its
+    # Among partitions of equal hash Scala's order follows from that in which a member wrote its
+    # Among partitions of equal hash Scala's order follows from that in which a member wrote its
     # topics, so that its own members differ if they wrote them differently: here it is sorted.
     for names in (("Aa", "BB"), ("AaAa", "AaBB", "BBAa", "x")):
         found[f"equal-hashes-{len(names)}"] = _case(
