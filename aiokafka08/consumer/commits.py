@@ -84,8 +84,10 @@ class Commits:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self.automatic(self._cursors)
-            await asyncio.gather(*self._later, return_exceptions=True)
+            try:
+                await self.automatic(self._cursors)
+            finally:
+                await asyncio.gather(*self._later, return_exceptions=True)
 
     def positions(
         self, partitions: Collection[TopicPartition]
@@ -163,10 +165,11 @@ class Commits:
             self._on_crash(error)
 
     def _refuse_lost(self) -> None:
-        if self._standing.lost:
+        if self._standing.lost or asyncio.get_running_loop().time() > self._standing.until:
             raise CommitFailedError(
-                "the session in ZooKeeper has ended (session_timeout_ms): the partitions may have "
-                "been given to others, who begin at the offsets committed before"
+                "the session in ZooKeeper has ended, or may have while this process stood still "
+                "(session_timeout_ms): the partitions may have been given to others, who begin at "
+                "the offsets committed before"
             )
 
     async def _keep(self) -> None:

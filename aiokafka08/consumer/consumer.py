@@ -34,7 +34,7 @@ from aiokafka08.errors import (
 from aiokafka08.net.cluster import ClusterSnapshot, check_partitions
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
 from aiokafka08.net.coordinator import Coordinator
-from aiokafka08.net.lifecycle import Lifecycle
+from aiokafka08.net.lifecycle import Lifecycle, take_all
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store.choose import choose_offset_store
 from aiokafka08.structs import (
@@ -295,13 +295,13 @@ class AIOKafkaConsumer(PartitionCalls):
 
     async def _stop(self) -> None:
         self._calls.stop()
-        try:
-            await self._assignment.finish()
-            await self._membership.stop()
-            await self._assignment.stop()
-            await self._store.stop()
-        finally:
-            await self._router.stop()
+        await take_all(
+            self._assignment.finish,
+            self._membership.stop,
+            self._assignment.stop,
+            self._store.stop,
+            self._router.stop,
+        )
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -6,6 +6,7 @@ commit, of a consumer that is no member: one that uses `assign()`, or a ZooKeepe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,12 +23,15 @@ class Standing:
     Attributes:
         lost: the session in ZooKeeper has ended: others may be further by now, and nobody there
             refuses what would set them back.
+        until: the loop's time from which on that has to be feared, since nobody has looked: this
+            process was stopped, or its loop held up.
         on_fenced: called by `fenced`.
     """
 
     generation: int = NO_GENERATION
     member: str = NO_MEMBER
     lost: bool = False
+    until: float = math.inf
     on_fenced: Callable[[BrokerResponseError, int], object] = lambda error, generation: None
 
     @property

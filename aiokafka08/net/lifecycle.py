@@ -1,7 +1,7 @@
 """Started, stopped, in which loop and process: the rules that all clients share.
 
 A client belongs to the event loop and process that started it. Used from elsewhere it says so;
-dropped without `stop()` it warns.
+dropped without `stop()` it warns. What stops it takes every step, whatever becomes of one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import warnings
+from collections.abc import Awaitable, Callable
 
 from aiokafka08.errors import IllegalStateError
 
@@ -85,3 +86,19 @@ class Lifecycle:
                 source=source,
                 stacklevel=2,
             )
+
+
+async def take_all(*steps: Callable[[], Awaitable[None]]) -> None:
+    """Take these steps of a stop one after the other, also where one fails, so that nothing is left
+    behind; then raise the first error. Others are logged."""
+    first: BaseException | None = None
+    for step in steps:
+        try:
+            await step()
+        except BaseException as error:  # a cancelled stop has to let go of everything too
+            if first is None:
+                first = error
+            else:
+                logger.error("after %r the stop failed again", first, exc_info=error)
+    if first is not None:
+        raise first

@@ -345,3 +345,38 @@ async def test_committing_needs_a_group(make_consumer: MakeConsumer) -> None:
     ):
         with pytest.raises(IllegalOperation, match="group_id"):
             await call
+
+
+STEPS: dict[str, Callable[[Consumer], tuple[object, str]]] = {
+    "last commit": lambda consumer: (consumer._assignment, "finish"),
+    "membership": lambda consumer: (consumer._membership, "stop"),
+    "reading": lambda consumer: (consumer._assignment, "stop"),
+    "offset store": lambda consumer: (consumer._store, "stop"),
+    "connections": lambda consumer: (consumer._router, "stop"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+async def test_where_a_step_of_stop_fails_the_others_are_taken_and_the_first_error_is_told(
+    cluster: EmbeddedCluster, name: str
+) -> None:
+    consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers)
+    await consumer.start()
+    taken: list[str] = []
+
+    def failing(step: str, work: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        async def take() -> None:
+            await work()
+            taken.append(step)
+            if step in (name, "connections"):
+                raise OSError(step)
+
+        return take
+
+    for step, find in STEPS.items():
+        owner, method = find(consumer)
+        setattr(owner, method, failing(step, getattr(owner, method)))
+    for _ in range(2):
+        with pytest.raises(OSError, match=name):
+            await consumer.stop()
+    assert taken == list(STEPS)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08 import (
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    ConsumerRebalanceListener,
+    TopicPartition,
+)
+from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka08.protocol import api
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.membership.conftest import partitions
 from tests.membership.foreign import JavaMember, KafkaPythonMember
+from tests.membership.worker import Worker
 from tests.testing.peer import Peer
 from tests.testing.targets import new_name
 
@@ -198,36 +202,56 @@ async def test_a_killed_member_is_replaced_and_nothing_is_lost(
         await eventually(lambda: {*ours.values, *java.values} == sent, "taking all")
 
 
+class Rewinding(ConsumerRebalanceListener):
+    """Begins new partitions at their first message."""
+
+    def __init__(self) -> None:
+        self.consumer: AIOKafkaConsumer | None = None
+        self.known: set[TopicPartition] = set()
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        pass
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        born = set(assigned) - self.known if self.known else set()
+        self.known |= set(assigned)
+        if born and self.consumer is not None:
+            await self.consumer.seek_to_beginning(*born)
+
+
+@pytest.mark.parametrize("rewinding", [False, True])
+async def test_a_new_partition_begins_as_auto_offset_reset_says_or_where_the_listener_wants(
+    broker_clusters: BrokerClusters, rewinding: bool
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.9.0.1", 1)
+    topic, listener = new_name("t"), Rewinding()
+    await asyncio.to_thread(cluster.create_topic, topic, 1)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id=new_name("g"), session_timeout_ms=6000
+    )
+    consumer.subscribe([topic], listener=listener if rewinding else None)
+    listener.consumer = consumer
+    async with (
+        consumer,
+        AIOKafkaAdminClient(
+            bootstrap_servers=cluster.bootstrap_servers,
+            zookeeper_connect=cluster.zookeeper_connect,
+        ) as admin,
+    ):
+        await admin.create_partitions({topic: NewPartitions(2)})
+        new = TopicPartition(topic, 1)
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await producer.send_and_wait(topic, b"early", partition=1)
+            assert new not in consumer.assignment()  # by its own metadata, minutes old
+            consumer._router.metadata.request_refresh()
+            await eventually(lambda: new in consumer.assignment(), "having it")
+            assert await consumer.position(new) == (0 if rewinding else 1)
+            await producer.send_and_wait(topic, b"late", partition=1)
+        record = await asyncio.wait_for(consumer.getone(), 20)
+        assert record.value == (b"early" if rewinding else b"late")
+
+
 # --- workers that die or sleep, brokers that die --------------------------------------------------
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "group_worker.py"
-
-
-class Worker:
-    """`examples/group_worker.py` in a process of its own; it commits after the work."""
-
-    def __init__(self, cluster: RealCluster, group: str, topic: str, folder: Path) -> None:
-        self._printed = folder / f"worker-{new_name()}"
-        command = ["--bootstrap", cluster.bootstrap_servers, "--topic", topic, "--group", group]
-        with self._printed.open("w") as stdout:
-            self.process = subprocess.Popen(
-                [sys.executable, str(EXAMPLE), *command],
-                stdout=stdout,
-                stderr=subprocess.STDOUT,
-                cwd=EXAMPLE.parents[1],
-            )
-
-    @property
-    def text(self) -> str:
-        return self._printed.read_text()
-
-    @property
-    def values(self) -> list[str]:
-        return re.findall(r"^\d+/\d+ b'(.*)'$", self.text, re.MULTILINE)
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.mark.full
@@ -265,7 +289,7 @@ async def test_workers_killed_and_paused_lose_nothing(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2"])
+@pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2", "3.9.1"])
 async def test_the_death_of_the_coordinator_costs_nothing(
     version: str, broker_clusters: BrokerClusters
 ) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -14,8 +17,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka08.errors import (
+    CommitFailedError,
     IllegalArgumentError,
     KafkaConnectionError,
     KafkaUnavailableError,
@@ -24,6 +29,7 @@ from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
 from tests.membership.foreign import ScalaMember
+from tests.membership.worker import Worker
 from tests.testing.targets import new_name
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
@@ -85,6 +91,17 @@ class Group:
             except NoNodeError:
                 continue
             found[number] = data.decode().rpartition("-")[0]
+        return found
+
+    def offsets(self) -> list[int]:
+        """What is committed, 0 where nothing is."""
+        found = []
+        for number in range(PARTITIONS):
+            try:
+                data, _ = self.registry.get(f"{self.root}/offsets/{self.topic}/{number}")
+            except NoNodeError:
+                data = b"0"
+            found.append(int(data))
         return found
 
     def is_shared(self, members: int) -> bool:
@@ -308,11 +325,70 @@ async def test_a_session_that_ends_costs_no_partition(
         await eventually(lambda: sorted([*one.values, *two.values]) == sorted(sent), "taking all")
 
 
+async def test_after_a_pause_nothing_is_committed_that_others_may_have_moved_on_from(
+    cluster: RealCluster, group: Group
+) -> None:
+    options = {**options_for(cluster, group.name), "enable_auto_commit": False}
+    async with AIOKafkaConsumer(group.topic, **options) as consumer:
+        sent = await produce(cluster, group.topic, "one")
+        taken = [await consumer.getone() for _ in range(3)]
+        time.sleep(3)  # as in a process that is stopped, the loop stands still
+        with pytest.raises(CommitFailedError, match="session in ZooKeeper"):
+            await consumer.commit()
+        assert group.offsets() == [0] * PARTITIONS
+        values: list[bytes | None] = []
+        async with asyncio.timeout(40):
+            while sum(group.offsets()) < len(sent):
+                values.append((await consumer.getone()).value)
+                with contextlib.suppress(CommitFailedError):  # until it has its share anew
+                    await consumer.commit()
+        assert {one.value for one in taken} <= {*values}  # read again, since nothing was committed
+
+
 @pytest.fixture
 async def restarted(cluster: RealCluster) -> AsyncIterator[RealCluster]:
     """Its ZooKeeper may be stopped."""
     yield cluster
     await asyncio.to_thread(cluster.heal)
+
+
+@pytest.mark.full
+async def test_workers_killed_and_paused_lose_nothing_and_no_offset_goes_back(
+    cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    options = "--zookeeper", cluster.zookeeper_connect
+    workers = [Worker(cluster, group.name, group.topic, tmp_path, *options) for _ in range(3)]
+    stops += [worker.stop for worker in workers]
+    killed, paused, _ = workers
+    await group.shared(3)
+    sent = await produce(cluster, group.topic, "one")
+    offsets = [0] * PARTITIONS
+
+    def taken() -> list[str]:
+        return [value for worker in workers for value in worker.values]
+
+    def all_taken() -> bool:
+        nonlocal offsets
+        now = group.offsets()
+        assert all(new >= old for new, old in zip(now, offsets, strict=True)), (now, offsets)
+        offsets = now
+        return set(taken()) == sent and sum(now) == len(sent)
+
+    await eventually(all_taken, "taking all")
+    killed.process.kill()
+    sent |= await produce(cluster, group.topic, "two")
+    await group.shared(2)
+    await eventually(all_taken, "taking all")
+    paused.process.send_signal(signal.SIGSTOP)
+    sent |= await produce(cluster, group.topic, "three")
+    await group.shared(1)
+    await eventually(all_taken, "taking all")
+    paused.process.send_signal(signal.SIGCONT)
+    await group.shared(2)
+    sent |= await produce(cluster, group.topic, "four")
+    await eventually(all_taken, "taking all")
+    again = len(taken()) - len(sent)
+    assert again <= 2 * len(sent) // 4, f"{again} messages were taken more than once"
 
 
 @pytest.mark.full
@@ -367,6 +443,42 @@ async def test_subscribing_and_unsubscribing(cluster: RealCluster, group: Group)
         await eventually(lambda: group.is_shared(1), "owning all")
         consumer.unsubscribe()
         await eventually(lambda: group.members() == [] and not group.owners(), "leaving")
+
+
+async def test_new_partitions_are_shared_too(cluster: RealCluster, group: Group) -> None:
+    async with (
+        Ours(cluster, group) as one,
+        Ours(cluster, group) as two,
+        AIOKafkaAdminClient(
+            bootstrap_servers=cluster.bootstrap_servers,
+            zookeeper_connect=cluster.zookeeper_connect,
+        ) as admin,
+    ):
+        await group.shared(2)
+        await admin.create_partitions({group.topic: NewPartitions(PARTITIONS + 2)})
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in range(PARTITIONS + 2):
+                await producer.send_and_wait(group.topic, b"%d" % number, partition=number)
+        sent = [str(number) for number in range(PARTITIONS + 2)]
+        await eventually(lambda: sorted([*one.values, *two.values]) == sent, "taking all")
+        shares = one.consumer.assignment(), two.consumer.assignment()
+        assert [len(share) for share in shares] == [PARTITIONS // 2 + 1] * 2
+        assert not shares[0] & shares[1]
+
+
+async def test_a_cancelled_start_leaves_no_member(
+    cluster: RealCluster, group: Group, registry: KazooClient
+) -> None:
+    path = f"{group.root}/owners/{group.topic}/3"
+    registry.create(path, b"somebody-0", makepath=True, ephemeral=True)
+    consumer = AIOKafkaConsumer(group.topic, **options_for(cluster, group.name))
+    start = asyncio.create_task(consumer.start())  # waits for the partition
+    await eventually(lambda: len(group.members()) == 1, "registering")
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert group.members() == []
+    assert group.owners() == {3: "somebody"}
 
 
 async def test_wrong_addresses(cluster: RealCluster, group: Group) -> None:

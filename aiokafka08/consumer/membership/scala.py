@@ -160,8 +160,12 @@ def _roundrobin(view: View, topics: Collection[str]) -> dict[TopicPartition, str
             "roundrobin in a ZooKeeper group needs members that all subscribe to the same topics, "
             "with as many threads; use range"
         )
+    # Of partitions with equal hashes (topics "Aa" and "BB") Scala's members take those of the topic
+    # first that they wrote last in their registration. All should have written them sorted.
     partitions = [
-        TopicPartition(topic, number) for topic in topics for number in view.partitions[topic]
+        TopicPartition(topic, number)
+        for topic in sorted(topics, reverse=True)
+        for number in view.partitions[topic]
     ]
     partitions.sort(key=lambda tp: _java_hash(f"[{tp.topic},{tp.partition}]"))
     threads = sorted(next(iter(view.threads.values()), ()))

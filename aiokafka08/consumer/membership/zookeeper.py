@@ -6,6 +6,7 @@ yet: then all is released again, and tried anew after `rebalance_backoff_ms`, un
 `rebalance_max_retries` tries the user is told. Law: a partition is read only while this session
 owns its node. When the session has ended, or couldn't be kept up for as long as it lasts,
 partitions are let go at once and nothing more is committed of them: others may be further by now.
+The same where this process was stopped, or its loop held up, so that nobody could have noticed.
 
 kazoo's threads touch nothing here; they call the loop by `call_soon_threadsafe`. What is in the
 nodes is told in `registry`, the arithmetic in `scala`.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,6 +41,12 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 T = TypeVar("T")
+
+SURE = 2 / 3
+"""The part of a session that it lasts at least without a sign of life: kazoo gives one at each
+third."""
+BEAT = 1 / 6
+"""The part of a session after which this loop looks whether it was held up."""
 
 _log = logging.getLogger("aiokafka08.consumer")
 
@@ -79,6 +87,7 @@ class ZookeeperGroup:
         self._number = -1  # of the subscription that the partitions are of
         self._away_since: float | None = None  # without a connection to ZooKeeper
         self._lost = False  # the session is over
+        self._beating: asyncio.TimerHandle | None = None
         self._stale = True
         self._task: asyncio.Task[None] | None = None
         self._settled: asyncio.Future[None] | None = None
@@ -108,6 +117,7 @@ class ZookeeperGroup:
             lambda: loop.call_soon_threadsafe(self.changed),
         )
         self._settled = loop.create_future()
+        self._beat()
         self._task = loop.create_task(self._follow(), name="aiokafka08 zookeeper group")
         if self._subscription.by_topic:
             await self._settled
@@ -115,6 +125,8 @@ class ZookeeperGroup:
 
     async def stop(self) -> None:
         """End the session: the nodes go with it."""
+        if self._beating is not None:
+            self._beating.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -152,6 +164,20 @@ class ZookeeperGroup:
             self._away_since = asyncio.get_running_loop().time()
         self._lost = self._lost or state == "LOST"
         self.changed()
+
+    def _beat(self) -> None:
+        """Look whether this loop was held up for so long that the session may be over."""
+        loop = asyncio.get_running_loop()
+        if loop.time() > self._standing.until:
+            self._lost = self._standing.lost = True
+            self.changed()
+        self._sure()
+        self._beating = loop.call_later(self._config.session_timeout_s * BEAT, self._beat)
+
+    def _sure(self) -> None:
+        """The session is alive, for all that can be known."""
+        last = asyncio.get_running_loop().time() + self._config.session_timeout_s * SURE
+        self._standing.until = last if self._owned else math.inf
 
     def _away_until(self) -> float | None:
         """When the session is taken for ended, if ZooKeeper doesn't come back."""
@@ -227,6 +253,7 @@ class ZookeeperGroup:
         self._owned = {}
         self._nodes.clear()
         self._standing.lost = False
+        self._sure()
         if member:
             try:
                 await self._in_thread(lambda: registry.leave(nodes))
@@ -253,6 +280,7 @@ class ZookeeperGroup:
             self._nodes.clear()
             return conflict
         self._owned = wanted
+        self._sure()
         if self._lost or self._away_since is not None or self._subscription.number != number:
             self._stale = True
             return None

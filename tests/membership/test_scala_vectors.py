@@ -1,0 +1,85 @@
+"""Who reads what in a group in ZooKeeper, as Kafka's own Scala classes say (see scala_vectors)."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from aiokafka08.consumer.membership.scala import (
+    RANGE,
+    ROUNDROBIN,
+    View,
+    decide,
+    read_partitions,
+    read_registration,
+)
+from aiokafka08.errors import KafkaConfigurationError
+from tests.brokers.fixtures import BrokerClusters
+from tests.membership import scala_vectors
+from tests.membership.scala_vectors import FILE, VERSION, Case
+
+VECTORS: dict[str, Case] = json.loads(FILE.read_text())
+
+Threads = dict[str, dict[str, list[int]]]
+
+
+def assigned(strategy: str, case: Case) -> Threads | None:
+    """What the members of a case compute for themselves, as Vectors.java puts it together."""
+    members = {
+        name: read_registration(name, json.dumps(written).encode())
+        for name, written in case["members"].items()
+    }
+    threads: dict[str, list[str]] = defaultdict(list)
+    for member in members.values():
+        for topic, names in member.threads(case["topics"]).items():
+            threads[topic] += names
+    found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for name, member in members.items():
+        topics = member.threads(case["topics"])
+        view = View(threads, {topic: _partitions(case, topic) for topic in topics})
+        try:
+            share = decide(strategy, view, topics, name)
+        except KafkaConfigurationError:
+            return None
+        for topic_partition, thread in sorted(share.items()):
+            found[thread][topic_partition.topic].append(topic_partition.partition)
+    return {thread: dict(topics) for thread, topics in found.items()}
+
+
+def _partitions(case: Case, topic: str) -> list[int]:
+    node = {"version": 1, "partitions": {str(one): [0] for one in case["topics"].get(topic, ())}}
+    return read_partitions(json.dumps(node).encode())
+
+
+@pytest.mark.parametrize("strategy", [RANGE, ROUNDROBIN])
+@pytest.mark.parametrize("name", list(VECTORS))
+def test_a_group_divides_as_scala_does(name: str, strategy: str) -> None:
+    assert assigned(strategy, VECTORS[name]) == VECTORS[name][strategy]
+
+
+def test_the_vectors_hold_the_edges() -> None:
+    cases: list[dict[str, Any]] = list(VECTORS.values())
+    assert len(cases) >= 40
+    assert {len(case["members"]) for case in cases} >= {1, 2, 3, 4, 5}
+    assert {len(case["topics"]) for case in cases} >= {1, 2, 3, 4}
+    counts = {len(numbers) for case in cases for numbers in case["topics"].values()}
+    assert counts == set(range(18))
+    written = [one for case in cases for one in case["members"].values()]
+    assert {one["pattern"] for one in written} == {"static", "white_list", "black_list"}
+    assert {count for one in written for count in one["subscription"].values()} >= {1, 2, 3}
+    refused = [case for case in cases if case[ROUNDROBIN] is None]
+    assert len(refused) >= 5
+    assert len(cases) - len(refused) >= 20
+
+
+@pytest.mark.real
+@pytest.mark.full
+def test_scala_still_says_so(broker_clusters: BrokerClusters) -> None:
+    cases = {
+        name: {"members": case["members"], "topics": case["topics"]}
+        for name, case in VECTORS.items()
+    }
+    assert scala_vectors.ask_scala(broker_clusters.get(VERSION), cases) == VECTORS

@@ -1,0 +1,45 @@
+"""`examples/group_worker.py` in a process of its own, to be killed and paused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.brokers import RealCluster
+from tests.testing.targets import new_name
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "group_worker.py"
+
+
+class Worker:
+    """It commits after the work, which is printing; `options` are more of the command line's."""
+
+    def __init__(
+        self, cluster: RealCluster, group: str, topic: str, folder: Path, *options: str
+    ) -> None:
+        self._printed = folder / f"worker-{new_name()}"
+        command = ["--bootstrap", cluster.bootstrap_servers, "--topic", topic, "--group", group]
+        with self._printed.open("w") as stdout:
+            self.process = subprocess.Popen(
+                [sys.executable, str(EXAMPLE), *command, *options],
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
+                cwd=EXAMPLE.parents[1],
+            )
+
+    @property
+    def text(self) -> str:
+        """What it has printed."""
+        return self._printed.read_text()
+
+    @property
+    def values(self) -> list[str]:
+        """The messages that it has worked on."""
+        return re.findall(r"^\d+/\d+ b'(.*)'$", self.text, re.MULTILINE)
+
+    def stop(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
