@@ -1,4 +1,4 @@
-"""The stage for Spark: what the packages are like, from the same topic, compared with what was sent.
+"""The stage for Spark: what the packages are like, compared with what was sent.
 
 Spark runs in a process of its own (`spark_job`), with a folder and an environment of its own: so
 what it logs is told only where it fails, and all of it can be ended at any moment.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,15 +45,15 @@ def aggregate(run: Run) -> Sequence[Speed]:
     with run.console.status("Spark"), _job(run.bootstrap, run.topic) as listen:
         session = listen()
         started = time.perf_counter()
+        run.console.print(f"Spark {session['spark']} is there, on {session['cores']} cores")
         found = {name: Package(*counts) for name, *counts in listen()["packages"]}
         ended = time.perf_counter()
     _compare(found, count_packages(run.input.parts()), run.topic)
     run.packages = found
     messages = sum(package.messages for package in found.values())
     run.console.print(
-        f"{messages:,} messages of {len(found):,} packages were counted by Spark "
-        f"{session['spark']} on {session['cores']} cores: of each package the messages, bytes and "
-        "comment lines are those of what was sent."
+        f"{messages:,} messages of {len(found):,} packages were counted by Spark: of each the "
+        "messages, bytes and comment lines are those of what was sent."
     )
     return [
         Speed("start Spark", 0, 0, started - begun),
@@ -78,7 +79,9 @@ def _compare(found: dict[str, Package], sent: dict[str, Package], topic: str) ->
 def _job(bootstrap: str, topic: str) -> Iterator[Listen]:
     """The process, while it is entered; what is given waits for what it says next."""
     with (
-        tempfile.TemporaryDirectory(prefix="aiokafka08-demo-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(
+            prefix="aiokafka08-demo-", ignore_cleanup_errors=True
+        ) as folder,
         open(Path(folder, "log"), "w+", errors="replace") as log,
     ):
         process = subprocess.Popen(
@@ -96,10 +99,10 @@ def _job(bootstrap: str, topic: str) -> Iterator[Listen]:
         answers = process.stdout
 
         def listen() -> dict[str, Any]:
-            answer: dict[str, Any] = json.loads(answers.readline() or '{"error": "it ended"}')
+            answer: dict[str, Any] = json.loads(answers.readline() or '{"error": ""}')
             if "error" in answer:
                 log.seek(0)
-                raise DemoError(_why(answer["error"], log.read()))
+                raise DemoError(f"Spark failed: {why(answer['error'], log.read())}")
             return answer
 
         try:
@@ -115,11 +118,20 @@ def _job(bootstrap: str, topic: str) -> Iterator[Listen]:
                 answers.close()
 
 
-def _why(error: str, log: str) -> str:
-    """Of a failure in the JVM or a worker only what isn't a line of a stack."""
-    said = error if error != "it ended" else log
-    lines = [line for line in said.splitlines() if line[:1].strip()]
-    return f"Spark failed: {lines}"
+def why(error: str, log: str) -> str:
+    """The line that tells what went wrong.
+
+    Args:
+        error: the exception's text, perhaps with the stacks of a Python worker and of the JVM,
+            whose lines are indented; empty if there was none.
+        log: what Spark and Java said otherwise.
+    """
+    if not error or "JAVA_GATEWAY_EXITED" in error:  # the reason is what Java said then
+        said = log.strip().splitlines()
+        return f"it ended, its last words were {said[-1].strip()!r}" if said else "it ended"
+    python = re.split("^(?:JVM|Driver) stacktrace:", error, maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in python.splitlines() if line.strip() and not line[0].isspace()]
+    return ([line for line in lines if not line.endswith(":")] or lines or [error])[-1]
 
 
 def _environment() -> dict[str, str]:

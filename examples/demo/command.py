@@ -39,7 +39,8 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m examples.demo",
         description="Sends the source of Python's standard library through Kafka, line by line, "
-        "reads it back, verifies it, aggregates it in Spark (where there is Java), and tells what it found and how fast that was.",
+        "reads it back, verifies it, aggregates it in Spark (where there is Java), and tells "
+        "what it found and how fast that was.",
     )
     add = parser.add_argument
     add("--messages", type=_count, metavar="N", help="default: every line, 500,000 at least")

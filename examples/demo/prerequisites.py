@@ -46,6 +46,7 @@ def _missing_java() -> str | None:
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{found} can't be run ({error}): {_GET_JAVA}"

@@ -47,7 +47,10 @@ class Run:
 
 
 Stage = Callable[[Run], Sequence[Speed]]
-"""Gives the times to report, in their order; none where it was left out. Raises `DemoError` or the client's `KafkaError`."""
+"""Gives the times to report, in their order; none where it was left out.
+
+Raises `DemoError` or the client's `KafkaError`.
+"""
 
 
 def on_loop(work: Coroutine[Any, Any, T]) -> T:
