@@ -151,7 +151,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """Python's own source through Kafka and back, verified, with a picture. `-- --help`."""
+    """Python's own source through Kafka, back, and into Spark, verified, drawn. `-- --help`."""
     install(session, "demo")
     # It ends by itself on Ctrl-C; nox's own patience is 0.3 s.
     session.run(

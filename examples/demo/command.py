@@ -16,6 +16,7 @@ from rich.console import Console
 
 from aiokafka08.errors import KafkaError
 from aiokafka08.testing import LINES
+from examples.demo.aggregate import aggregate
 from examples.demo.cluster import embedded
 from examples.demo.ingest import ingest
 from examples.demo.input import Input, library, read_module, source_files
@@ -26,7 +27,7 @@ from examples.demo.run import DemoError, Run, Speed, Stage, on_loop
 from examples.demo.topic import prepare
 from examples.demo.verify import verify
 
-STAGES: Sequence[Stage] = (ingest, verify)
+STAGES: Sequence[Stage] = (ingest, verify, aggregate)
 """In turn, over the same topic."""
 
 EMBEDDED = {"brokers": 1, "partitions": 4, "version": "0.8.2"}
@@ -38,7 +39,8 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m examples.demo",
         description="Sends the source of Python's standard library through Kafka, line by line, "
-        "reads it back, verifies it, and tells what it found and how fast that was.",
+        "reads it back, verifies it, aggregates it in Spark (where there is Java), and tells "
+        "what it found and how fast that was.",
     )
     add = parser.add_argument
     add("--messages", type=_count, metavar="N", help="default: every line, 500,000 at least")
@@ -114,7 +116,7 @@ def _demo(options: argparse.Namespace, console: Console) -> None:
         codec = None if options.codec == "none" else options.codec
         run = Run(bootstrap, topic, codec, lines, console, speeds=[reading])
         for stage in STAGES:
-            run.speeds.append(stage(run))
+            run.speeds.extend(stage(run))
     print_report(run)
     where = options.bootstrap or f"an embedded Kafka {options.version}"
     draw(run, where, options.output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
@@ -11,11 +12,11 @@ from examples.demo.progress import Meter
 from examples.demo.run import Run, Speed, on_loop
 
 
-def ingest(run: Run) -> Speed:
+def ingest(run: Run) -> Sequence[Speed]:
     """Send the input with acks=all; ends when all of it is acknowledged."""
     with Meter(run.console, "ingest", run.input.messages, "messages") as meter:
         on_loop(_send(run, meter))
-    return Speed("ingest", run.input.messages, run.input.sent.size_bytes, meter.seconds)
+    return [Speed("ingest", run.input.messages, run.input.sent.size_bytes, meter.seconds)]
 
 
 async def _send(run: Run, meter: Meter) -> None:

@@ -10,9 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from aiokafka08 import __version__
-from examples.demo.run import Run
+from examples.demo.run import Run, Speed
+from examples.demo.tally import add_up, largest
 
 MODULES = 15
+PACKAGES = 12
 LONGEST = 120
 """Bytes; longer lines stand together at the end."""
 RECOMMENDED = 79
@@ -31,7 +33,7 @@ def draw(run: Run, where: str, path: Path) -> None:
     Raises:
         OSError: it can't be written.
     """
-    figure = Figure(figsize=(13, 8.2), dpi=120, facecolor="white")
+    figure = Figure(figsize=(13, 10.5 if run.packages else 8.2), dpi=120, facecolor="white")
     grid = figure.add_gridspec(
         2,
         2,
@@ -41,8 +43,8 @@ def draw(run: Run, where: str, path: Path) -> None:
         right=0.97,
         top=0.85,
         bottom=0.07,
-        hspace=0.42,
-        wspace=0.2,
+        hspace=0.3,
+        wspace=0.38 if run.packages else 0.2,  # the packages' bars have long labels
     )
     title = "The source of Python's standard library, through Kafka and back"
     subtitle = (
@@ -56,9 +58,11 @@ def draw(run: Run, where: str, path: Path) -> None:
     figure.text(0.03, 0.945, title, fontsize=17, fontweight="bold", color=INK)
     figure.text(0.03, 0.91, subtitle, fontsize=11, color=MUTED)
     figure.text(0.97, 0.02, machine, fontsize=9, color=MUTED, ha="right")
-    _draw_modules(figure.add_subplot(grid[:, 0]), run)
+    _draw_modules(figure.add_subplot(grid[0 if run.packages else slice(None), 0]), run)
     _draw_lengths(figure.add_subplot(grid[0, 1]), run)
     _draw_speeds(figure.add_subplot(grid[1, 1]), run)
+    if run.packages:
+        _draw_packages(figure.add_subplot(grid[1, 0]), run)
     figure.savefig(path, format="png")
 
 
@@ -117,17 +121,43 @@ def _draw_speeds(axes: Axes, run: Run) -> None:
     stages = range(len(run.speeds))
     seconds = [speed.seconds for speed in run.speeds]
     bars = axes.barh(stages, seconds, color=GREEN, height=0.55)
-    labels = [
-        f"{speed.seconds:,.2f} s: {speed.messages / speed.seconds:,.0f} messages/s, "
-        f"{speed.size_bytes / speed.seconds / 1e6:,.0f} MB/s"
-        for speed in run.speeds
-    ]
-    axes.bar_label(bars, labels, padding=5, color=MUTED, fontsize=9)
+    axes.bar_label(
+        bars, [_speed(speed) for speed in run.speeds], padding=5, color=MUTED, fontsize=9
+    )
     axes.set_yticks(stages, [speed.stage for speed in run.speeds])
     axes.set_xticks([])
     axes.invert_yaxis()
-    axes.set_xlim(0, 2.1 * max(seconds))  # the labels take the rest
+    axes.set_xlim(0, 2.4 * max(seconds))  # the labels take the rest
     _plain(axes, "Seconds, by stage")
+
+
+def _speed(speed: Speed) -> str:
+    text = f"{speed.seconds:,.2f} s"
+    if speed.messages:
+        text += (
+            f": {speed.messages / speed.seconds:,.0f} messages/s, "
+            f"{speed.size_bytes / speed.seconds / 1e6:,.0f} MB/s"
+        )
+    return text
+
+
+def _draw_packages(axes: Axes, run: Run) -> None:
+    packages = largest(run.packages, PACKAGES)
+    places = range(len(packages))
+    shares = [100 * package.comment_share for package in packages.values()]
+    bars = axes.barh(places, shares, color=ORANGE, height=0.7)
+    labels = [
+        f"{share:.1f} %, {package.mean_length:.0f} bytes a line"
+        for share, package in zip(shares, packages.values(), strict=True)
+    ]
+    axes.bar_label(bars, labels, padding=4, color=MUTED, fontsize=9)
+    axes.set_yticks(places, list(packages))
+    axes.set_xticks([])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.6 * max(*shares, 1))  # the labels take the rest
+    axes.margins(y=0.01)
+    share = add_up(run.packages.values()).comment_share
+    _plain(axes, f"Comment lines by package (all: {share:.1%}), by Spark")
 
 
 def _plain(axes: Axes, title: str) -> None:

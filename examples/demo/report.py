@@ -5,13 +5,16 @@ from __future__ import annotations
 from rich.table import Table
 
 from examples.demo.run import Run
+from examples.demo.tally import add_up, largest
 
 PACKAGES = 8
 
 
 def print_report(run: Run) -> None:
-    """Both tables."""
+    """The tables; Spark's where it ran."""
     _print_findings(run)
+    if run.packages:
+        _print_packages(run)
     _print_speeds(run)
 
 
@@ -28,18 +31,30 @@ def _print_findings(run: Run) -> None:
     run.console.print(table)
 
 
+def _print_packages(run: Run) -> None:
+    rows = largest(run.packages, PACKAGES)
+    if others := [package for name, package in run.packages.items() if name not in rows]:
+        rows[f"{len(others)} others"] = add_up(others)
+    rows["all"] = add_up(run.packages.values())
+    table = _table("What Spark found", "package", "messages", "mean line", "comment lines", "share")
+    for name, package in rows.items():
+        table.add_row(
+            name,
+            f"{package.messages:,}",
+            f"{package.mean_length:.1f} B",
+            f"{package.comments:,}",
+            f"{package.comment_share:.1%}",
+        )
+    run.console.print(table)
+
+
 def _print_speeds(run: Run) -> None:
     table = _table("How fast it was", "stage", "messages", "MB", "seconds", "messages/s", "MB/s")
     for stage, messages, size_bytes, seconds in run.speeds:
         megabytes = size_bytes / 1e6
-        table.add_row(
-            stage,
-            f"{messages:,}",
-            f"{megabytes:,.1f}",
-            f"{seconds:,.2f}",
-            f"{messages / seconds:,.0f}",
-            f"{megabytes / seconds:,.1f}",
-        )
+        cells = [f"{messages:,}", f"{megabytes:,.1f}", f"{seconds:,.2f}"]
+        cells += [f"{messages / seconds:,.0f}", f"{megabytes / seconds:,.1f}"]
+        table.add_row(stage, *(cells if messages else ["", "", cells[2], "", ""]))
     run.console.print(table)
     run.console.print(f"MB: of values and their keys, before compression ({run.codec or 'none'})")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from rich.console import Console
 
 from examples.demo.input import Input
-from examples.demo.tally import Findings
+from examples.demo.tally import Findings, Package
 
 T = TypeVar("T")
 
@@ -20,7 +20,10 @@ class DemoError(Exception):
 
 
 class Speed(NamedTuple):
-    """How fast a stage was. `size_bytes` are those of keys and values, before compression."""
+    """How fast a stage was, or a part of one that has no messages yet (then `messages` is 0).
+
+    `size_bytes` are those of keys and values, before compression.
+    """
 
     stage: str
     messages: int
@@ -30,7 +33,8 @@ class Speed(NamedTuple):
 
 @dataclass
 class Run:
-    """One run of the demo. `findings` and `speeds` are filled in by the stages."""
+    """One run of the demo. What follows `console` is filled in by the stages; `packages` only where
+    Spark could run."""
 
     bootstrap: str
     topic: str
@@ -38,11 +42,15 @@ class Run:
     input: Input
     console: Console
     findings: Findings = field(default_factory=Findings)
+    packages: dict[str, Package] = field(default_factory=dict)
     speeds: list[Speed] = field(default_factory=list)
 
 
-Stage = Callable[[Run], Speed]
-"""Raises `DemoError` or the client's `KafkaError`."""
+Stage = Callable[[Run], Sequence[Speed]]
+"""Gives the times to report, in their order; none where it was left out.
+
+Raises `DemoError` or the client's `KafkaError`.
+"""
 
 
 def on_loop(work: Coroutine[Any, Any, T]) -> T:

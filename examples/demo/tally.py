@@ -1,11 +1,12 @@
 """What is counted: `Tally` proves that two streams of messages are the same, `Findings` is what the
-report tells about one. Pure."""
+report tells about one, `Package` what Spark finds. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 ROUND_MARK = b"@"
 """Between a module's name and the round, in keys of the second round and later ones."""
@@ -81,7 +82,7 @@ class Findings:
         lines: Counter[str] = Counter()
         modules: Counter[str] = Counter()
         for name, count in self.modules.items():
-            package = name.partition(".")[0]
+            package = package_name(name)
             lines[package] += count
             modules[package] += 1
         return {package: (modules[package], count) for package, count in lines.most_common()}
@@ -90,3 +91,49 @@ class Findings:
 def module_name(key: bytes | None) -> str:
     """The module that a key names, whatever the round."""
     return (key or b"").partition(ROUND_MARK)[0].decode(errors="replace")
+
+
+def package_name(module: str) -> str:
+    """The top-level package of a module, or the module itself."""
+    return module.partition(".")[0]
+
+
+class Package(NamedTuple):
+    """A top-level package or module: its messages, the bytes of their values, and how many of its
+    lines are nothing but a comment."""
+
+    messages: int
+    size_bytes: int
+    comments: int
+
+    @property
+    def mean_length(self) -> float:
+        """Bytes in a line."""
+        return self.size_bytes / self.messages
+
+    @property
+    def comment_share(self) -> float:
+        """Of its lines."""
+        return self.comments / self.messages
+
+
+def add_up(packages: Iterable[Package]) -> Package:
+    """Several as one; at least one."""
+    return Package(*map(sum, zip(*packages, strict=True)))
+
+
+def largest(packages: dict[str, Package], most: int) -> dict[str, Package]:
+    """So many of them, those with the most messages first."""
+    order = sorted(packages, key=lambda name: (-packages[name].messages, name))
+    return {name: packages[name] for name in order[:most]}
+
+
+def count_packages(parts: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, Package]:
+    """What Spark must come to, from keys, each with its lines."""
+    counted: dict[str, Package] = {}
+    for key, lines in parts:
+        name = package_name(module_name(key))
+        comments = sum(line.lstrip(b" \t\f").startswith(b"#") for line in lines)
+        part = Package(len(lines), sum(map(len, lines)), comments)
+        counted[name] = add_up([counted[name], part]) if name in counted else part
+    return counted

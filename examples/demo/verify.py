@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -19,7 +20,7 @@ TOLD = 5
 _key = attrgetter("key")
 
 
-def verify(run: Run) -> Speed:
+def verify(run: Run) -> Sequence[Speed]:
     """Read the topic from its beginning to its end, hash by key, and count what is in it.
 
     Raises:
@@ -38,7 +39,7 @@ def verify(run: Run) -> Speed:
         f"{read.messages:,} messages of {len(read.counts):,} keys were read: of each key the "
         "count and the hash over its values in their order are those of what was sent."
     )
-    return Speed("consume and verify", read.messages, read.size_bytes, meter.seconds)
+    return [Speed("consume and verify", read.messages, read.size_bytes, meter.seconds)]
 
 
 async def _read(run: Run, read: Tally, meter: Meter) -> None:

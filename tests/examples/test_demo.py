@@ -3,6 +3,9 @@ that its verification finds what it says it would."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
+import os
 import re
 import signal
 import socket
@@ -15,18 +18,21 @@ from io import StringIO
 from pathlib import Path
 
 import matplotlib.image
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from aiokafka08.testing import EmbeddedCluster
+from examples.demo.aggregate import why
 from examples.demo.command import run as run_command
 from examples.demo.ingest import ingest
 from examples.demo.input import AT_LEAST, Input, Module, read_module, source_files
+from examples.demo.prerequisites import missing_for_spark
 from examples.demo.progress import Meter
 from examples.demo.run import DemoError, Run, on_loop
-from examples.demo.tally import Findings, Tally
+from examples.demo.tally import Findings, Package, Tally, add_up, count_packages, largest
 from examples.demo.topic import prepare
 from examples.demo.verify import verify
 from tests.brokers.fixtures import BrokerClusters
@@ -34,13 +40,29 @@ from tests.brokers.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "examples.demo"]
+SPARK_S = 200
 
 
 # --- as a command ---------------------------------------------------------------------------------
 
 
-def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=50, cwd=ROOT)
+NO_JAVA = str(ROOT / "no such folder")
+
+
+def environment(java: bool) -> dict[str, str]:
+    return {**os.environ} if java else {**os.environ, "JAVA_HOME": NO_JAVA}
+
+
+def demo(*arguments: str, java: bool = False) -> subprocess.CompletedProcess[str]:
+    """Spark takes many seconds of a loaded machine: it is there in the tests that are about it."""
+    done = subprocess.run(
+        [*DEMO, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=SPARK_S if java else 50,
+        cwd=ROOT,
+        env=environment(java),
+    )
     assert "Traceback" not in done.stderr
     return done
 
@@ -53,10 +75,15 @@ def error_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def started(*arguments: str, java: bool = False) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The demo when it has begun to send, and the port of its embedded cluster."""
     process = subprocess.Popen(
-        [*DEMO, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        [*DEMO, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment(java),
     )
     try:
         yield process, int(wait_for_line(process, r"^topic .* on 127\.0\.0\.1:(\d+)")[1])
@@ -93,20 +120,108 @@ def test_it_verifies_tells_and_draws(options: tuple[str, ...], tmp_path: Path) -
     assert "What the topic holds" in done.stdout
     for stage in ("read the library", "ingest", "consume and verify"):
         assert re.search(rf"│ {stage} +│ +[\d,]+ │", done.stdout), stage
+    assert "Spark found" not in done.stdout
     assert f"picture: {picture}" in done.stdout
     height, width, _ = matplotlib.image.imread(picture).shape
     assert height > 500
     assert width > 800
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(SPARK_S + 40)
+def test_spark_counts_what_was_sent(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setenv("SPARK_HOME", NO_JAVA)  # another Spark's settings don't matter
+        done = demo("--messages", "3000", "--output", str(tmp_path / "demo.png"), java=True)
+    assert done.returncode == 0, done.stderr
+    assert "WARN" not in done.stderr
+    assert re.search(r"^3,000 messages of \d+ packages were counted by Spark", done.stdout, re.M)
+    assert "What Spark found" in done.stdout
+    assert re.search(r"│ all +│ +3,000 │ +[\d.]+ B │ +[\d,]+ │ +[\d.]+% │", done.stdout)
+    assert re.search(r"│ start Spark +│ +│ +│ +[\d.]+ │", done.stdout)
+    assert re.search(r"│ aggregate in Spark +│ +3,000 │", done.stdout)
+    assert (tmp_path / "demo.png").stat().st_size > 10_000
+    assert not list(temporary.glob("aiokafka08*"))
+
+
+def write_java(folder: Path, script: str) -> None:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "bin" / "java").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (None, "there is no Java in JAVA_HOME="),
+        ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11, too old for Spark"),
+        ("echo 'java version \"1.8.0_392\"' >&2", "is Java 8, too old for Spark"),
+        ("echo 'The operation could not be completed.' >&2; exit 1", "doesn't tell its version"),
+        ("echo 'openjdk version \"17.0.15\" 2025-04-15' >&2", None),
+        ("echo 'openjdk version \"25-ea\"' >&2", None),
+    ],
+)
+def test_java_is_looked_at_before_spark_starts(
+    script: str | None, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if script:
+        write_java(tmp_path, script)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    missing = missing_for_spark()
+    if told is None:
+        assert missing is None
+    else:
+        assert missing is not None
+        assert told in missing
+        assert "install Java 17 or newer" in missing
+        assert "\n" not in missing
+
+
+def test_without_java_on_path_all_but_spark_is_done(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("JAVA_HOME", raising=False)
+        patch.setenv("PATH", str(tmp_path))
+        picture = tmp_path / "demo.png"
+        done = demo("--messages", "3000", "--output", str(picture), java=True)
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stdout.splitlines() if "Spark" in line]
+    assert re.match("Spark is left out: there is no Java on PATH: install Java 17 or newer", line)
+    assert picture.exists()
+
+
+@pytest.mark.parametrize(
+    ("installed", "told"),
+    [("4.1.3", "pyspark 4.1.3 is too old"), (None, "pyspark isn't installed")],
+)
+def test_pyspark_is_looked_for_too(
+    installed: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if installed is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    missing = missing_for_spark()
+    assert missing is not None
+    assert missing.startswith(told)
+    assert "pip install 'pyspark>=4.2' pyarrow" in missing
+
+
+@pytest.mark.spark
 @pytest.mark.real
+@pytest.mark.timeout(SPARK_S + 120)
 def test_it_runs_on_a_real_broker(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     where = ("--bootstrap", broker_clusters.get("0.8.2.2").bootstrap_servers)
     small = ("--messages", "5000", "--output", str(tmp_path / "demo.png"))
-    done = demo(*where, *small)
+    done = demo(*where, *small, java=True)
     assert done.returncode == 0, done.stderr
+    assert re.search(r"^5,000 messages of \d+ packages were counted by Spark", done.stdout, re.M)
     assert re.search(r"^topic (demo-\S+), 3 partitions", done.stdout, re.M)
     assert re.search(r"^5,000 messages of \d+ keys were read", done.stdout, re.M)
     assert re.search(r"^topic demo-\S+ stays on the brokers", done.stdout, re.M)
@@ -166,6 +281,52 @@ def test_ctrl_c_ends_it_and_its_cluster(stage: str, tmp_path: Path) -> None:
         assert "Traceback" not in errors
         assert not is_open(port)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(SPARK_S + 40)
+@pytest.mark.parametrize(
+    ("moment", "sent"),
+    [
+        ("^Spark starts", signal.SIGINT),
+        ("^Spark .* is there", signal.SIGINT),
+        ("^Spark .* is there", signal.SIGKILL),
+    ],
+)
+def test_spark_ends_with_the_demo(
+    moment: str, sent: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    arguments = ("--messages", "20000", "--output", str(tmp_path / "demo.png"))
+    with started(*arguments, java=True) as (process, port):
+        wait_for_line(process, moment)
+        deadline = time.monotonic() + 60
+        while not (left := with_java(process.pid)):
+            assert time.monotonic() < deadline, "there is no JVM"
+            time.sleep(0.02)
+        process.send_signal(sent)
+        _, errors = process.communicate(timeout=40)
+        if sent == signal.SIGINT:
+            assert process.returncode == 130
+            assert errors.splitlines()[-1] == "interrupted"
+            assert "Traceback" not in errors
+        for one in left:
+            while one.is_running() and one.status() != psutil.STATUS_ZOMBIE:
+                assert time.monotonic() < deadline + 30, f"{one} is still there"
+                time.sleep(0.02)
+        while folders := list(tmp_path.glob("aiokafka08-demo-*")):
+            assert time.monotonic() < deadline + 30, f"{folders} are still there"
+            time.sleep(0.02)
+        assert not is_open(port)
+
+
+def with_java(pid: int) -> list[psutil.Process]:
+    """All processes that this one started, if there is a JVM among them."""
+    found = psutil.Process(pid).children(recursive=True)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if any(one.name() == "java" for one in found):
+            return found
+    return []
 
 
 def test_the_cluster_ends_when_the_demo_is_killed(tmp_path: Path) -> None:
@@ -271,8 +432,7 @@ def test_the_verification_names_five_keys_and_counts_the_others(run: Run) -> Non
 
 
 def test_what_was_sent_is_verified_and_found(run: Run) -> None:
-    assert ingest(run).messages == 6
-    assert verify(run).messages == 6
+    assert [speed.messages for speed in (*ingest(run), *verify(run))] == [6, 6]
     assert "6 messages of 2 keys were read" in said(run)
     assert run.findings.modules == {"os": 4, "os.path": 2}
     assert run.findings.lengths == {10: 2, 0: 2, 11: 1, 12: 1}
@@ -372,6 +532,45 @@ def test_modules_are_found_and_named(tmp_path: Path) -> None:
         Module(b"json", [b"\xff\r"]),
         Module(b"json.tool", []),
     ]
+
+
+def test_packages_are_what_their_lines_are() -> None:
+    modules = [
+        Module(b"os", [b"# one", b" \t# two", b"x = 1  # no"]),
+        Module(b"os.path", [b"", b"\xff#"]),
+        Module(b"json", [b"#"]),
+    ]
+    counted = count_packages(Input(modules, 7).parts())
+    assert counted == {"os": Package(6, 30, 3), "json": Package(1, 1, 1)}
+    assert counted["os"].mean_length == 5
+    assert counted["os"].comment_share == 0.5
+    assert add_up(counted.values()) == Package(7, 31, 4)
+    assert list(largest(counted, 1)) == ["os"]
+
+
+@pytest.mark.parametrize(
+    ("error", "log", "told"),
+    [
+        ("", "", "it ended"),
+        ("", "first\nKilled\n", "it ended, its last words were 'Killed'"),
+        (
+            "PySparkRuntimeError: [JAVA_GATEWAY_EXITED] …",
+            "a\nb",
+            "it ended, its last words were 'b'",
+        ),
+        ("ValueError: no", "x", "ValueError: no"),
+        (
+            "AnalysisException: [X] Failed: Traceback (most recent call last):\n  File …\n"
+            "KafkaError: broker 1\n SQLSTATE: 38000\n\nJVM stacktrace:\njava.lang.Error\n\tat x",
+            "",
+            "KafkaError: broker 1",
+        ),
+    ],
+)
+def test_of_a_failure_in_spark_the_line_that_says_why_is_told(
+    error: str, log: str, told: str
+) -> None:
+    assert why(error, log) == told
 
 
 @pytest.mark.parametrize("terminal", [True, False])

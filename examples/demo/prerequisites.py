@@ -1,0 +1,58 @@
+"""What Spark needs beyond this project, and how to get it: pyspark, and Java."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+
+PYSPARK = (4, 2)
+JAVA = 17
+"""What Spark 4 begins with."""
+PATIENCE_S = 20
+
+_GET_PYSPARK = f"pip install 'pyspark>={PYSPARK[0]}.{PYSPARK[1]}' pyarrow"
+_GET_JAVA = (
+    f"install Java {JAVA} or newer (apt install openjdk-{JAVA}-jre-headless, "
+    f"brew install openjdk@{JAVA}, or adoptium.net) and have it on PATH or in JAVA_HOME"
+)
+
+
+def missing_for_spark() -> str | None:
+    """None, or what isn't there and how to get it, in one line."""
+    try:
+        installed = importlib.metadata.version("pyspark")
+        importlib.metadata.version("pyarrow")
+    except importlib.metadata.PackageNotFoundError as error:
+        return f"{error.name} isn't installed: {_GET_PYSPARK}"
+    if tuple(map(int, re.findall(r"\d+", installed)[:2])) < PYSPARK:
+        return f"pyspark {installed} is too old: {_GET_PYSPARK}"
+    return _missing_java()
+
+
+def _missing_java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    command = os.path.join(home, "bin", "java") if home else "java"  # as Spark looks for it
+    found = shutil.which(command)
+    if found is None:
+        where = f"in JAVA_HOME={home}" if home else "on PATH"
+        return f"there is no Java {where}: {_GET_JAVA}"
+    try:
+        told = subprocess.run(
+            [found, "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{found} can't be run ({error}): {_GET_JAVA}"
+    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    if told.returncode or not version:  # macOS has a java that only says where to get one
+        return f"{found} doesn't tell its version: {_GET_JAVA}"
+    if int(version[1]) < JAVA:
+        return f"{found} is Java {version[1]}, too old for Spark: {_GET_JAVA}"
+    return None
