@@ -157,6 +157,6 @@ def test_bad_names_and_patterns_change_nothing() -> None:
     with pytest.raises(TypeError, match="b'abc'"):
         new.subscribe_pattern(b"abc")  # type: ignore[arg-type]
     for wrong in (-1, "0", None, 1.0):
-        with pytest.raises(IllegalArgumentError, match="topic 't', partition"):
+        with pytest.raises(IllegalArgumentError, match="topic 't' can't have a partition"):
             new.assign([TopicPartition("t", wrong)])  # type: ignore[arg-type]
     assert new.kind is Kind.NONE
