@@ -411,7 +411,7 @@ class AIOKafkaConsumer(PartitionCalls):
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
             Exception: what a deserializer raised on the next message; its `__notes__` say where
                 that is, `seek()` goes past it.
-            TypeError: a partition isn't a `TopicPartition`.
+            TypeError: a partition is neither a `TopicPartition` nor a plain pair.
         """
         if partitions:
             check_partitions(partitions)

@@ -339,7 +339,7 @@ async def test_partitions_named_twice_or_wrongly(
 ) -> None:
     consumer = make_consumer("t")
     await consumer.start()
-    for wrong in ("t", 0):
+    for wrong in ("t", ("t",), 0):
         with pytest.raises(TypeError, match="TopicPartition"):
             await asyncio.wait_for(consumer.getone(wrong), 5)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="TopicPartition"):
@@ -347,8 +347,10 @@ async def test_partitions_named_twice_or_wrongly(
     cluster.append_raw("t", 0, wrapper_of_nothing(0), next_offset=1)
     waiting = asyncio.create_task(consumer.getone(tp(0), tp(0)))
     await until(lambda: consumer.highwater(tp(0)) == 1)
-    cluster.append("t", 0, values(1, 2))
+    cluster.append("t", 0, values(1, 3))
     assert (await asyncio.wait_for(waiting, 5)).offset == 1
+    pair = ("t", 0)  # a plain one will do
+    assert (await asyncio.wait_for(consumer.getone(pair), 5)).offset == 2  # type: ignore[arg-type]
 
 
 def wrapper_of_nothing(offset: int, padding: int = 0) -> bytes:
