@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 5.0
 """For the JVM's end."""
 TOLD = 5
+LAST_WORDS = 4
+"""Lines of the log: Spark's start script complains after Java did."""
 
 Listen = Callable[[], dict[str, Any]]
 
@@ -48,7 +50,7 @@ def aggregate(run: Run) -> Sequence[Speed]:
         run.console.print(f"Spark {session['spark']} is there, on {session['cores']} cores")
         found = {name: Package(*counts) for name, *counts in listen()["packages"]}
         ended = time.perf_counter()
-    _compare(found, count_packages(run.input.parts()), run.topic)
+    compare(found, count_packages(run.input.parts()), run.topic)
     run.packages = found
     messages = sum(package.messages for package in found.values())
     run.console.print(
@@ -61,7 +63,8 @@ def aggregate(run: Run) -> Sequence[Speed]:
     ]
 
 
-def _compare(found: dict[str, Package], sent: dict[str, Package], topic: str) -> None:
+def compare(found: dict[str, Package], sent: dict[str, Package], topic: str) -> None:
+    """Raise `DemoError`, naming the packages, unless both are the same."""
     differing = [
         f"package {name!r}: {found.get(name)}, sent were {sent.get(name)}"
         for name in sorted(sent.keys() | found.keys())
@@ -127,8 +130,8 @@ def why(error: str, log: str) -> str:
         log: what Spark and Java said otherwise.
     """
     if not error or "JAVA_GATEWAY_EXITED" in error:  # the reason is what Java said then
-        said = log.strip().splitlines()
-        return f"it ended, its last words were {said[-1].strip()!r}" if said else "it ended"
+        said = "; ".join(log.strip().splitlines()[-LAST_WORDS:])
+        return f"it ended, its last words were: {said}" if said else "it ended"
     python = re.split("^(?:JVM|Driver) stacktrace:", error, maxsplit=1, flags=re.MULTILINE)[0]
     lines = [line for line in python.splitlines() if line.strip() and not line[0].isspace()]
     return ([line for line in lines if not line.endswith(":")] or lines or [error])[-1]

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from aiokafka08.testing import EmbeddedCluster
-from examples.demo.aggregate import why
+from examples.demo.aggregate import compare, why
 from examples.demo.command import run as run_command
 from examples.demo.ingest import ingest
 from examples.demo.input import AT_LEAST, Input, Module, read_module, source_files
@@ -178,6 +178,19 @@ def test_java_is_looked_at_before_spark_starts(
         assert told in missing
         assert "install Java 17 or newer" in missing
         assert "\n" not in missing
+
+
+def test_a_java_that_cannot_run_spark_is_told_with_its_last_words(tmp_path: Path) -> None:
+    write_java(
+        tmp_path / "java",
+        '[ "$1" = -version ] && echo \'version "17.0.1"\' || { echo "no memory" >&2; exit 1; }',
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(tmp_path / "java"))
+        done = demo("--messages", "300", "--output", str(tmp_path / "demo.png"), java=True)
+    assert re.match(
+        "error: Spark failed: it ended, its last words were: .*no memory", error_line(done)
+    )
 
 
 def test_without_java_on_path_all_but_spark_is_done(tmp_path: Path) -> None:
@@ -549,14 +562,30 @@ def test_packages_are_what_their_lines_are() -> None:
 
 
 @pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ({"os": Package(6, 30, 2)}, "package 'os': .*comments=2.* sent were .*comments=3"),
+        ({}, "package 'os': None, sent were Package"),
+        ({"os": Package(6, 30, 3), "sys": Package(1, 0, 0)}, "'sys': Package.* sent were None$"),
+        ({f"m{n}": Package(1, 0, 0) for n in range(7)}, "'m4': .*; and 3 packages more$"),
+    ],
+)
+def test_what_spark_counts_otherwise_is_told(found: dict[str, Package], told: str) -> None:
+    sent = {"os": Package(6, 30, 3)}
+    compare(sent, sent, TOPIC)
+    with pytest.raises(DemoError, match=told):
+        compare(found, sent, TOPIC)
+
+
+@pytest.mark.parametrize(
     ("error", "log", "told"),
     [
         ("", "", "it ended"),
-        ("", "first\nKilled\n", "it ended, its last words were 'Killed'"),
+        ("", "1\n2\n3\n4\nKilled\n", "it ended, its last words were: 2; 3; 4; Killed"),
         (
             "PySparkRuntimeError: [JAVA_GATEWAY_EXITED] …",
             "a\nb",
-            "it ended, its last words were 'b'",
+            "it ended, its last words were: a; b",
         ),
         ("ValueError: no", "x", "ValueError: no"),
         (
