@@ -397,6 +397,9 @@ async def test_zookeeper_away_for_longer_than_the_session(
 ) -> None:
     async with Ours(restarted, group) as one, Ours(restarted, group) as two:
         await group.shared(2)
+        before = await produce(restarted, group.topic, "before")
+        done = [len(before) // PARTITIONS] * PARTITIONS
+        await eventually(lambda: group.offsets() == done, "committing")
         await asyncio.to_thread(restarted.stop_zookeeper)
         await eventually(
             lambda: not one.consumer.assignment() | two.consumer.assignment(), "letting go"
@@ -407,7 +410,8 @@ async def test_zookeeper_away_for_longer_than_the_session(
             lambda: len(one.consumer.assignment() | two.consumer.assignment()) == PARTITIONS,
             "reading",
         )
-        sent = await produce(restarted, group.topic, "one")
+        assert group.offsets() == done
+        sent = before | await produce(restarted, group.topic, "one")
         await eventually(lambda: {*one.values, *two.values} == sent, "taking all")
 
 
