@@ -167,7 +167,7 @@ class _RangeReader:
                 if loop.time() >= deadline:
                     raise self._too_late(error) from error
                 await self.drop_flights()
-                self._router.metadata.request_refresh()
+                await self._find_leader(deadline)
                 await asyncio.sleep(backoff.next())
                 continue
             if finding.step is Step.DATA:
@@ -294,6 +294,14 @@ class _RangeReader:
                 if (answered.topic, fetched.partition) == self._tp:
                     return fetched, loop.time() - sent
         raise KafkaProtocolError(f"node {leader} left {topic}/{partition} out of its answer")
+
+    async def _find_leader(self, deadline: float) -> None:
+        """Learn who leads now, if that can be learnt in time: the old one may hang for as long."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._router.metadata.refresh()
+        except (KafkaError, TimeoutError):
+            pass  # told by the refresh; the next request says what is wrong
 
     async def _check_bounds(self, offset: int) -> None:
         """A refusal alone proves nothing (KAFKA-2477): the log's bounds do."""

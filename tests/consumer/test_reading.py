@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import Any
 
@@ -171,11 +172,13 @@ async def test_a_call_that_is_cancelled_loses_nothing(
     await consumer.start()
     got: list[int] = []
     cancelled = written = 0
-    while cancelled < 1000:
+    for turn in itertools.count():
+        if cancelled == 1000:
+            break
         call = asyncio.create_task(consumer.getone())
-        for _ in range(cancelled % 5):
+        for _ in range(turn % 5):
             await asyncio.sleep(0)
-        if cancelled % 3 == 0:
+        if turn % 3 == 0:
             cluster.append("t", 0, values(written, written + 1))
             written += 1
             await asyncio.sleep(0)

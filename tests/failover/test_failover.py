@@ -151,7 +151,8 @@ async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewNam
                 ",".join(proxy.address for proxy in proxies),
                 topic,
                 PARTITIONS,
-                producer={"request_timeout_ms": 5_000},
+                # What waits grows the requests: larger ones than this would hardly get through.
+                producer={"request_timeout_ms": 5_000, "max_request_size": 4_000},
             )
             async with work.running(drain_timeout=90):
                 await work.acknowledged(50)

@@ -389,15 +389,16 @@ async def test_a_broker_that_comes_back_at_another_port_is_found(make_router: Ma
         router.metadata.add_topics(["t"])
         await router.start()
         await router.request(ASK, node_id=1)
-        before = cluster.nodes[1].port
+        ports = {cluster.nodes[1].port}
         for _ in range(2):
             cluster.kill(1)
             cluster.restart(1, port=0)
+            ports.add(cluster.nodes[1].port)
             await within(30, ask_until_answered(router, 1))
             node = router.nodes.get(1)
             assert node is not None
             assert node.address[1] == cluster.nodes[1].port
-        assert cluster.nodes[1].port != before
+        assert len(ports) > 1  # the third may be the first again
 
 
 async def test_the_bootstrap_address_is_the_way_back_when_all_have_moved(

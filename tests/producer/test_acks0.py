@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
 from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried
-from aiokafka08.testing import LINES, Close, EmbeddedCluster, Hang
+from aiokafka08.testing import LINES, Close, Delay, EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
 
 ProducerFor = Callable[..., Awaitable[Producer]]
@@ -73,6 +73,7 @@ async def test_what_was_behind_a_refused_request_is_unknown(
         await producer.send("t", b"good", partition=0)
         await producer.flush()
         refreshed = cluster.next_request(MetadataRequest)
+        cluster.fault(ProduceRequest, then=Delay(0.5))  # those behind it are on their way by then
         futures = []
         for partition, size in enumerate((1000, 10, 10)):  # the first one closes the connection
             futures += [await producer.send("t", b"v" * size, partition=partition)] * (
