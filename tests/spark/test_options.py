@@ -317,6 +317,25 @@ def test_what_the_protocol_cannot_do_is_refused(name: str, value: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.ssl.keystore.password",
+        "kafka.ssl.truststore.password",
+        "kafka.ssl.keystore.key",
+        "kafka.sasl.jaas.config",
+        "sasl.jaas.config",
+        "password",
+    ],
+)
+def test_errors_do_not_tell_secrets(name: str) -> None:
+    for check in (read, lambda given: write_options(SERVERS | given)):
+        with pytest.raises((IllegalArgumentError, UnsupportedVersionError)) as caught:
+            check({name: "hush"})
+        assert f"{name}=…" in str(caught.value)
+        assert "hush" not in str(caught.value)
+
+
 def test_servers_are_needed() -> None:
     with pytest.raises(IllegalArgumentError, match=r"'kafka\.bootstrap\.servers' must be given"):
         read({"subscribe": "t"}, bare=True)
