@@ -4,8 +4,8 @@ Spark journals only the *ends* of batches, and asks for the initial offset again
 repeat batch 0. If that had begun at "latest", the end of the log would have moved on, and what came
 in between would be skipped without a word. So batch 0 is empty: the first end that is told is the
 initial offset itself, and from then on it stands in the journal; a batch 0 that is repeated plans
-nothing, wherever the log has moved to. Shown by tests/spark/test_stream.py. The arithmetic is
-`planning`'s.
+nothing, wherever the log has moved to, unless Spark's own source began the checkpoint with one that
+wasn't empty. Shown by tests/spark/test_stream.py. The arithmetic is `planning`'s.
 """
 
 from __future__ import annotations
@@ -108,8 +108,12 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of one batch; the same after a restart, but for what aged out meanwhile."""
         fresh, self._fresh = self._fresh, False
         begin, stop = load(start), load(end)
-        if begin == stop or (fresh and begin == self._initial):
-            return []  # no end was asked for before: it is batch 0 that is repeated
+        if fresh and begin == self._initial:
+            # No end was asked for before: it is batch 0 that is repeated. Its end was the initial
+            # offset then, below which the one of now isn't, or Spark's own source began it.
+            begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
+        if begin == stop:
+            return []
         if not stop.keys() <= self._there:
             self._there = frozenset(self._driver.partitions(missing_ok=True))
         there = [tp for tp in stop if tp in self._there]

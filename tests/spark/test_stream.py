@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from aiokafka08.errors import NoBrokersAvailable
+from aiokafka08.spark.options import read_options
+from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import fill
+from tests.spark.conftest import fill, free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -219,17 +225,81 @@ def test_wrong_options_end_the_query(stream: Stream, options: dict[str, str], sa
         stream.run()
 
 
-def test_the_reader_travels_without_its_connections(cluster: EmbeddedCluster) -> None:
-    import pickle
+# --- the reader by itself, without a Spark session ------------------------------------------------
 
-    from aiokafka08.spark.options import read_options
-    from aiokafka08.spark.stream import Kafka08StreamReader
+MakeReader = Callable[..., Kafka08StreamReader]
 
-    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"}
-    reader = Kafka08StreamReader(read_options(given, streaming=True))
-    first = reader.initialOffset()
+
+@pytest.fixture
+def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
+    made: list[Kafka08StreamReader] = []
+
+    def make(**options: str) -> Kafka08StreamReader:
+        given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"}
+        made.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
+    return [(one.value.partition, one.value.start, one.value.end) for one in tasks]
+
+
+def test_the_reader_travels_without_its_connections(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    one = reader()
+    first = one.initialOffset()
     fill(cluster, [3])
-    assert reader.initialOffset() == first
-    reader.stop()
-    copy = pickle.loads(pickle.dumps(reader))
+    assert one.initialOffset() == first
+    copy = pickle.loads(pickle.dumps(one))
     assert list(copy.__dict__) == ["_options"]
+
+
+def test_a_repeated_batch_0_reads_nothing_wherever_the_log_moved(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    fill(cluster, [5, 5, 5])
+    journaled = reader(startingOffsets="latest").initialOffset()
+    fill(cluster, [2, 2, 2])
+    again = reader(startingOffsets="latest")
+    assert again.initialOffset() != journaled
+    assert again.partitions(again.initialOffset(), journaled) == []
+
+
+def test_a_repeated_batch_0_that_sparks_own_source_began_is_read(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """Spark's own source has messages in batch 0; its checkpoint goes on with this one."""
+    fill(cluster, [5, 5, 5])
+    one = reader(startingOffsets="earliest")
+    begin = one.initialOffset()
+    assert ranges(one.partitions(begin, {"t": {"0": 3, "1": 0, "2": 5}})) == [(0, 0, 3), (2, 0, 5)]
+
+
+def test_a_small_batch_is_put_off_until_there_is_enough(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    one = reader(startingOffsets="latest", minOffsetsPerTrigger="4", maxTriggerDelay="1h")
+    limit = one.getDefaultReadLimit()
+    begin = one.initialOffset()
+    assert one.latestOffset(begin, limit) == begin  # batch 0
+    fill(cluster, [1])
+    first = one.latestOffset(begin, limit)
+    assert first == {"t": {"0": 1, "1": 0, "2": 0}}  # nothing waits longer than since ever
+    fill(cluster, [1, 2])
+    assert one.latestOffset(first, limit) == first
+    fill(cluster, [1])
+    assert one.latestOffset(first, limit) == {"t": {"0": 3, "1": 2, "2": 0}}
+    fill(cluster, [0, 0, 1])
+    assert one.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 3, "1": 2, "2": 1}}
+
+
+def test_a_stream_without_a_broker_is_told(reader: MakeReader) -> None:
+    port = free_port()
+    one = reader(**{"kafka.bootstrap.servers": f"127.0.0.1:{port}"})
+    with pytest.raises(NoBrokersAvailable, match=f"127.0.0.1:{port}"):
+        one.initialOffset()
