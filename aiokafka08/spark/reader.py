@@ -19,17 +19,13 @@ from pyspark.sql import datasource as spark_filters
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from aiokafka08.arrow import record_batch
-from aiokafka08.consumer.range import RawSet, read_range
+from aiokafka08.consumer.range import RawSet
 from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST
-from aiokafka08.protocol.message_set import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
-    Columns,
-    MessageSetReader,
-)
-from aiokafka08.spark.brokers import Brokers, Driver
+from aiokafka08.protocol.message_set import Columns
+from aiokafka08.spark.brokers import Brokers, Driver, reader_of, sets_of
 from aiokafka08.spark.offsets import Offsets
 from aiokafka08.spark.options import Bound, ByOffset, ByTime, Place, ReadOptions
 from aiokafka08.spark.planning import (
@@ -218,18 +214,10 @@ async def _batches(
     router: Router, options: ReadOptions, part: OffsetRange
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     tp = TopicPartition(part.topic, part.partition)
-    check_crcs = options.client.own.get("check_crcs", True)
     columns = Columns(MAX_BATCH_BYTES)
     async with aclosing(_sets(router, options, part)) as sets:
         async for raw in sets:
-            reader = MessageSetReader(
-                tp,
-                raw.message_set,
-                raw.fetch_offset,
-                check_crcs=check_crcs,
-                max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-                end_offset=raw.end_offset,
-            )
+            reader = reader_of(options, tp, raw)
             while reader.read_columns(columns, MAX_BATCH_ROWS - len(columns)):
                 if columns.is_full or len(columns) >= MAX_BATCH_ROWS:
                     yield _batch(tp, columns, options.include_headers)
@@ -243,12 +231,10 @@ async def _sets(
 ) -> AsyncGenerator[RawSet, None]:
     """The message sets of a range; what aged out since it was planned is skipped or an error."""
     tp = TopicPartition(part.topic, part.partition)
-    sizes = {name: options.client.own[name] for name in _SIZES if name in options.client.own}
     at = part.start
     while at < part.end:
         try:
-            ranged = read_range(router, tp, at, part.end, timeout_s=options.poll_timeout_s, **sizes)
-            async with aclosing(ranged) as sets:
+            async with aclosing(sets_of(router, options, tp, at, part.end)) as sets:
                 async for raw in sets:
                     at = raw.end_offset
                     yield raw
@@ -267,9 +253,6 @@ async def _sets(
                 raise OffsetOutOfRangeError(told) from error
             _logger.warning("%s", told)
             at = begin
-
-
-_SIZES = ("max_bytes", "limit_bytes")
 
 
 def _batch(tp: TopicPartition, columns: Columns, headers: bool) -> pa.RecordBatch:

@@ -11,12 +11,14 @@ from aiokafka08.errors import (
     CorruptRecordException,
     KafkaConfigurationError,
     OffsetOutOfRangeError,
+    RecordTooLargeError,
 )
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.spark import brokers, reader
 from aiokafka08.spark.brokers import Driver
-from aiokafka08.spark.options import ReadOptions, read_options
+from aiokafka08.spark.options import ByTime, ReadOptions, read_options
 from aiokafka08.spark.planning import OffsetRange, Resolved
 from aiokafka08.spark.properties import TLS
 from aiokafka08.spark.reader import MAX_BATCH_BYTES, ReadTask, read_task
@@ -165,6 +167,44 @@ def test_the_driver_goes_on_after_its_connections_broke(
     assert driver.latest(partitions, {})[T0] == 2
     cluster.kill(0)
     assert driver.latest(partitions, {})[T0] == 2
+
+
+def test_a_time_is_looked_for_with_the_options_of_the_tasks() -> None:
+    """Else a query that tasks could read ends on the driver."""
+    broken = bytearray(encode_entry(0, None, b"broken", magic=1, timestamp_ms=1000))
+    broken[-1] ^= 1
+    with EmbeddedCluster(version="0.10", topics={"t": 1}, clock=lambda: 20.0) as cluster:
+        cluster.append_raw("t", 0, bytes(broken))
+        cluster.append("t", 0, [b"found"], timestamp_ms=2000)
+        for check, expected in (("true", None), ("false", {T0: 1})):
+            driver = Driver(options(cluster, kafka__check__crcs=check))
+            try:
+                bound = ByTime("startingTimestamp", 2000)
+                if expected is None:
+                    with pytest.raises(CorruptRecordException, match="partition 0, offset 0"):
+                        driver.by_time(bound, [T0], {T0: 2}, start=True)
+                else:
+                    assert driver.by_time(bound, [T0], {T0: 2}, start=True) == expected
+            finally:
+                driver.close()
+
+
+@pytest.mark.parametrize("limit", ["1000", "1000000"])
+def test_a_time_is_looked_for_past_messages_as_large_as_tasks_may_read(limit: str) -> None:
+    with EmbeddedCluster(version="0.10", topics={"t": 1}, clock=lambda: 20.0) as cluster:
+        cluster.append("t", 0, [bytes(5000)], timestamp_ms=1000)
+        cluster.append("t", 0, [b"found"], timestamp_ms=2000)
+        sizes = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": limit}
+        driver = Driver(options(cluster, **sizes))
+        bound = ByTime("startingTimestamp", 2000)
+        try:
+            if limit == "1000":
+                with pytest.raises(RecordTooLargeError):
+                    driver.by_time(bound, [T0], {T0: 2}, start=True)
+            else:
+                assert driver.by_time(bound, [T0], {T0: 2}, start=True) == {T0: 1}
+        finally:
+            driver.close()
 
 
 # --- TLS ------------------------------------------------------------------------------------------
