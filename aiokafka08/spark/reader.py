@@ -8,9 +8,11 @@ unpacks to, and one Arrow batch of `MAX_BATCH_BYTES`, whatever the size of its r
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +49,10 @@ _logger = logging.getLogger("aiokafka08.spark")
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Keys and values in one Arrow batch; some messages of the same fetched set more at most."""
 MAX_BATCH_ROWS = 65536
+MAX_INTERVALS = 64
+"""Into so many pieces a filter on offsets cuts a partition at most; each is a task."""
+_NEAR = 500
+"""Offsets that are nearer are read by one task: one request brings them."""
 
 _HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -175,8 +181,23 @@ def _points(column: str, values: Iterable[Any]) -> Wanted | None:
     if column == "topic" and all(isinstance(value, str) for value in given):
         return Wanted(column, values=frozenset(given))
     if column in ("partition", "offset") and all(map(_is_integer, given)):
-        return Wanted(column, tuple((value, value) for value in sorted(set(given))))
+        points = sorted(set(given))
+        if column == "offset":
+            return Wanted(column, _intervals(points))
+        return Wanted(column, tuple((value, value) for value in points))
     return None
+
+
+def _intervals(offsets: list[int]) -> tuple[tuple[int, int], ...]:
+    """Few intervals with all of the offsets (ascending): cut where the gaps are widest."""
+    gaps = {
+        index: offsets[index] - offsets[index - 1]
+        for index in range(1, len(offsets))
+        if offsets[index] - offsets[index - 1] > _NEAR
+    }
+    widest = heapq.nlargest(MAX_INTERVALS - 1, gaps, key=gaps.__getitem__)
+    cuts = sorted({0, *widest, len(offsets)})
+    return tuple((offsets[a], offsets[b - 1]) for a, b in pairwise(cuts))
 
 
 def _is_integer(value: object) -> bool:

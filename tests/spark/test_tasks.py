@@ -6,6 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    In,
+    LessThan,
+    Not,
+)
 
 from aiokafka08.errors import (
     CorruptRecordException,
@@ -19,9 +28,9 @@ from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.spark import brokers, reader
 from aiokafka08.spark.brokers import Driver
 from aiokafka08.spark.options import ByTime, ReadOptions, read_options
-from aiokafka08.spark.planning import OffsetRange, Resolved
+from aiokafka08.spark.planning import OffsetRange, Resolved, narrow
 from aiokafka08.spark.properties import TLS
-from aiokafka08.spark.reader import MAX_BATCH_BYTES, ReadTask, read_task
+from aiokafka08.spark.reader import MAX_BATCH_BYTES, MAX_INTERVALS, ReadTask, read_task, wanted
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, EmbeddedCluster
 from tests.brokers.cluster import RealCluster
@@ -205,6 +214,43 @@ def test_a_time_is_looked_for_past_messages_as_large_as_tasks_may_read(limit: st
                 assert driver.by_time(bound, [T0], {T0: 2}, start=True) == {T0: 1}
         finally:
             driver.close()
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (In(("offset",), (7, 5, None, 6, 6)), [(0, 5, 8)]),
+        (In(("offset",), tuple(range(10, 2000, 2))), [(0, 10, 1999)]),
+        (In(("offset",), (3, 99_000)), [(0, 3, 4), (0, 99_000, 99_001)]),
+        (In(("offset",), ()), []),
+        (EqualTo(("offset",), None), []),
+        (EqualNullSafe(("topic",), None), []),
+        (EqualTo(("offset",), 2**62), []),
+        (LessThan(("offset",), 2), [(0, 0, 2)]),
+        (GreaterThan(("offset",), 99_998), [(0, 99_999, 100_000)]),
+        (EqualTo(("value",), b"x"), [(0, 0, 100_000)]),
+        (Not(EqualTo(("offset",), 5)), [(0, 0, 100_000)]),
+    ],
+)
+def test_a_filter_leaves_few_ranges_that_hold_all_it_lets_through(
+    one: Filter, expected: list[tuple[int, int, int]]
+) -> None:
+    found = wanted(one)
+    whole = [OffsetRange("t", 0, 0, 100_000)]
+    left = narrow(whole, [] if found is None else [found])
+    assert [(part.partition, part.start, part.end) for part in left] == expected
+
+
+def test_a_filter_with_many_offsets_makes_no_more_tasks_than_are_useful() -> None:
+    found = wanted(In(("offset",), tuple(range(0, 10**7, 10**4))))
+    assert found is not None
+    left = narrow([OffsetRange("t", 0, 0, 10**7)], [found])
+    assert len(left) <= MAX_INTERVALS
+    for offset in range(0, 10**7, 10**4):
+        assert sum(part.start <= offset < part.end for part in left) == 1
 
 
 # --- TLS ------------------------------------------------------------------------------------------
