@@ -214,7 +214,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             "fetchOffset.numRetries", options.get("fetchOffset.numRetries", "3"), 0, 2**31 - 1
         ),
         fetch_offset_interval_s=integer(
-            "fetchOffset.retryIntervalMs", options.get("fetchOffset.retryIntervalMs", "10")
+            "fetchOffset.retryIntervalMs", options.get("fetchOffset.retryIntervalMs", "1000")
         )
         / 1000,
         poll_timeout_s=integer(

@@ -24,16 +24,20 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.spark.brokers import Driver
 from aiokafka08.spark.offsets import OffsetDict, Offsets, dump, load, text
 from aiokafka08.spark.options import ReadOptions
 from aiokafka08.spark.planning import (
     Resolved,
     available,
+    cut_text,
     lag_text,
     limited,
+    loss_text,
     must_wait,
     plan_batch,
+    went_back,
 )
 from aiokafka08.spark.reader import read_task, resolve_bound, tasks
 from aiokafka08.structs import TopicPartition
@@ -89,7 +93,12 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
-        """Where the next batch ends."""
+        """Where the next batch ends.
+
+        Raises:
+            OffsetOutOfRangeError: a log ends before the last batch did, and `failOnDataLoss` is
+                true.
+        """
         begin = load(start)
         fresh, self._fresh = self._fresh, False
         self._latest = self._end_of_log(begin)
@@ -144,6 +153,11 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         chosen = self._driver.partitions(missing_ok=True)
         self._there = frozenset(chosen)
         latest = self._driver.latest(chosen, begin)
+        back = went_back(latest, begin)
+        if back and self._options.fail_on_data_loss:
+            # In the journal it would be the batch's end for good, also if the log comes back.
+            losses = [cut_text(tp, *ends) for tp, ends in sorted(back.items())]
+            raise OffsetOutOfRangeError(loss_text(losses, True))
         if self._all_now:
             self._target = latest
         return latest

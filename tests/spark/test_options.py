@@ -67,7 +67,7 @@ def test_the_defaults_are_sparks() -> None:
     assert batch.limits.max_delay_s == 15 * 60
     assert (batch.limits.min_offsets, batch.limits.max_offsets) == (None, None)
     assert (batch.min_partitions, batch.max_records_per_partition) == (None, None)
-    assert (batch.fetch_offset_retries, batch.fetch_offset_interval_s) == (3, 0.01)
+    assert (batch.fetch_offset_retries, batch.fetch_offset_interval_s) == (3, 1)
     assert batch.poll_timeout_s == 120
     assert batch.no_match is NoMatch.ERROR
     assert not batch.include_headers

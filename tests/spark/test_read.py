@@ -269,4 +269,4 @@ def test_a_schema_of_ones_own_is_refused(spark: Any, cluster: EmbeddedCluster) -
 def test_an_unreachable_broker_is_told(spark: Any) -> None:
     port = free_port()
     with pytest.raises(Exception, match=f"NoBrokersAvailable.*127.0.0.1:{port}"):
-        reading(spark, f"127.0.0.1:{port}").collect()
+        reading(spark, f"127.0.0.1:{port}", fetchOffset__retryIntervalMs="10").collect()

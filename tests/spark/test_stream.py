@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from aiokafka08.errors import NoBrokersAvailable
+from aiokafka08.errors import NoBrokersAvailable, OffsetOutOfRangeError
 from aiokafka08.spark.options import read_options
 from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
@@ -28,7 +28,11 @@ class Stream:
 
     def __init__(self, spark: Any, cluster: EmbeddedCluster, folder: Path, **options: str) -> None:
         self.spark, self.cluster, self.folder = spark, cluster, folder
-        self.options = {"subscribe": "t", "startingOffsets": "earliest"} | options
+        self.options = {
+            "subscribe": "t",
+            "startingOffsets": "earliest",
+            "fetchOffset.retryIntervalMs": "10",
+        } | options
 
     def run(self, fail_in: int | None = None, **options: str) -> Any:
         """Until all that is there now is read (AvailableNow); raises what the query failed with."""
@@ -173,7 +177,8 @@ def test_progress_tells_the_lag(stream: Stream, cluster: EmbeddedCluster) -> Non
 def test_added_partitions_and_topics_are_read_from_their_beginning(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
-    stream.options = {"subscribePattern": "t.*", "startingOffsets": "latest"}
+    del stream.options["subscribe"]
+    stream.options |= {"subscribePattern": "t.*", "startingOffsets": "latest"}
     fill(cluster, [5])
     stream.run()
     cluster.create_topic("t2", 1)
@@ -235,7 +240,11 @@ def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
     made: list[Kafka08StreamReader] = []
 
     def make(**options: str) -> Kafka08StreamReader:
-        given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"}
+        given = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "subscribe": "t",
+            "fetchOffset.retryIntervalMs": "1",
+        }
         made.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
         return made[-1]
 
@@ -296,6 +305,27 @@ def test_a_small_batch_is_put_off_until_there_is_enough(
     assert one.latestOffset(first, limit) == {"t": {"0": 3, "1": 2, "2": 0}}
     fill(cluster, [0, 0, 1])
     assert one.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 3, "1": 2, "2": 1}}
+
+
+def test_an_end_that_went_back_is_told_before_it_is_journaled(
+    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new leader may need longer than the retries: then the next restart finds all in order."""
+    fill(cluster, [10])
+    begin = {"t": {"0": 10, "1": 0, "2": 0}}
+    cluster.truncate("t", 0, 6)
+    one = reader()
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        one.latestOffset(begin, ReadAllAvailable())
+    assert "topic 't', partition 0: the log ended at offset 10 and ends at 6 now" in str(
+        caught.value
+    )
+    lenient = reader(failOnDataLoss="false")
+    assert lenient.latestOffset(begin, ReadAllAvailable()) == {"t": {"0": 6, "1": 0, "2": 0}}
+    assert lenient.partitions(begin, {"t": {"0": 6, "1": 0, "2": 0}}) == []
+    assert "the log ended at offset 10 and ends at 6 now" in caplog.text
+    fill(cluster, [4])
+    assert reader().latestOffset(begin, ReadAllAvailable()) == begin
 
 
 def test_a_stream_without_a_broker_is_told(reader: MakeReader) -> None:
