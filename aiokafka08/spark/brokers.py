@@ -120,13 +120,28 @@ class Driver:
         if brokers is not None:
             brokers.close()
 
-    def partitions(self, *, missing_ok: bool = False) -> tuple[TopicPartition, ...]:
+    def partitions(
+        self, *, known: Collection[TopicPartition] | None = None
+    ) -> tuple[TopicPartition, ...]:
         """The partitions that the options name, from one Metadata request.
 
+        Args:
+            known: those that were there before, None for the first time. Where one is missing the
+                cluster is asked again, as often as `fetchOffset.numRetries` says: a broker that
+                just came up may not know of all. What is missing then is left out.
+
         Raises:
-            UnknownTopicOrPartitionError: one isn't there (not with `missing_ok`).
+            UnknownTopicOrPartitionError: one isn't there, for the first time.
             KafkaError: the cluster can't be asked.
         """
+        for left in range(self._options.fetch_offset_retries, -1, -1):
+            found = self._partitions(missing_ok=known is not None)
+            if not left or set(known or ()) <= set(found):
+                return found
+            time.sleep(self._options.fetch_offset_interval_s)
+        raise AssertionError("not reached")
+
+    def _partitions(self, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
         snapshot = self._ask(lambda router: router.metadata.refresh())
         known = {name: sorted(info.partitions) for name, info in snapshot.topics.items()}
         internal = {name for name, info in snapshot.topics.items() if info.is_internal}

@@ -155,10 +155,7 @@ def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
     """
     ranges: list[OffsetRange] = []
     losses: list[str] = []
-    gone = sorted(start.keys() - end.keys())
-    if gone:
-        names = ", ".join(f"{topic}/{number}" for topic, number in gone)
-        losses.append(f"the partitions {names} were deleted")
+    losses += gone_text(start.keys() - end.keys())
     for tp in sorted(end):
         last = end[tp]
         if tp not in earliest:
@@ -349,6 +346,12 @@ def loss_text(losses: Iterable[str], fail: bool) -> str:
     if fail:
         return f"data was lost: {what}. Set the option failOnDataLoss to false to go on without it"
     return f"data was lost, and the query goes on (failOnDataLoss=false): {what}"
+
+
+def gone_text(partitions: Collection[TopicPartition]) -> list[str]:
+    """The loss of whole partitions, if there are any."""
+    names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
+    return [f"the partitions {names} were deleted"] if names else []
 
 
 def cut_text(tp: TopicPartition, known: int, end: int) -> str:

@@ -32,6 +32,7 @@ from aiokafka08.spark.planning import (
     Resolved,
     available,
     cut_text,
+    gone_text,
     lag_text,
     limited,
     loss_text,
@@ -96,8 +97,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends.
 
         Raises:
-            OffsetOutOfRangeError: a log ends before the last batch did, and `failOnDataLoss` is
-                true.
+            OffsetOutOfRangeError: a partition is gone, or ends before the last batch did, and
+                `failOnDataLoss` is true.
         """
         begin = load(start)
         fresh, self._fresh = self._fresh, False
@@ -124,7 +125,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == stop:
             return []
         if not stop.keys() <= self._there:
-            self._there = frozenset(self._driver.partitions(missing_ok=True))
+            self._there = frozenset(self._driver.partitions(known=stop.keys()))
         there = [tp for tp in stop if tp in self._there]
         earliest = self._driver.earliest(there)
         latest = self._latest
@@ -150,13 +151,13 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end_of_log(self, begin: Offsets) -> Resolved:
         if self._target is not None:
             return {tp: max(one, begin.get(tp, one)) for tp, one in self._target.items()}
-        chosen = self._driver.partitions(missing_ok=True)
+        chosen = self._driver.partitions(known=begin.keys())
         self._there = frozenset(chosen)
         latest = self._driver.latest(chosen, begin)
-        back = went_back(latest, begin)
-        if back and self._options.fail_on_data_loss:
+        losses = gone_text(begin.keys() - latest.keys())
+        losses += [cut_text(tp, *ends) for tp, ends in sorted(went_back(latest, begin).items())]
+        if losses and self._options.fail_on_data_loss:
             # In the journal it would be the batch's end for good, also if the log comes back.
-            losses = [cut_text(tp, *ends) for tp, ends in sorted(back.items())]
             raise OffsetOutOfRangeError(loss_text(losses, True))
         if self._all_now:
             self._target = latest

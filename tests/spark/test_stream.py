@@ -328,6 +328,20 @@ def test_an_end_that_went_back_is_told_before_it_is_journaled(
     assert reader().latestOffset(begin, ReadAllAvailable()) == begin
 
 
+def test_a_lost_partition_is_told_before_that_is_journaled(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """Deleted or, as brokers that just came up have it, not known yet."""
+    cluster.create_topic("gone", 1)
+    one = reader(subscribe="t,gone")
+    begin = one.initialOffset()
+    cluster.delete_topic("gone")
+    with pytest.raises(OffsetOutOfRangeError, match="the partitions gone/0 were deleted"):
+        one.latestOffset(begin, ReadAllAvailable())
+    lenient = reader(subscribe="t,gone", failOnDataLoss="false")
+    assert lenient.latestOffset(begin, ReadAllAvailable()) == {"t": begin["t"]}
+
+
 def test_a_stream_without_a_broker_is_told(reader: MakeReader) -> None:
     port = free_port()
     one = reader(**{"kafka.bootstrap.servers": f"127.0.0.1:{port}"})

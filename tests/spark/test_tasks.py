@@ -167,6 +167,18 @@ def test_an_end_below_what_was_known_is_asked_again(
     assert len(answers) == 5  # once, and fetchOffset.numRetries times
 
 
+def test_a_partition_that_is_not_known_any_more_is_asked_for_again(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[tuple[TopicPartition, ...]] = [(), (), (T0,), ()]
+    monkeypatch.setattr(brokers, "choose_partitions", lambda *_, **__: answers.pop(0))
+    assert driver.partitions(known=[T0]) == (T0,)
+    assert answers == [()]
+    answers[:] = [()] * 9
+    assert driver.partitions(known=[T0]) == ()
+    assert len(answers) == 5  # once, and fetchOffset.numRetries times
+
+
 def test_the_driver_goes_on_after_its_connections_broke(
     cluster: EmbeddedCluster, driver: Driver
 ) -> None:
