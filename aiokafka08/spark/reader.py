@@ -22,7 +22,12 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from aiokafka08.arrow import record_batch
 from aiokafka08.consumer.range import RawSet
-from aiokafka08.errors import OffsetOutOfRangeError
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
 from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST
@@ -223,8 +228,21 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
         try:
             while (batch := brokers.run(_next(batches))) is not None:
                 yield batch
+        except (CorruptRecordException, RecordTooLargeError) as error:
+            error.args = (f"{error.text} (in Spark: {_WAY_OUT[type(error)]})",)
+            raise
         finally:
             brokers.run(batches.aclose())
+
+
+_WAY_OUT: dict[type[KafkaError], str] = {
+    CorruptRecordException: (
+        "startingOffsets and endingOffsets go around it; with kafka.check.crcs=false a message is "
+        "read of which only the CRC is wrong"
+    ),
+    RecordTooLargeError: "the option kafka.fetch.max.bytes",
+}
+"""What the client's words are here."""
 
 
 async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:

@@ -3,7 +3,8 @@
 Columns are those of Spark's own sink: `value` (needed), `key`, `topic`, `partition`, `timestamp`,
 `headers`; others are ignored. Law: a task succeeds only when each of its rows is acknowledged, and
 fails with the broker's reason; a task that is repeated writes its rows again (at least once). The
-rows of a partition keep the order in which the task has them.
+rows of a partition keep the order in which the task has them, those that name it apart from those
+for which the partitioner chose it.
 """
 
 from __future__ import annotations

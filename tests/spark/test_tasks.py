@@ -127,8 +127,17 @@ def test_a_corrupt_message_ends_the_task_behind_those_before_it(cluster: Embedde
     fill(cluster, [3])
     cluster.append_raw("t", 0, b"\0" * 7 + b"\3" + b"\0\0\0\x20" + bytes(32))
     fill(cluster, [1])
-    with pytest.raises(CorruptRecordException, match="partition 0, offset 3"):
+    with pytest.raises(CorruptRecordException, match="partition 0, offset 3") as caught:
         offsets(task(cluster, 0, 5))
+    assert "in Spark: startingOffsets and endingOffsets go around it" in str(caught.value)
+    assert "kafka.check.crcs=false" in str(caught.value)
+
+
+def test_a_message_that_is_too_large_names_sparks_option(cluster: EmbeddedCluster) -> None:
+    cluster.append("t", 0, [bytes(5000)])
+    sizes = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": "2000"}
+    with pytest.raises(RecordTooLargeError, match=r"in Spark: the option kafka\.fetch\.max\.bytes"):
+        offsets(task(cluster, 0, 1, **sizes))
 
 
 # --- the driver's questions -----------------------------------------------------------------------
