@@ -12,11 +12,11 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Self, TypeVar
 
-from aiokafka08.consumer.range import read_range
+from aiokafka08.consumer.range import RawSet, read_range
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 from aiokafka08.helpers import create_ssl_context
 from aiokafka08.net.cluster import INTERNAL_TOPICS
@@ -120,13 +120,28 @@ class Driver:
         if brokers is not None:
             brokers.close()
 
-    def partitions(self, *, missing_ok: bool = False) -> tuple[TopicPartition, ...]:
+    def partitions(
+        self, *, known: Collection[TopicPartition] | None = None
+    ) -> tuple[TopicPartition, ...]:
         """The partitions that the options name, from one Metadata request.
 
+        Args:
+            known: those that were there before, None for the first time. Where one is missing the
+                cluster is asked again, as often as `fetchOffset.numRetries` says: a broker that
+                just came up may not know of all. What is missing then is left out.
+
         Raises:
-            UnknownTopicOrPartitionError: one isn't there (not with `missing_ok`).
+            UnknownTopicOrPartitionError: one isn't there, for the first time.
             KafkaError: the cluster can't be asked.
         """
+        for left in range(self._options.fetch_offset_retries, -1, -1):
+            found = self._partitions(missing_ok=known is not None)
+            if not left or set(known or ()) <= set(found):
+                return found
+            time.sleep(self._options.fetch_offset_interval_s)
+        raise AssertionError("not reached")
+
+    def _partitions(self, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
         snapshot = self._ask(lambda router: router.metadata.refresh())
         known = {name: sorted(info.partitions) for name, info in snapshot.topics.items()}
         internal = {name for name, info in snapshot.topics.items() if info.is_internal}
@@ -180,9 +195,8 @@ class Driver:
         """
         times = bound.timestamps_ms
         wanted = {tp: bound.at_ms or 0 if times is None else times[tp] for tp in partitions}
-        strategy = self._options.no_match
         return self._ask(
-            lambda router: _by_time(router, bound.option, wanted, latest, strategy, start)
+            lambda router: _by_time(router, self._options, bound.option, wanted, latest, start)
         )
 
     def _ask(self, question: Callable[[Router], Coroutine[Any, Any, T]]) -> T:
@@ -204,6 +218,27 @@ class Driver:
 # --- on the loop ----------------------------------------------------------------------------------
 
 
+def sets_of(
+    router: Router, options: ReadOptions, tp: TopicPartition, start: int, end: int
+) -> AsyncGenerator[RawSet, None]:
+    """`read_range`, as the options say."""
+    own = options.client.own
+    sizes = {name: own[name] for name in ("max_bytes", "limit_bytes") if name in own}
+    return read_range(router, tp, start, end, timeout_s=options.poll_timeout_s, **sizes)
+
+
+def reader_of(options: ReadOptions, tp: TopicPartition, raw: RawSet) -> MessageSetReader:
+    """What decodes a set of `sets_of`, as the options say."""
+    return MessageSetReader(
+        tp,
+        raw.message_set,
+        raw.fetch_offset,
+        check_crcs=options.client.own.get("check_crcs", True),
+        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        end_offset=raw.end_offset,
+    )
+
+
 async def _started(config: NetConfig) -> Router:
     router = Router(config, Telemetry())
     # A request that names a topic would create it on brokers that do so.
@@ -221,12 +256,13 @@ async def _ends(router: Router, partitions: Collection[TopicPartition], which: i
 
 async def _by_time(
     router: Router,
+    options: ReadOptions,
     option: str,
     wanted: Mapping[TopicPartition, int],
     latest: Offsets,
-    strategy: NoMatch,
     start: bool,
 ) -> Resolved:
+    strategy = options.no_match
     segments = await offsets_for_times(router, wanted)
     room = asyncio.Semaphore(_SCANS)
 
@@ -237,7 +273,7 @@ async def _by_time(
         if segment is not None:
             async with room:
                 offset, has_timestamps = await _scan(
-                    router, tp, wanted[tp], segment.offset, latest[tp]
+                    router, options, tp, wanted[tp], segment.offset, latest[tp]
                 )
         if not has_timestamps and segment is not None:
             if strategy is NoMatch.SEGMENT:
@@ -256,24 +292,21 @@ async def _by_time(
             )
         return latest[tp]
 
-    async with asyncio.TaskGroup() as group:
-        tasks = {tp: group.create_task(one(tp)) for tp in wanted}
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = {tp: group.create_task(one(tp)) for tp in wanted}
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None  # one tells what is wrong, and whether it passes
     return {tp: task.result() for tp, task in tasks.items()}
 
 
 async def _scan(
-    router: Router, tp: TopicPartition, at_ms: int, start: int, end: int
+    router: Router, options: ReadOptions, tp: TopicPartition, at_ms: int, start: int, end: int
 ) -> tuple[int | None, bool]:
     """The first offset from `start` on of this time or later, and whether there are timestamps."""
-    async with aclosing(read_range(router, tp, start, end)) as sets:
+    async with aclosing(sets_of(router, options, tp, start, end)) as sets:
         async for raw in sets:
-            reader = MessageSetReader(
-                tp,
-                raw.message_set,
-                raw.fetch_offset,
-                max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-                end_offset=raw.end_offset,
-            )
+            reader = reader_of(options, tp, raw)
             while records := reader.read(_SCAN_RECORDS):
                 for record in records:
                     if record.timestamp is None:

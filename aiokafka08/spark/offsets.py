@@ -7,6 +7,7 @@ either; what isn't such JSON is refused by name. What offsets mean is `planning`
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ OffsetDict = dict[str, dict[str, int]]
 
 T = TypeVar("T")
 
+_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 _MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
@@ -108,7 +110,7 @@ def _items(
         if not isinstance(partitions, Mapping):
             raise _wrong(option, given, wanted, f"topic {topic!r} has {partitions!r}")
         for partition, value in partitions.items():
-            number = int(partition) if partition.isascii() and partition.isdigit() else -1
+            number = int(partition) if _PARTITION.fullmatch(partition) else -1
             if not _is_int(number, 0, _MAX_INT32):
                 raise _wrong(option, given, wanted, f"{partition!r} is no partition")
             if not _is_int(value, least, _MAX_INT64):

@@ -23,7 +23,7 @@ from aiokafka08.spark.offsets import (
     parse_offsets,
     parse_timestamps,
 )
-from aiokafka08.spark.properties import Properties, boolean, choice, integer
+from aiokafka08.spark.properties import Properties, boolean, choice, integer, no_such_option
 from aiokafka08.structs import TopicPartition
 
 
@@ -214,7 +214,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             "fetchOffset.numRetries", options.get("fetchOffset.numRetries", "3"), 0, 2**31 - 1
         ),
         fetch_offset_interval_s=integer(
-            "fetchOffset.retryIntervalMs", options.get("fetchOffset.retryIntervalMs", "10")
+            "fetchOffset.retryIntervalMs", options.get("fetchOffset.retryIntervalMs", "1000")
         )
         / 1000,
         poll_timeout_s=integer(
@@ -277,10 +277,8 @@ def _sorted_out(
         elif name in known:
             options[known[name]] = value
         elif name not in _SPARKS_OWN:
-            raise IllegalArgumentError(
-                f"{given_name}={value!r}: no such option; there are {', '.join(names)}, and those "
-                "of the client as kafka.*"
-            )
+            allowed = f"{', '.join(names)}, and those of the client as kafka.*"
+            raise no_such_option(given_name, value, allowed)
     return options, kafka
 
 

@@ -155,10 +155,7 @@ def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
     """
     ranges: list[OffsetRange] = []
     losses: list[str] = []
-    gone = sorted(start.keys() - end.keys())
-    if gone:
-        names = ", ".join(f"{topic}/{number}" for topic, number in gone)
-        losses.append(f"the partitions {names} were deleted")
+    losses += gone_text(start.keys() - end.keys())
     for tp in sorted(end):
         last = end[tp]
         if tp not in earliest:
@@ -174,10 +171,7 @@ def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
                 )
         if last < first:
             if tp in start:
-                losses.append(
-                    f"{_where(tp)}: the log ended at offset {first} and ends at {last} now; it was "
-                    "cut by an unclean election, or the topic was deleted and created again"
-                )
+                losses.append(cut_text(tp, first, last))
             continue
         ranges += _within(tp, first, last, earliest, latest, losses)
     return Plan(tuple(ranges), tuple(losses))
@@ -352,6 +346,20 @@ def loss_text(losses: Iterable[str], fail: bool) -> str:
     if fail:
         return f"data was lost: {what}. Set the option failOnDataLoss to false to go on without it"
     return f"data was lost, and the query goes on (failOnDataLoss=false): {what}"
+
+
+def gone_text(partitions: Collection[TopicPartition]) -> list[str]:
+    """The loss of whole partitions, if there are any."""
+    names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
+    return [f"the partitions {names} were deleted"] if names else []
+
+
+def cut_text(tp: TopicPartition, known: int, end: int) -> str:
+    """The loss of what was behind the end of a log."""
+    return (
+        f"{_where(tp)}: the log ended at offset {known} and ends at {end} now; it was cut by an "
+        "unclean election, or the topic was deleted and created again"
+    )
 
 
 def lag_text(consumed: Offsets, latest: Offsets) -> str:

@@ -154,11 +154,24 @@ def _security_protocol(option: str, text: str) -> str:
     return protocol
 
 
+def no_such_option(option: str, text: str, allowed: str) -> IllegalArgumentError:
+    """The error for an option that nobody knows; what may be a secret isn't shown."""
+    return IllegalArgumentError(f"{_given(option, text)}: no such option; there are {allowed}")
+
+
+def _given(option: str, text: str) -> str:
+    secret = any(word in option.lower() for word in _SECRETS)
+    return f"{option}=…" if secret else f"{option}={text!r}"
+
+
+_SECRETS: Final = ("password", "jaas", "secret", "token", "keystore.key")
+"""Options with these words in their names stay out of errors, and so out of logs."""
+
+
 def _no_sasl(option: str, text: str) -> UnsupportedVersionError:
-    shown = "…" if "jaas" in option or "password" in option else repr(text)
     return UnsupportedVersionError(
-        f"{option}={shown}: SASL needs SaslHandshake (brokers from 0.10 on), which this client "
-        "doesn't speak; use PLAINTEXT or SSL"
+        f"{_given(option, text)}: SASL needs SaslHandshake (brokers from 0.10 on), which this "
+        "client doesn't speak; use PLAINTEXT or SSL"
     )
 
 
@@ -291,8 +304,7 @@ def _map(
         elif name in _WITHOUT_EFFECT:
             without_effect.append(f"{option}={text!r} has no effect: {_WITHOUT_EFFECT[name]}")
         elif name not in _TLS:
-            names = ", ".join(f"kafka.{one}" for one in allowed)
-            raise IllegalArgumentError(f"{option}={text!r}: no such option; there are {names}")
+            raise no_such_option(option, text, ", ".join(f"kafka.{one}" for one in allowed))
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
             "the option 'kafka.bootstrap.servers' must be given: 'host:port,host:port'"

@@ -8,9 +8,11 @@ unpacks to, and one Arrow batch of `MAX_BATCH_BYTES`, whatever the size of its r
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -19,17 +21,18 @@ from pyspark.sql import datasource as spark_filters
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from aiokafka08.arrow import record_batch
-from aiokafka08.consumer.range import RawSet, read_range
-from aiokafka08.errors import OffsetOutOfRangeError
+from aiokafka08.consumer.range import RawSet
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
 from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST
-from aiokafka08.protocol.message_set import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
-    Columns,
-    MessageSetReader,
-)
-from aiokafka08.spark.brokers import Brokers, Driver
+from aiokafka08.protocol.message_set import Columns
+from aiokafka08.spark.brokers import Brokers, Driver, reader_of, sets_of
 from aiokafka08.spark.offsets import Offsets
 from aiokafka08.spark.options import Bound, ByOffset, ByTime, Place, ReadOptions
 from aiokafka08.spark.planning import (
@@ -51,6 +54,10 @@ _logger = logging.getLogger("aiokafka08.spark")
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Keys and values in one Arrow batch; some messages of the same fetched set more at most."""
 MAX_BATCH_ROWS = 65536
+MAX_INTERVALS = 64
+"""Into so many pieces a filter on offsets cuts a partition at most; each is a task."""
+_NEAR = 500
+"""Offsets that are nearer are read by one task: one request brings them."""
 
 _HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -179,8 +186,23 @@ def _points(column: str, values: Iterable[Any]) -> Wanted | None:
     if column == "topic" and all(isinstance(value, str) for value in given):
         return Wanted(column, values=frozenset(given))
     if column in ("partition", "offset") and all(map(_is_integer, given)):
-        return Wanted(column, tuple((value, value) for value in sorted(set(given))))
+        points = sorted(set(given))
+        if column == "offset":
+            return Wanted(column, _intervals(points))
+        return Wanted(column, tuple((value, value) for value in points))
     return None
+
+
+def _intervals(offsets: list[int]) -> tuple[tuple[int, int], ...]:
+    """Few intervals with all of the offsets (ascending): cut where the gaps are widest."""
+    gaps = {
+        index: offsets[index] - offsets[index - 1]
+        for index in range(1, len(offsets))
+        if offsets[index] - offsets[index - 1] > _NEAR
+    }
+    widest = heapq.nlargest(MAX_INTERVALS - 1, gaps, key=gaps.__getitem__)
+    cuts = sorted({0, *widest, len(offsets)})
+    return tuple((offsets[a], offsets[b - 1]) for a, b in pairwise(cuts))
 
 
 def _is_integer(value: object) -> bool:
@@ -206,8 +228,21 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
         try:
             while (batch := brokers.run(_next(batches))) is not None:
                 yield batch
+        except (CorruptRecordException, RecordTooLargeError) as error:
+            error.args = (f"{error.text} (in Spark: {_WAY_OUT[type(error)]})",)
+            raise
         finally:
             brokers.run(batches.aclose())
+
+
+_WAY_OUT: dict[type[KafkaError], str] = {
+    CorruptRecordException: (
+        "startingOffsets and endingOffsets go around it; with kafka.check.crcs=false a message is "
+        "read of which only the CRC is wrong"
+    ),
+    RecordTooLargeError: "the option kafka.fetch.max.bytes",
+}
+"""What the client's words are here."""
 
 
 async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
@@ -218,18 +253,10 @@ async def _batches(
     router: Router, options: ReadOptions, part: OffsetRange
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     tp = TopicPartition(part.topic, part.partition)
-    check_crcs = options.client.own.get("check_crcs", True)
     columns = Columns(MAX_BATCH_BYTES)
     async with aclosing(_sets(router, options, part)) as sets:
         async for raw in sets:
-            reader = MessageSetReader(
-                tp,
-                raw.message_set,
-                raw.fetch_offset,
-                check_crcs=check_crcs,
-                max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-                end_offset=raw.end_offset,
-            )
+            reader = reader_of(options, tp, raw)
             while reader.read_columns(columns, MAX_BATCH_ROWS - len(columns)):
                 if columns.is_full or len(columns) >= MAX_BATCH_ROWS:
                     yield _batch(tp, columns, options.include_headers)
@@ -243,12 +270,10 @@ async def _sets(
 ) -> AsyncGenerator[RawSet, None]:
     """The message sets of a range; what aged out since it was planned is skipped or an error."""
     tp = TopicPartition(part.topic, part.partition)
-    sizes = {name: options.client.own[name] for name in _SIZES if name in options.client.own}
     at = part.start
     while at < part.end:
         try:
-            ranged = read_range(router, tp, at, part.end, timeout_s=options.poll_timeout_s, **sizes)
-            async with aclosing(ranged) as sets:
+            async with aclosing(sets_of(router, options, tp, at, part.end)) as sets:
                 async for raw in sets:
                     at = raw.end_offset
                     yield raw
@@ -267,9 +292,6 @@ async def _sets(
                 raise OffsetOutOfRangeError(told) from error
             _logger.warning("%s", told)
             at = begin
-
-
-_SIZES = ("max_bytes", "limit_bytes")
 
 
 def _batch(tp: TopicPartition, columns: Columns, headers: bool) -> pa.RecordBatch:

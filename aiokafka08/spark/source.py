@@ -30,7 +30,12 @@ from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.spark.options import include_headers, read_options, write_options
 from aiokafka08.spark.reader import Kafka08PushdownReader, Kafka08Reader
 from aiokafka08.spark.stream import Kafka08StreamReader
-from aiokafka08.spark.writer import Kafka08StreamWriter, Kafka08Writer, check_columns
+from aiokafka08.spark.writer import (
+    Kafka08StreamWriter,
+    Kafka08Writer,
+    check_columns,
+    check_partitioner,
+)
 
 NAME = "kafka08"
 
@@ -86,12 +91,14 @@ class Kafka08DataSource(DataSource):
             raise IllegalArgumentError(
                 f"mode='overwrite': {NAME} can only append to a topic; set mode('append')"
             )
+        check_partitioner(options)
         check_columns(schema, options)
         return Kafka08Writer(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming query's writer; every output mode appends, as with Spark's own sink."""
         options = write_options(self.options)
+        check_partitioner(options)
         check_columns(schema, options)
         # Not a DataSourceStreamWriter for Spark's type hints, but what it accepts beside it.
         return cast(DataSourceStreamWriter, Kafka08StreamWriter(options))

@@ -4,8 +4,8 @@ Spark journals only the *ends* of batches, and asks for the initial offset again
 repeat batch 0. If that had begun at "latest", the end of the log would have moved on, and what came
 in between would be skipped without a word. So batch 0 is empty: the first end that is told is the
 initial offset itself, and from then on it stands in the journal; a batch 0 that is repeated plans
-nothing, wherever the log has moved to. Shown by tests/spark/test_stream.py. The arithmetic is
-`planning`'s.
+nothing, wherever the log has moved to, unless Spark's own source began the checkpoint with one that
+wasn't empty. Shown by tests/spark/test_stream.py. The arithmetic is `planning`'s.
 """
 
 from __future__ import annotations
@@ -24,16 +24,21 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.spark.brokers import Driver
 from aiokafka08.spark.offsets import OffsetDict, Offsets, dump, load, text
 from aiokafka08.spark.options import ReadOptions
 from aiokafka08.spark.planning import (
     Resolved,
     available,
+    cut_text,
+    gone_text,
     lag_text,
     limited,
+    loss_text,
     must_wait,
     plan_batch,
+    went_back,
 )
 from aiokafka08.spark.reader import read_task, resolve_bound, tasks
 from aiokafka08.structs import TopicPartition
@@ -89,7 +94,12 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
-        """Where the next batch ends."""
+        """Where the next batch ends.
+
+        Raises:
+            OffsetOutOfRangeError: a partition is gone, or ends before the last batch did, and
+                `failOnDataLoss` is true.
+        """
         begin = load(start)
         fresh, self._fresh = self._fresh, False
         self._latest = self._end_of_log(begin)
@@ -108,10 +118,14 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of one batch; the same after a restart, but for what aged out meanwhile."""
         fresh, self._fresh = self._fresh, False
         begin, stop = load(start), load(end)
-        if begin == stop or (fresh and begin == self._initial):
-            return []  # no end was asked for before: it is batch 0 that is repeated
+        if fresh and begin == self._initial:
+            # No end was asked for before: it is batch 0 that is repeated. Its end was the initial
+            # offset then, below which the one of now isn't, or Spark's own source began it.
+            begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
+        if begin == stop:
+            return []
         if not stop.keys() <= self._there:
-            self._there = frozenset(self._driver.partitions(missing_ok=True))
+            self._there = frozenset(self._driver.partitions(known=stop.keys()))
         there = [tp for tp in stop if tp in self._there]
         earliest = self._driver.earliest(there)
         latest = self._latest
@@ -137,9 +151,14 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end_of_log(self, begin: Offsets) -> Resolved:
         if self._target is not None:
             return {tp: max(one, begin.get(tp, one)) for tp, one in self._target.items()}
-        chosen = self._driver.partitions(missing_ok=True)
+        chosen = self._driver.partitions(known=begin.keys())
         self._there = frozenset(chosen)
         latest = self._driver.latest(chosen, begin)
+        losses = gone_text(begin.keys() - latest.keys())
+        losses += [cut_text(tp, *ends) for tp, ends in sorted(went_back(latest, begin).items())]
+        if losses and self._options.fail_on_data_loss:
+            # In the journal it would be the batch's end for good, also if the log comes back.
+            raise OffsetOutOfRangeError(loss_text(losses, True))
         if self._all_now:
             self._target = latest
         return latest

@@ -3,7 +3,8 @@
 Columns are those of Spark's own sink: `value` (needed), `key`, `topic`, `partition`, `timestamp`,
 `headers`; others are ignored. Law: a task succeeds only when each of its rows is acknowledged, and
 fails with the broker's reason; a task that is repeated writes its rows again (at least once). The
-rows of a partition keep the order in which the task has them.
+rows of a partition keep the order in which the task has them, those that name it apart from those
+for which the partitioner chose it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pyspark.sql.types import (
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
+from aiokafka08.producer.partitioner import PARTITIONERS
 from aiokafka08.spark.brokers import ssl_context
 from aiokafka08.spark.offsets import text
 from aiokafka08.spark.options import WriteOptions
@@ -93,6 +95,18 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         raise IllegalArgumentError(
             f"the column 'headers' is of type {types['headers'].simpleString()}; allowed is "
             f"{_HEADERS}, and message formats 0 and 1 have none: each must be empty"
+        )
+
+
+def check_partitioner(options: WriteOptions) -> None:
+    """Check the option `partitioner` before a task does.
+
+    Raises:
+        IllegalArgumentError: no partitioner has this name.
+    """
+    if options.partitioner is not None and options.partitioner not in PARTITIONERS:
+        raise IllegalArgumentError(
+            f"partitioner={options.partitioner!r}: allowed are {', '.join(PARTITIONERS)}"
         )
 
 

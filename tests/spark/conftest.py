@@ -73,6 +73,18 @@ def free_port() -> int:
         return port
 
 
+def spark_home(folder: Path) -> str:
+    """A SPARK_HOME of links: workers of a local cluster keep their files in SPARK_HOME/work."""
+    import pyspark
+
+    home = folder / "home"
+    home.mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        if path.name != "work":
+            (home / path.name).symlink_to(path)
+    return str(home)
+
+
 def reading(spark: Any, cluster: EmbeddedCluster | str, **options: str) -> Any:
     """A batch DataFrame; all of topic t unless the options say otherwise."""
     servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers

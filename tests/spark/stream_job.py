@@ -1,7 +1,7 @@
 """A stream to be killed: run by test_recovery in a process of its own.
 
-python stream_job.py BOOTSTRAP_SERVERS FOLDER [follow]: topic t into JSON files, 500 messages a
-batch, until all is read; with `follow` until it is killed.
+python stream_job.py BOOTSTRAP_SERVERS FOLDER MASTER [follow]: topic t into JSON files, 500 messages
+a batch, until all is read; with `follow` until it is killed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from pyspark.sql import SparkSession
 from aiokafka08.spark import register
 
 
-def main(servers: str, folder: str, follow: str = "") -> None:
+def main(servers: str, folder: str, master: str, follow: str = "") -> None:
     spark = (
-        SparkSession.builder.master("local[2,8]")  # a task may fail seven times
+        SparkSession.builder.master(master)
+        .config("spark.task.maxFailures", "8")
+        .config("spark.executor.memory", "640m")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")

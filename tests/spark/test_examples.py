@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
+from tests.spark.conftest import fill
 
 ROOT = Path(__file__).parents[2]
 aggregate = runpy.run_path(str(ROOT / "examples" / "spark_aggregate.py"))["aggregate"]
@@ -45,8 +47,41 @@ def test_readmes_stream_reads_a_topic(spark: Any, cluster: EmbeddedCluster, tmp_
     assert read() == [b"hello"]
 
 
+def program(example: str, *arguments: str) -> None:
+    """As a user does, but in this process: `getOrCreate` finds the session."""
+    path = str(ROOT / "examples" / example)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [path, *arguments])
+        runpy.run_path(path, run_name="__main__")
+
+
+def test_the_drain_runs_as_a_program_and_says_how_far_it_came(
+    spark: Any, cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EmbeddedCluster(version="0.10", topics={"t": 3}) as target:
+
+        def drain() -> Any:
+            program(
+                "spark_drain.py",
+                *("--source", cluster.bootstrap_servers, "--target", target.bootstrap_servers),
+                *("--topic", "t", "--checkpoint", str(tmp_path)),
+            )
+            copied = [[one.value for one in target.log("t", partition)] for partition in range(3)]
+            there = [[one.value for one in cluster.log("t", partition)] for partition in range(3)]
+            assert copied == there
+            told = capsys.readouterr().out.strip()
+            assert told.startswith("copied t up to ")
+            return json.loads(told.removeprefix("copied t up to "))
+
+        fill(cluster, [5, 0, 3])
+        assert drain() == {"t": {"0": 5, "1": 0, "2": 3}}
+        fill(cluster, [1, 1, 1])
+        assert drain() == {"t": {"0": 6, "1": 1, "2": 4}}
+        assert drain() == {"t": {"0": 6, "1": 1, "2": 4}}
+
+
 def test_events_are_counted_by_minute_and_plotted(
-    spark: Any, cluster: EmbeddedCluster, tmp_path: Path
+    spark: Any, cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def send(*events: tuple[str, str]) -> None:
         for number, (minute, kind) in enumerate(events):
@@ -64,6 +99,13 @@ def test_events_are_counted_by_minute_and_plotted(
         (1, "in", 1),
     ]
     send(("01", "in"), ("02", "<out>"))
+    program(
+        "spark_aggregate.py",
+        *("--bootstrap", cluster.bootstrap_servers, "--topic", "t"),
+        *("--checkpoint", str(tmp_path / "checkpoint"), "--plot", str(image)),
+    )
+    told = capsys.readouterr().out.splitlines()
+    assert [line[13:] for line in told] == [":00 in: 2", ":00 out: 1", ":01 in: 2", ":02 <out>: 1"]
     rows = aggregate(*run)
     assert [(row.minute.minute, row.kind, row["count"]) for row in rows] == [
         (0, "in", 2),

@@ -9,11 +9,11 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.testing import EmbeddedCluster
+from tests.spark.conftest import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -25,11 +25,6 @@ def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(tmp_path: Pat
     with zipfile.ZipFile(package, "w") as archive:
         for path in (ROOT / "aiokafka08").rglob("*.py"):
             archive.write(path, path.relative_to(ROOT))
-    # Workers keep their files in SPARK_HOME/work: a home of links, so that they come here.
-    home = tmp_path / "home"
-    home.mkdir()
-    for path in Path(pyspark.__file__).parent.iterdir():
-        (home / path.name).symlink_to(path)
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -55,7 +50,7 @@ def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(tmp_path: Pat
                 "PYTHONPATH": str(package),
                 "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": "127.0.0.1",
-                "SPARK_HOME": str(home),
+                "SPARK_HOME": spark_home(tmp_path),
                 "SPARK_LOCAL_DIRS": str(tmp_path),
                 "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={tmp_path}",
             },

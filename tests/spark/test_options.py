@@ -67,7 +67,7 @@ def test_the_defaults_are_sparks() -> None:
     assert batch.limits.max_delay_s == 15 * 60
     assert (batch.limits.min_offsets, batch.limits.max_offsets) == (None, None)
     assert (batch.min_partitions, batch.max_records_per_partition) == (None, None)
-    assert (batch.fetch_offset_retries, batch.fetch_offset_interval_s) == (3, 0.01)
+    assert (batch.fetch_offset_retries, batch.fetch_offset_interval_s) == (3, 1)
     assert batch.poll_timeout_s == 120
     assert batch.no_match is NoMatch.ERROR
     assert not batch.include_headers
@@ -170,6 +170,9 @@ WRONG: list[tuple[bool, dict[str, str], str]] = [
     (False, {"endingOffsets": "x"}, "endingOffsets='x': allowed are latest, and JSON"),
     (False, {"startingOffsets": '{"t":{"0":-3}}'}, "partition 0 has -3, not an integer from -2 on"),
     (False, {"startingOffsets": '{"t":{"x":1}}'}, "'x' is no partition"),
+    (False, {"startingOffsets": f'{{"t":{{"{"9" * 5000}":1}}}}'}, "is no partition"),
+    (False, {"startingOffsets": '{"t":{"0":1,"00":2}}'}, "'00' is no partition"),
+    (False, {"startingOffsets": '{"t":{"0":1,"0":2}}'}, "a name stands in it twice"),
     (False, {"startingOffsets": '{"t":{"0":"1"}}'}, "has '1', not an integer"),
     (False, {"startingOffsets": '{"t":{"0":1.5}}'}, "has 1.5, not an integer"),
     (False, {"startingOffsets": '{"t":[1]}'}, "topic 't' has [1]"),
@@ -315,6 +318,25 @@ def test_what_the_protocol_cannot_do_is_refused(name: str, value: str) -> None:
         read({f"kafka.{name}": value})
     assert f"kafka.{name}=" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.ssl.keystore.password",
+        "kafka.ssl.truststore.password",
+        "kafka.ssl.keystore.key",
+        "kafka.sasl.jaas.config",
+        "sasl.jaas.config",
+        "password",
+    ],
+)
+def test_errors_do_not_tell_secrets(name: str) -> None:
+    for check in (read, lambda given: write_options(SERVERS | given)):
+        with pytest.raises((IllegalArgumentError, UnsupportedVersionError)) as caught:
+            check({name: "hush"})
+        assert f"{name}=…" in str(caught.value)
+        assert "hush" not in str(caught.value)
 
 
 def test_servers_are_needed() -> None:

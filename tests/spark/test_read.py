@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.spark import PUSHDOWN_CONF, register
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.conftest import fill, found, free_port, reading
 
@@ -104,6 +105,22 @@ def test_filters_bound_what_is_read(spark: Any, cluster: EmbeddedCluster) -> Non
     )
     assert tasks("topic = 'other'")[1] == []
     assert tasks("partition <= 0 AND offset > 997") == (1, values(0, 998, 1000))
+
+
+def test_filters_are_not_pushed_down_where_that_is_refused(
+    spark: Any, cluster: EmbeddedCluster
+) -> None:
+    fill(cluster, [10, 10, 10])
+    assert spark.conf.get(PUSHDOWN_CONF) == "true"
+    spark.conf.unset(PUSHDOWN_CONF)
+    register(spark, filter_pushdown=False)
+    try:
+        assert spark.conf.get(PUSHDOWN_CONF) == "false"
+        kept = reading(spark, cluster).where("partition = 1 AND offset = 5")
+        assert kept.rdd.getNumPartitions() == 3
+        assert found(kept) == ["1-5"]
+    finally:
+        register(spark)
 
 
 def test_no_topic_is_created_by_reading(spark: Any, cluster: EmbeddedCluster) -> None:
@@ -269,4 +286,4 @@ def test_a_schema_of_ones_own_is_refused(spark: Any, cluster: EmbeddedCluster) -
 def test_an_unreachable_broker_is_told(spark: Any) -> None:
     port = free_port()
     with pytest.raises(Exception, match=f"NoBrokersAvailable.*127.0.0.1:{port}"):
-        reading(spark, f"127.0.0.1:{port}").collect()
+        reading(spark, f"127.0.0.1:{port}", fetchOffset__retryIntervalMs="10").collect()

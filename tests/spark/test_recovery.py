@@ -15,25 +15,30 @@ import psutil
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import ROOT, fill
+from tests.spark.conftest import ROOT, fill, spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.timeout(500)]
 
 COUNTS = [8000, 8000, 4000]
 
 
-def start(cluster: EmbeddedCluster, folder: Path, *more: str) -> subprocess.Popen[bytes]:
+def start(
+    cluster: EmbeddedCluster, folder: Path, *more: str, master: str = "local[2]"
+) -> subprocess.Popen[bytes]:
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name != "PYTHONASYNCIODEBUG" and not name.startswith("PYSPARK")
+        if name not in {"PYTHONASYNCIODEBUG", "SPARK_HOME"} and not name.startswith("PYSPARK")
     }
+    if master.startswith("local-cluster"):
+        environment["SPARK_HOME"] = spark_home(folder)
     return subprocess.Popen(
         [
             sys.executable,
             str(ROOT / "tests" / "spark" / "stream_job.py"),
             cluster.bootstrap_servers,
             str(folder),
+            master,
             *more,
         ],
         cwd=folder,
@@ -111,10 +116,10 @@ def test_the_whole_driver_is_killed(filled: EmbeddedCluster, tmp_path: Path) -> 
     check(tmp_path)
 
 
-def test_a_tasks_python_worker_and_a_broker_are_killed(
+def test_executors_python_workers_and_a_broker_are_killed(
     filled: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    job = start(filled, tmp_path)
+    job = start(filled, tmp_path, master="local-cluster[2,1,1024]")
     killed = 0
     try:
         wait(lambda: committed(tmp_path) >= 3)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from aiokafka08.errors import NoBrokersAvailable, OffsetOutOfRangeError
+from aiokafka08.spark.options import read_options
+from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import fill
+from tests.spark.conftest import fill, free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -22,7 +28,11 @@ class Stream:
 
     def __init__(self, spark: Any, cluster: EmbeddedCluster, folder: Path, **options: str) -> None:
         self.spark, self.cluster, self.folder = spark, cluster, folder
-        self.options = {"subscribe": "t", "startingOffsets": "earliest"} | options
+        self.options = {
+            "subscribe": "t",
+            "startingOffsets": "earliest",
+            "fetchOffset.retryIntervalMs": "10",
+        } | options
 
     def run(self, fail_in: int | None = None, **options: str) -> Any:
         """Until all that is there now is read (AvailableNow); raises what the query failed with."""
@@ -167,7 +177,8 @@ def test_progress_tells_the_lag(stream: Stream, cluster: EmbeddedCluster) -> Non
 def test_added_partitions_and_topics_are_read_from_their_beginning(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
-    stream.options = {"subscribePattern": "t.*", "startingOffsets": "latest"}
+    del stream.options["subscribe"]
+    stream.options |= {"subscribePattern": "t.*", "startingOffsets": "latest"}
     fill(cluster, [5])
     stream.run()
     cluster.create_topic("t2", 1)
@@ -219,17 +230,120 @@ def test_wrong_options_end_the_query(stream: Stream, options: dict[str, str], sa
         stream.run()
 
 
-def test_the_reader_travels_without_its_connections(cluster: EmbeddedCluster) -> None:
-    import pickle
+# --- the reader by itself, without a Spark session ------------------------------------------------
 
-    from aiokafka08.spark.options import read_options
-    from aiokafka08.spark.stream import Kafka08StreamReader
+MakeReader = Callable[..., Kafka08StreamReader]
 
-    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"}
-    reader = Kafka08StreamReader(read_options(given, streaming=True))
-    first = reader.initialOffset()
+
+@pytest.fixture
+def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
+    made: list[Kafka08StreamReader] = []
+
+    def make(**options: str) -> Kafka08StreamReader:
+        given = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "subscribe": "t",
+            "fetchOffset.retryIntervalMs": "1",
+        }
+        made.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
+    return [(one.value.partition, one.value.start, one.value.end) for one in tasks]
+
+
+def test_the_reader_travels_without_its_connections(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    one = reader()
+    first = one.initialOffset()
     fill(cluster, [3])
-    assert reader.initialOffset() == first
-    reader.stop()
-    copy = pickle.loads(pickle.dumps(reader))
+    assert one.initialOffset() == first
+    copy = pickle.loads(pickle.dumps(one))
     assert list(copy.__dict__) == ["_options"]
+
+
+def test_a_repeated_batch_0_reads_nothing_wherever_the_log_moved(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    fill(cluster, [5, 5, 5])
+    journaled = reader(startingOffsets="latest").initialOffset()
+    fill(cluster, [2, 2, 2])
+    again = reader(startingOffsets="latest")
+    assert again.initialOffset() != journaled
+    assert again.partitions(again.initialOffset(), journaled) == []
+
+
+def test_a_repeated_batch_0_that_sparks_own_source_began_is_read(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """Spark's own source has messages in batch 0; its checkpoint goes on with this one."""
+    fill(cluster, [5, 5, 5])
+    one = reader(startingOffsets="earliest")
+    begin = one.initialOffset()
+    assert ranges(one.partitions(begin, {"t": {"0": 3, "1": 0, "2": 5}})) == [(0, 0, 3), (2, 0, 5)]
+
+
+def test_a_small_batch_is_put_off_until_there_is_enough(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    one = reader(startingOffsets="latest", minOffsetsPerTrigger="4", maxTriggerDelay="1h")
+    limit = one.getDefaultReadLimit()
+    begin = one.initialOffset()
+    assert one.latestOffset(begin, limit) == begin  # batch 0
+    fill(cluster, [1])
+    first = one.latestOffset(begin, limit)
+    assert first == {"t": {"0": 1, "1": 0, "2": 0}}  # nothing waits longer than since ever
+    fill(cluster, [1, 2])
+    assert one.latestOffset(first, limit) == first
+    fill(cluster, [1])
+    assert one.latestOffset(first, limit) == {"t": {"0": 3, "1": 2, "2": 0}}
+    fill(cluster, [0, 0, 1])
+    assert one.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 3, "1": 2, "2": 1}}
+
+
+def test_an_end_that_went_back_is_told_before_it_is_journaled(
+    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new leader may need longer than the retries: then the next restart finds all in order."""
+    fill(cluster, [10])
+    begin = {"t": {"0": 10, "1": 0, "2": 0}}
+    cluster.truncate("t", 0, 6)
+    one = reader()
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        one.latestOffset(begin, ReadAllAvailable())
+    assert "topic 't', partition 0: the log ended at offset 10 and ends at 6 now" in str(
+        caught.value
+    )
+    lenient = reader(failOnDataLoss="false")
+    assert lenient.latestOffset(begin, ReadAllAvailable()) == {"t": {"0": 6, "1": 0, "2": 0}}
+    assert lenient.partitions(begin, {"t": {"0": 6, "1": 0, "2": 0}}) == []
+    assert "the log ended at offset 10 and ends at 6 now" in caplog.text
+    fill(cluster, [4])
+    assert reader().latestOffset(begin, ReadAllAvailable()) == begin
+
+
+def test_a_lost_partition_is_told_before_that_is_journaled(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """Deleted or, as brokers that just came up have it, not known yet."""
+    cluster.create_topic("gone", 1)
+    one = reader(subscribe="t,gone")
+    begin = one.initialOffset()
+    cluster.delete_topic("gone")
+    with pytest.raises(OffsetOutOfRangeError, match="the partitions gone/0 were deleted"):
+        one.latestOffset(begin, ReadAllAvailable())
+    lenient = reader(subscribe="t,gone", failOnDataLoss="false")
+    assert lenient.latestOffset(begin, ReadAllAvailable()) == {"t": begin["t"]}
+
+
+def test_a_stream_without_a_broker_is_told(reader: MakeReader) -> None:
+    port = free_port()
+    one = reader(**{"kafka.bootstrap.servers": f"127.0.0.1:{port}"})
+    with pytest.raises(NoBrokersAvailable, match=f"127.0.0.1:{port}"):
+        one.initialOffset()

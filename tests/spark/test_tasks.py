@@ -6,20 +6,31 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    In,
+    LessThan,
+    Not,
+)
 
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaConfigurationError,
     OffsetOutOfRangeError,
+    RecordTooLargeError,
 )
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.spark import brokers, reader
 from aiokafka08.spark.brokers import Driver
-from aiokafka08.spark.options import ReadOptions, read_options
-from aiokafka08.spark.planning import OffsetRange, Resolved
+from aiokafka08.spark.options import ByTime, ReadOptions, read_options
+from aiokafka08.spark.planning import OffsetRange, Resolved, narrow
 from aiokafka08.spark.properties import TLS
-from aiokafka08.spark.reader import MAX_BATCH_BYTES, ReadTask, read_task
+from aiokafka08.spark.reader import MAX_BATCH_BYTES, MAX_INTERVALS, ReadTask, read_task, wanted
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, EmbeddedCluster
 from tests.brokers.cluster import RealCluster
@@ -116,8 +127,17 @@ def test_a_corrupt_message_ends_the_task_behind_those_before_it(cluster: Embedde
     fill(cluster, [3])
     cluster.append_raw("t", 0, b"\0" * 7 + b"\3" + b"\0\0\0\x20" + bytes(32))
     fill(cluster, [1])
-    with pytest.raises(CorruptRecordException, match="partition 0, offset 3"):
+    with pytest.raises(CorruptRecordException, match="partition 0, offset 3") as caught:
         offsets(task(cluster, 0, 5))
+    assert "in Spark: startingOffsets and endingOffsets go around it" in str(caught.value)
+    assert "kafka.check.crcs=false" in str(caught.value)
+
+
+def test_a_message_that_is_too_large_names_sparks_option(cluster: EmbeddedCluster) -> None:
+    cluster.append("t", 0, [bytes(5000)])
+    sizes = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": "2000"}
+    with pytest.raises(RecordTooLargeError, match=r"in Spark: the option kafka\.fetch\.max\.bytes"):
+        offsets(task(cluster, 0, 1, **sizes))
 
 
 # --- the driver's questions -----------------------------------------------------------------------
@@ -156,6 +176,18 @@ def test_an_end_below_what_was_known_is_asked_again(
     assert len(answers) == 5  # once, and fetchOffset.numRetries times
 
 
+def test_a_partition_that_is_not_known_any_more_is_asked_for_again(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[tuple[TopicPartition, ...]] = [(), (), (T0,), ()]
+    monkeypatch.setattr(brokers, "choose_partitions", lambda *_, **__: answers.pop(0))
+    assert driver.partitions(known=[T0]) == (T0,)
+    assert answers == [()]
+    answers[:] = [()] * 9
+    assert driver.partitions(known=[T0]) == ()
+    assert len(answers) == 5  # once, and fetchOffset.numRetries times
+
+
 def test_the_driver_goes_on_after_its_connections_broke(
     cluster: EmbeddedCluster, driver: Driver
 ) -> None:
@@ -165,6 +197,81 @@ def test_the_driver_goes_on_after_its_connections_broke(
     assert driver.latest(partitions, {})[T0] == 2
     cluster.kill(0)
     assert driver.latest(partitions, {})[T0] == 2
+
+
+def test_a_time_is_looked_for_with_the_options_of_the_tasks() -> None:
+    """Else a query that tasks could read ends on the driver."""
+    broken = bytearray(encode_entry(0, None, b"broken", magic=1, timestamp_ms=1000))
+    broken[-1] ^= 1
+    with EmbeddedCluster(version="0.10", topics={"t": 1}, clock=lambda: 20.0) as cluster:
+        cluster.append_raw("t", 0, bytes(broken))
+        cluster.append("t", 0, [b"found"], timestamp_ms=2000)
+        for check, expected in (("true", None), ("false", {T0: 1})):
+            driver = Driver(options(cluster, kafka__check__crcs=check))
+            try:
+                bound = ByTime("startingTimestamp", 2000)
+                if expected is None:
+                    with pytest.raises(CorruptRecordException, match="partition 0, offset 0"):
+                        driver.by_time(bound, [T0], {T0: 2}, start=True)
+                else:
+                    assert driver.by_time(bound, [T0], {T0: 2}, start=True) == expected
+            finally:
+                driver.close()
+
+
+@pytest.mark.parametrize("limit", ["1000", "1000000"])
+def test_a_time_is_looked_for_past_messages_as_large_as_tasks_may_read(limit: str) -> None:
+    with EmbeddedCluster(version="0.10", topics={"t": 1}, clock=lambda: 20.0) as cluster:
+        cluster.append("t", 0, [bytes(5000)], timestamp_ms=1000)
+        cluster.append("t", 0, [b"found"], timestamp_ms=2000)
+        sizes = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": limit}
+        driver = Driver(options(cluster, **sizes))
+        bound = ByTime("startingTimestamp", 2000)
+        try:
+            if limit == "1000":
+                with pytest.raises(RecordTooLargeError):
+                    driver.by_time(bound, [T0], {T0: 2}, start=True)
+            else:
+                assert driver.by_time(bound, [T0], {T0: 2}, start=True) == {T0: 1}
+        finally:
+            driver.close()
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (In(("offset",), (7, 5, None, 6, 6)), [(0, 5, 8)]),
+        (In(("offset",), tuple(range(10, 2000, 2))), [(0, 10, 1999)]),
+        (In(("offset",), (3, 99_000)), [(0, 3, 4), (0, 99_000, 99_001)]),
+        (In(("offset",), ()), []),
+        (EqualTo(("offset",), None), []),
+        (EqualNullSafe(("topic",), None), []),
+        (EqualTo(("offset",), 2**62), []),
+        (LessThan(("offset",), 2), [(0, 0, 2)]),
+        (GreaterThan(("offset",), 99_998), [(0, 99_999, 100_000)]),
+        (EqualTo(("value",), b"x"), [(0, 0, 100_000)]),
+        (Not(EqualTo(("offset",), 5)), [(0, 0, 100_000)]),
+    ],
+)
+def test_a_filter_leaves_few_ranges_that_hold_all_it_lets_through(
+    one: Filter, expected: list[tuple[int, int, int]]
+) -> None:
+    found = wanted(one)
+    whole = [OffsetRange("t", 0, 0, 100_000)]
+    left = narrow(whole, [] if found is None else [found])
+    assert [(part.partition, part.start, part.end) for part in left] == expected
+
+
+def test_a_filter_with_many_offsets_makes_no_more_tasks_than_are_useful() -> None:
+    found = wanted(In(("offset",), tuple(range(0, 10**7, 10**4))))
+    assert found is not None
+    left = narrow([OffsetRange("t", 0, 0, 10**7)], [found])
+    assert len(left) <= MAX_INTERVALS
+    for offset in range(0, 10**7, 10**4):
+        assert sum(part.start <= offset < part.end for part in left) == 1
 
 
 # --- TLS ------------------------------------------------------------------------------------------

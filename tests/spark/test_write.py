@@ -6,9 +6,15 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
+from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.spark.options import write_options
+from aiokafka08.spark.source import Kafka08DataSource
+from aiokafka08.spark.writer import write_task
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.spark.conftest import fill, free_port
 
@@ -106,6 +112,7 @@ def test_timestamps_where_the_format_has_them(spark: Any, cluster: EmbeddedClust
             "topic 't' has no partition 7; it has",
         ),
         (["'v' AS value"], {"topic": "t", "acks": "1"}, "acks='1': no such option"),
+        (["'v' AS value"], {"topic": "t/u"}, "'t/u' is not a topic name"),
     ],
 )
 def test_what_cannot_be_written_is_told(
@@ -171,3 +178,53 @@ def test_a_stream_is_copied_and_resumed(
         fill(cluster, [5, 5, 5])
         copy()
         assert stored(target) == stored(cluster)
+
+
+# --- without a Spark session ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "column", [pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view()]
+)
+def test_arrows_other_types_of_text_and_bytes_are_written(
+    cluster: EmbeddedCluster, column: pa.DataType
+) -> None:
+    """Spark sends large ones with spark.sql.execution.arrow.useLargeVarTypes."""
+    values = pa.array([b"a", None, b""], pa.binary())
+    values = (
+        values.cast(pa.string()).cast(column) if "string" in str(column) else values.cast(column)
+    )
+    batch = pa.RecordBatch.from_arrays(
+        [values, pa.array(["k"] * 3, pa.large_string())], ["value", "key"]
+    )
+    options = write_options({"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "t"})
+    written = write_task(options, iter([batch]))
+    assert sum(written.rows.values()) == 3
+    assert [one for log in stored(cluster) for one in log] == [
+        (b"k", b"a"),
+        (b"k", None),
+        (b"k", b""),
+    ]
+
+
+def test_a_topic_that_is_not_there_and_not_created_is_told() -> None:
+    batch = pa.RecordBatch.from_pydict({"value": pa.array([b"v"])})
+    with EmbeddedCluster(auto_create=False) as cluster:
+        given = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "topic": "missing",
+            "kafka.request.timeout.ms": "500",
+        }
+        with pytest.raises(UnknownTopicOrPartitionError, match="topic 'missing' doesn't exist"):
+            write_task(write_options(given), iter([batch]))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_wrong_partitioner_is_told_on_the_driver(streaming: bool) -> None:
+    source = Kafka08DataSource(
+        {"kafka.bootstrap.servers": "nowhere:1", "topic": "t", "partitioner": "murmur3"}
+    )
+    make = source.streamWriter if streaming else source.writer
+    with pytest.raises(IllegalArgumentError) as caught:
+        make(StructType([StructField("value", BinaryType())]), False)
+    assert "partitioner='murmur3': allowed are murmur2, scala-0.8.0" in str(caught.value)
