@@ -65,6 +65,13 @@ async def test_each_request_is_followed_by_one_that_is_answered(
     assert len(produced) == len(pings) == 1
 
 
+async def in_flight(producer: Producer, count: int) -> None:
+    """Wait until so many requests are."""
+    async with asyncio.timeout(5):
+        while producer.metrics()["requests_in_flight"] != count:
+            await asyncio.sleep(0)
+
+
 async def test_what_was_behind_a_refused_request_is_unknown(
     producer_for: ProducerFor,
 ) -> None:
@@ -73,15 +80,16 @@ async def test_what_was_behind_a_refused_request_is_unknown(
         await producer.send("t", b"good", partition=0)
         await producer.flush()
         refreshed = cluster.next_request(MetadataRequest)
-        cluster.fault(ProduceRequest, then=Delay(0.5))  # those behind it are on their way by then
+        # Its ping holds up the broker until all that comes behind is on its way.
+        cluster.fault(ListOffsetsRequest, then=Delay(0.5))
+        await producer.send("t", b"slow", partition=3)
+        await in_flight(producer, 1)
         futures = []
         for partition, size in enumerate((1000, 10, 10)):  # the first one closes the connection
             futures += [await producer.send("t", b"v" * size, partition=partition)] * (
                 partition + 1
             )
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        assert producer.metrics()["requests_in_flight"] == 3
+            await in_flight(producer, partition + 2)
         await producer.flush()
         assert {(await future).offset for future in futures} == {-1}
         (unknown,) = producer.told(Acks0Unknown)
