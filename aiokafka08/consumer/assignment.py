@@ -7,6 +7,7 @@ public consumer, so that one which is dropped without `stop()` can be told of.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -313,5 +314,8 @@ async def _tell(
         result = method(partitions)
         if inspect.isawaitable(result):
             await result
-    except Exception:
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # it is this task that was cancelled, not one that the listener waited for
         _log.exception("a rebalance listener failed on %s", sorted(partitions))
