@@ -492,29 +492,3 @@ async def test_an_assignor_that_gives_twice_is_told(make_member: MakeMember) -> 
         await one.getone()
     await starting  # the leader has left, and alone this one can't be given too much
     assert two.assignment() == ALL
-
-
-# --- listeners, subscriptions and refusals that come at a bad time ----------------------------------
-
-
-@pytest.mark.parametrize("when", ["on_partitions_revoked", "on_partitions_assigned"])
-async def test_a_listener_that_ends_as_cancelled_stops_nothing(
-    cluster: EmbeddedCluster, make_member: MakeMember, when: str
-) -> None:
-    async def wait_for_a_task_that_is_cancelled(partitions: object) -> None:
-        worker = asyncio.create_task(asyncio.sleep(60))
-        worker.cancel()
-        await worker
-
-    told = Told()
-    setattr(told, when, wait_for_a_task_that_is_cancelled)
-    one, two = make_member(), make_member("t")
-    one.subscribe(["t"], listener=told)
-    async with asyncio.timeout(10):
-        await one.start()
-        await two.start()
-    await until(lambda: shared(one, two, among=ALL), "sharing")
-    beat = cluster.next_request(api.HeartbeatRequest, nth=4)
-    await asyncio.wrap_future(beat)
-    await two.stop()
-    await until(lambda: one.assignment() == ALL, "taking over")

@@ -1,0 +1,59 @@
+"""Listeners, subscriptions, seeks and refusals that come while a group is busy with something else;
+on the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka08 import TopicPartition
+from aiokafka08.protocol import api
+from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.faults import Answer, Delay
+from tests.consumer.conftest import take, until
+from tests.membership.conftest import MakeMember, shared
+from tests.membership.test_broker_groups import ALL, Told
+
+
+@pytest.mark.parametrize("when", ["on_partitions_revoked", "on_partitions_assigned"])
+async def test_a_listener_that_ends_as_cancelled_stops_nothing(
+    cluster: EmbeddedCluster, make_member: MakeMember, when: str
+) -> None:
+    async def wait_for_a_task_that_is_cancelled(partitions: object) -> None:
+        worker = asyncio.create_task(asyncio.sleep(60))
+        worker.cancel()
+        await worker
+
+    told = Told()
+    setattr(told, when, wait_for_a_task_that_is_cancelled)
+    one, two = make_member(), make_member("t")
+    one.subscribe(["t"], listener=told)
+    async with asyncio.timeout(10):
+        await one.start()
+        await two.start()
+    await until(lambda: shared(one, two, among=ALL), "sharing")
+    beat = cluster.next_request(api.HeartbeatRequest, nth=4)
+    await asyncio.wrap_future(beat)
+    await two.stop()
+    await until(lambda: one.assignment() == ALL, "taking over")
+
+
+async def test_seeking_to_the_committed_offset_does_not_reach_into_the_next_generation(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t")
+    await member.start()
+    cluster.append("t", 0, [b"v"] * 10)
+    await member.commit({TopicPartition("t", 0): 3})
+    fault = cluster.fault(api.OffsetFetchRequest, then=Answer(14), times=None)
+    seeking = asyncio.create_task(member.seek_to_committed(TopicPartition("t", 0)))
+    await until(lambda: fault.hits, "asking")
+    joins = member.metrics()["group_joins"]
+    cluster.fault(api.HeartbeatRequest, then=Answer(27))
+    await until(lambda: member.metrics()["group_joins"] > joins, "joining again")
+    await until(lambda: member.assignment() == ALL, "coming back")
+    member.seek(TopicPartition("t", 0), 7)
+    fault.cancel()
+    await seeking
+    assert await member.position(TopicPartition("t", 0)) == 7
