@@ -57,3 +57,35 @@ async def test_seeking_to_the_committed_offset_does_not_reach_into_the_next_gene
     fault.cancel()
     await seeking
     assert await member.position(TopicPartition("t", 0)) == 7
+
+
+async def test_unsubscribing_while_it_starts_ends_the_start(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    cluster.fault(api.SyncGroupRequest, then=Delay(0.2))
+    member = make_member("t")
+    joined = cluster.next_request(api.SyncGroupRequest)
+    starting = asyncio.create_task(member.start())
+    await asyncio.wrap_future(joined)
+    member.unsubscribe()
+    async with asyncio.timeout(10):
+        await starting
+    assert member.assignment() == set()
+
+
+async def test_a_member_that_the_group_refuses_commits_and_gives_back_what_it_had(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    told = Told()
+    member = make_member(enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
+    member.subscribe(["t"], listener=told)
+    await member.start()
+    cluster.append("t", 0, [b"v"] * 10)
+    await take(member, 10)
+    cluster.fault(api.HeartbeatRequest, then=Answer(30))
+    with pytest.raises(Exception, match="no right to use this group"):
+        await member.getone()
+    await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
+    assert cluster.committed("g", "t", 0) == (10, "")
+    assert told.calls[-1] == ("revoked", ALL)
+    assert member.assignment() == set()

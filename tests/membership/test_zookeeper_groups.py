@@ -22,6 +22,7 @@ from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssig
 from aiokafka08.errors import (
     CommitFailedError,
     IllegalArgumentError,
+    KafkaConfigurationError,
     KafkaConnectionError,
     KafkaUnavailableError,
 )
@@ -493,3 +494,23 @@ async def test_wrong_addresses(cluster: RealCluster, group: Group) -> None:
             await consumer.start()
     with pytest.raises(IllegalArgumentError, match="group_id='a/b' can't be a node"):
         AIOKafkaConsumer(group.topic, **{**options, "group_id": "a/b"})
+
+
+async def test_a_membership_that_ends_leaves_nothing_that_is_committed_over_its_successors(
+    cluster: RealCluster, group: Group, registry: KazooClient
+) -> None:
+    strategy = [RoundRobinPartitionAssignor]
+    options = {**options_for(cluster, group.name), "partition_assignment_strategy": strategy}
+    async with AIOKafkaConsumer(group.topic, **options) as consumer:
+        sent = await produce(cluster, group.topic, "one")
+        taken = [await consumer.getone() for _ in sent]
+        other = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static"}'
+        registry.create(f"{group.root}/ids/other", other, ephemeral=True)
+        with pytest.raises(KafkaConfigurationError, match="use range"):
+            await consumer.getone()
+        await eventually(lambda: group.members() == ["other"], "leaving")
+        assert consumer.assignment() == set()
+        assert sum(group.offsets()) == len(taken)
+        for number in range(PARTITIONS):  # a successor goes on
+            registry.set(f"{group.root}/offsets/{group.topic}/{number}", b"50")
+    assert group.offsets() == [50] * PARTITIONS

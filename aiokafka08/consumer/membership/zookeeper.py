@@ -204,8 +204,11 @@ class ZookeeperGroup:
         except Exception as error:
             _log.error("group %r: the membership has ended", self._group, exc_info=error)
             self._fail(error)
-            if self._registry is not None:
-                await self._unregister(self._registry, "failed")
+            try:
+                await self._assignee.revoke()
+            finally:
+                if self._registry is not None:
+                    await self._unregister(self._registry, "failed")
 
     async def _let_go(self) -> None:
         """The session is over, or as good as."""
@@ -221,6 +224,7 @@ class ZookeeperGroup:
         assert registry is not None
         if not self._subscription.by_topic:
             await self._unregister(registry, "unsubscribed")
+            self._settle()  # `start()` has nothing to wait for any more
             return
         conflict = ""
         for _ in range(self._config.rebalance_max_retries):
