@@ -172,9 +172,12 @@ class Assignment:
         """See `membership.Assignee`."""
         # What the user has named since, before this began or while the listener works, isn't
         # the membership's to take.
+        end = self.commits.last_moment()
         if self._subscription.kind is not Kind.ASSIGNED:
             await self._revoke(frozenset(self.cursors))
+        await self.commits.settled(end)
         if self._subscription.kind is not Kind.ASSIGNED:
+            self.commits.give_back()
             self.replace(())
 
     def activity(self) -> int | None:

@@ -89,3 +89,19 @@ async def test_a_member_that_the_group_refuses_commits_and_gives_back_what_it_ha
     assert cluster.committed("g", "t", 0) == (10, "")
     assert told.calls[-1] == ("revoked", ALL)
     assert member.assignment() == set()
+
+
+async def test_unsubscribing_commits_what_was_handed_out_before_the_group_goes_on(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t", enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
+    await member.start()
+    cluster.append("t", 0, [b"v"] * 10)
+    await take(member, 10)
+    cluster.fault(api.OffsetCommitRequest, then=Answer(14), times=3)  # it takes a while
+    member.unsubscribe()
+    await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
+    assert cluster.committed("g", "t", 0) == (10, "")
+    member.subscribe(["t"])
+    await until(lambda: member.assignment() == ALL, "coming back")
+    assert await member.position(TopicPartition("t", 0)) == 10

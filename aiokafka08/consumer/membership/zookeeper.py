@@ -223,6 +223,8 @@ class ZookeeperGroup:
         registry = self._registry
         assert registry is not None
         if not self._subscription.by_topic:
+            if registry.member:
+                await self._assignee.revoke()
             await self._unregister(registry, "unsubscribed")
             self._settle()  # `start()` has nothing to wait for any more
             return
