@@ -4,7 +4,7 @@ One task goes round: register and look, compute who reads what, and where that i
 what is read: give all back, release, claim the new ones, read. Somebody else may not have released
 yet: then all is released again, and tried anew after `rebalance_backoff_ms`, until after
 `rebalance_max_retries` tries the user is told. Law: a partition is read only while this session
-owns its node. When the session has ended, or couldn't be kept up for as long as it lasts,
+owns its node. When the session has ended, or ZooKeeper was away for so long that it may have,
 partitions are let go at once and nothing more is committed of them: others may be further by now.
 The same where this process was stopped, or its loop held up, so that nobody could have noticed.
 
@@ -45,6 +45,10 @@ T = TypeVar("T")
 SURE = 2 / 3
 """The part of a session that it lasts at least without a sign of life: kazoo gives one at each
 third."""
+AWAY = 1 / 4
+"""The part of a session for which ZooKeeper may be away. kazoo may notice only after two thirds
+that nothing comes any more (where no connection is closed), and the session goes on from the last
+sign that ZooKeeper has seen."""
 BEAT = 1 / 6
 """The part of a session after which this loop looks whether it was held up."""
 
@@ -162,7 +166,9 @@ class ZookeeperGroup:
             self._away_since = None
         elif self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
-        self._lost = self._lost or state == "LOST"
+        if state == "LOST":
+            self._lost = True
+            self._standing.lost = self._standing.lost or bool(self._owned)
         self.changed()
 
     def _beat(self) -> None:
@@ -183,7 +189,7 @@ class ZookeeperGroup:
         """When the session is taken for ended, if ZooKeeper doesn't come back."""
         if self._away_since is None:
             return None
-        return self._away_since + self._config.session_timeout_s
+        return self._away_since + self._config.session_timeout_s * AWAY
 
     # --- rounds -----------------------------------------------------------------------------------
 
@@ -242,10 +248,9 @@ class ZookeeperGroup:
                 return
             conflict = found
             self._router.telemetry.emit(GroupJoinFailed(self._group, conflict))
-            if self._away_since is not None or self._lost:
+            if not await self._backed_off():
                 self._stale = True
                 return
-            await asyncio.sleep(self._config.rebalance_backoff_s)
         self._stale = True
         self._fail(
             KafkaUnavailableError(
@@ -253,6 +258,14 @@ class ZookeeperGroup:
                 f"{self._config.rebalance_max_retries} tries: {conflict}"
             )
         )
+
+    async def _backed_off(self) -> bool:
+        """Wait for `rebalance_backoff_ms`; False: the session is in doubt, which can't wait."""
+        end = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
+        while self._away_since is None and not self._lost:
+            if not await self._bell.wait(end):
+                return True
+        return False
 
     async def _unregister(self, registry: Registry, reason: str) -> None:
         member, nodes = registry.member, tuple(self._nodes)
