@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka08.consumer.membership.registry import Registry
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka08.errors import (
     CommitFailedError,
@@ -442,6 +443,60 @@ async def test_who_is_cut_off_from_zookeeper_lets_go_before_its_session_ends(
             await eventually(taken_over, "taking over")
             assert both == set()
             assert cut_off.consumer.assignment() == set()
+
+
+@pytest.mark.parametrize("step", ["_create", "_delete"])
+def test_an_answer_of_zookeeper_that_is_lost_leaves_no_second_member(
+    cluster: RealCluster,
+    group: Group,
+    registry: KazooClient,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    member = Registry(registry, cluster.zookeeper_connect, group.name, 10, lambda: None)
+    if step == "_delete":
+        member.look(frozenset({"elsewhere"}))
+    lose = {step}
+    real = getattr(member, step)
+
+    def lost(path: str, *args: Any) -> None:
+        if step == "_create":
+            real(path, *args)
+        if lose:
+            lose.clear()
+            raise ConnectionLoss
+        if step == "_delete":
+            real(path, *args)
+
+    monkeypatch.setattr(member, step, lost)
+    topics = frozenset({group.topic})
+    with pytest.raises(KafkaUnavailableError, match="ConnectionLoss"):
+        member.look(topics)
+    view = member.look(topics)
+    assert group.members() == [member.member]
+    assert view.threads == {group.topic: [f"{member.member}-0"]}
+
+
+async def test_unsubscribing_is_told_again_where_zookeeper_was_away(
+    cluster: RealCluster, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AIOKafkaConsumer(group.topic, **options_for(cluster, group.name)) as consumer:
+        membership: Any = consumer._membership
+        registry = membership._chosen._registry
+        real = registry.leave
+        failed: list[Any] = []
+
+        def leave(owned: Any) -> None:
+            if not failed:
+                failed.append(owned)
+                raise KafkaUnavailableError("not now")
+            real(owned)
+
+        monkeypatch.setattr(registry, "leave", leave)
+        consumer.unsubscribe()
+        await eventually(lambda: group.members() == [] and not group.owners(), "leaving")
+        assert failed
+        assert consumer.metrics()["group_leaves"] == 1
 
 
 @pytest.fixture

@@ -268,17 +268,23 @@ class ZookeeperGroup:
         return False
 
     async def _unregister(self, registry: Registry, reason: str) -> None:
-        member, nodes = registry.member, tuple(self._nodes)
+        """Own nothing and be no member; what ZooKeeper can't be told now is told when it is back,
+        since the nodes would stay for as long as the session."""
+        nodes = tuple(self._nodes)
         self._owned = {}
-        self._nodes.clear()
         self._standing.lost = False
         self._sure()
-        if member:
+        while member := registry.member:
             try:
                 await self._in_thread(lambda: registry.leave(nodes))
-            except KafkaError as error:  # then the nodes go with the session
-                reason = f"{reason}; ZooKeeper wasn't told: {error.text}"
-            self._router.telemetry.emit(GroupLeft(self._group, member, reason))
+            except KafkaError as error:
+                _log.warning("group %r: %s isn't out of it: %s", self._group, member, error.text)
+                if not await self._backed_off():
+                    self._stale = True
+                    return
+            else:
+                self._router.telemetry.emit(GroupLeft(self._group, member, reason))
+        self._nodes.clear()
 
     async def _try(self, registry: Registry) -> str | None:
         """One rebalance; None when it worked, else why it didn't."""
