@@ -4,9 +4,9 @@ are taken away, and at the stop.
 What is committed is the position: behind the last message that the user got. Law: one commit at a
 time, in the order of the calls, so that an older position never overwrites a newer one. A commit
 carries the member's standing of the moment when its positions were taken: a generation that ends
-meanwhile fences it, and none outlives the giving back of partitions. A commit that nobody asked for by name fails without an exception, told by
-`CommitFailed`; what trying again can't help comes out of the next call that takes messages. Where
-offsets are kept is `offset_store`'s business.
+meanwhile fences it, and none outlives the giving back of partitions. A commit that nobody asked for
+by name fails without an exception, told by `CommitFailed`; what trying again can't help comes out
+of the next call that takes messages. Where offsets are kept is `offset_store`'s business.
 """
 
 from __future__ import annotations

@@ -4,10 +4,16 @@ on the embedded cluster."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 
 from aiokafka08 import TopicPartition
+from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka08.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 from aiokafka08.protocol import api
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Delay
@@ -105,3 +111,54 @@ async def test_unsubscribing_commits_what_was_handed_out_before_the_group_goes_o
     member.subscribe(["t"])
     await until(lambda: member.assignment() == ALL, "coming back")
     assert await member.position(TopicPartition("t", 0)) == 10
+
+
+GARBAGE = {
+    "nothing": b"",
+    "noise": b"\xff" * 40,
+    "an array that is too long": b"\0\0\x7f\xff\xff\xff\0\1t",
+    "no text": b"\0\0\0\0\0\1\0\2\xff\xfe\xff\xff\xff\xff",
+    "no topic names": ConsumerProtocolMemberMetadata(0, ["a/b", "", ".", "x" * 300], b"").encode(),
+    "an array that ends early": b"\0\0\0\0\0\2\0\1t",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
+async def test_a_member_whose_wish_is_garbage_costs_the_others_nothing(
+    make_member: MakeMember, garbage: bytes
+) -> None:
+    class Garbage(ConsumerProtocolMemberMetadata):
+        def encode(self) -> bytes:
+            return garbage
+
+    class Garbled(RangePartitionAssignor):
+        def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+            return Garbage(0, [], b"")
+
+    one = make_member("t", partition_assignment_strategy=[RangePartitionAssignor])
+    two = make_member("t", partition_assignment_strategy=[Garbled])
+    three = make_member("t", partition_assignment_strategy=[RangePartitionAssignor])
+    async with asyncio.timeout(20):
+        await one.start()
+        await two.start()
+        await three.start()
+    await until(lambda: shared(one, three, among=ALL), "sharing")
+    assert two.assignment() == set()
+
+
+@pytest.mark.parametrize("garbage", [b"\xff", b"\0\0\0\0\0\1", b"\xff" * 40])
+async def test_a_share_that_is_garbage_is_told_and_asked_for_again(
+    cluster: EmbeddedCluster, make_member: MakeMember, garbage: bytes
+) -> None:
+    member = make_member("t")
+    real, spoilt = ConsumerProtocolMemberAssignment.encode, [garbage]
+
+    def spoil(self: ConsumerProtocolMemberAssignment) -> bytes:
+        return spoilt.pop() if spoilt else real(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConsumerProtocolMemberAssignment, "encode", spoil)
+        async with asyncio.timeout(20):
+            await member.start()
+    assert member.assignment() == ALL
+    assert member.metrics()["group_join_failures"] == 1
