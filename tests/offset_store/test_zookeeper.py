@@ -110,7 +110,9 @@ async def test_a_node_that_holds_no_offset_is_named(
     with looking(cluster) as session:
         session.create(node(group, tp), garbage.encode(), makepath=True)
     async with new_consumer(cluster, tp, group) as one:
-        with pytest.raises(KafkaUnavailableError, match=rf"{node(group, tp)} holds b'.*', which is"):
+        with pytest.raises(
+            KafkaUnavailableError, match=rf"{node(group, tp)} holds b'.*', which is"
+        ):
             await one.committed(tp)
         await one.commit({tp: 2})
         assert await one.committed(tp) == 2
