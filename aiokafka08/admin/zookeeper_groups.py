@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("aiokafka08.admin")
 _ROOT = "/consumers"
+_PARTITION = re.compile(r"[0-9]{1,9}")
 
 
 class GroupRegistry:
@@ -96,8 +98,8 @@ class GroupRegistry:
         owned: dict[str, dict[str, list[int]]] = {}
         root = f"{_ROOT}/{group}/owners"
         for topic in sorted(_children(session, root) or ()):
-            numbers = [one for one in _children(session, f"{root}/{topic}") or () if one.isdigit()]
-            for number in sorted(map(int, numbers)):
+            names = _children(session, f"{root}/{topic}") or ()
+            for number in sorted(int(one) for one in names if _PARTITION.fullmatch(one)):
                 thread = _read(session, f"{root}/{topic}/{number}")
                 member, _, _ = (thread or b"").decode(errors="replace").rpartition("-")
                 owned.setdefault(member, {}).setdefault(topic, []).append(number)
@@ -108,8 +110,11 @@ class GroupRegistry:
         if data is None:
             return []  # it has left just now
         try:
-            return sorted(map(str, json.loads(data)["subscription"]))
-        except (ValueError, KeyError, TypeError):
+            topics = sorted(map(str, json.loads(data)["subscription"]))
+            if any(len(topic.encode()) > 0x7FFF for topic in topics):
+                raise ValueError
+            return topics
+        except (ValueError, KeyError, TypeError, RecursionError):
             _log.warning(
                 "ZooKeeper %s: the node %s doesn't describe a member: %r",
                 self._connect,

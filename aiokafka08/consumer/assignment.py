@@ -7,6 +7,7 @@ public consumer, so that one which is dropped without `stop()` can be told of.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -171,9 +172,12 @@ class Assignment:
         """See `membership.Assignee`."""
         # What the user has named since, before this began or while the listener works, isn't
         # the membership's to take.
+        end = self.commits.last_moment()
         if self._subscription.kind is not Kind.ASSIGNED:
             await self._revoke(frozenset(self.cursors))
+        await self.commits.settled(end)
         if self._subscription.kind is not Kind.ASSIGNED:
+            self.commits.give_back()
             self.replace(())
 
     def activity(self) -> int | None:
@@ -313,5 +317,8 @@ async def _tell(
         result = method(partitions)
         if inspect.isawaitable(result):
             await result
-    except Exception:
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # it is this task that was cancelled, not one that the listener waited for
         _log.exception("a rebalance listener failed on %s", sorted(partitions))

@@ -4,9 +4,9 @@ are taken away, and at the stop.
 What is committed is the position: behind the last message that the user got. Law: one commit at a
 time, in the order of the calls, so that an older position never overwrites a newer one. A commit
 carries the member's standing of the moment when its positions were taken: a generation that ends
-meanwhile fences it. A commit that nobody asked for by name fails without an exception, told by
-`CommitFailed`; what trying again can't help comes out of the next call that takes messages. Where
-offsets are kept is `offset_store`'s business.
+meanwhile fences it, and none outlives the giving back of partitions. A commit that nobody asked for
+by name fails without an exception, told by `CommitFailed`; what trying again can't help comes out
+of the next call that takes messages. Where offsets are kept is `offset_store`'s business.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Commits:
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._later: set[asyncio.Task[None]] = set()
+        self._given_back = 0  # how often
+        self._under_way: set[asyncio.Timeout] = set()
         self._error: KafkaError | None = None
 
     def start(self) -> None:
@@ -108,16 +110,38 @@ class Commits:
         """
         self._refuse_lost()
         stamp = Stamp(self._standing.generation, self._standing.member)
-        return self._commit(offsets, stamp, timeout_s)
+        return self._commit(offsets, stamp, timeout_s, self._given_back)
 
     async def _commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         stamp: Stamp,
         timeout_s: float | None,
+        given_back: int,
     ) -> None:
         if not offsets:
             return
+        under_way = asyncio.timeout(None)  # `give_back` sets it
+        try:
+            async with under_way:
+                if given_back != self._given_back:
+                    raise TimeoutError
+                self._under_way.add(under_way)
+                await self._in_turn(offsets, stamp, timeout_s)
+        except TimeoutError:
+            raise CommitFailedError(
+                "the partitions were given back meanwhile, to others who begin at the offsets "
+                "committed before; these may or may not be"
+            ) from None
+        finally:
+            self._under_way.discard(under_way)
+
+    async def _in_turn(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        stamp: Stamp,
+        timeout_s: float | None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
         try:
@@ -153,6 +177,31 @@ class Commits:
             self._later.add(task)
             task.add_done_callback(self._later.discard)
             task.add_done_callback(self._ended)
+
+    def last_moment(self) -> float:
+        """The loop time by which partitions that are given up from now on are committed."""
+        return asyncio.get_running_loop().time() + self._last_s
+
+    async def settled(self, until: float) -> None:
+        """Wait for the commits that were asked for before; not beyond this loop time."""
+        await asyncio.sleep(0)  # those asked for just now take their turn first
+        try:
+            async with asyncio.timeout_at(until):
+                if self._later:
+                    await asyncio.wait(self._later)
+                await self._lock.acquire()
+                self._lock.release()
+        except TimeoutError:
+            pass
+
+    def give_back(self) -> None:
+        """Let no commit that was asked for until now go on: from now on the partitions may be
+        others', and where ZooKeeper keeps the offsets nobody refuses what comes too late."""
+        self._given_back += 1
+        now = asyncio.get_running_loop().time()
+        for one in self._under_way:
+            if not one.expired():
+                one.reschedule(now)
 
     def check(self) -> None:
         """Raise, once, why commits can't work by themselves."""

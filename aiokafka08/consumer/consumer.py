@@ -356,8 +356,7 @@ class AIOKafkaConsumer(PartitionCalls):
 
     def unsubscribe(self) -> None:
         """Read nothing any more; a subscription of any kind may come next."""
-        if self._subscription.kind is Kind.ASSIGNED:
-            self._assignment.commits.later(self.assignment())
+        self._assignment.commits.later(self.assignment())
         self._subscription.unsubscribe()
         self._assignment.replace(())
         self._subscription_changed()

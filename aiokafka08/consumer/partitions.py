@@ -122,10 +122,11 @@ class PartitionCalls:
         """
         self._assignment.check()
         self._store.check()
-        chosen = [cursor.topic_partition for cursor in self._assignment.chosen(partitions)]
+        chosen = {one.topic_partition: one for one in self._assignment.chosen(partitions)}
         offsets = await self._calls.run(self._fetch_committed(chosen))
         for tp, offset in offsets.items():
-            if offset is not None and tp in self._assignment.cursors:
+            # Not what was given back meanwhile: others may have committed since, if it came again.
+            if offset is not None and self._assignment.cursors.get(tp) is chosen[tp]:
                 self.seek(tp, offset)
         return offsets
 

@@ -73,6 +73,9 @@ class ConsumerProtocolMemberAssignment:
     assignment: Iterable[Assignment | tuple[str, Sequence[int]]]
     user_data: bytes
 
+    def __post_init__(self) -> None:
+        self.assignment = list(self.assignment)  # it is gone through more than once
+
     def partitions(self) -> list[TopicPartition]:
         """All of it."""
         return [

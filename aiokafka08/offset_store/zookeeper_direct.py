@@ -8,6 +8,7 @@ start to the stop; kazoo blocks, so all of it runs in threads, and each wait the
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 T = TypeVar("T")
+
+LARGEST = 2**63 - 1
+_NUMBER = re.compile(rb"\s*-?[0-9]{1,19}\s*")
 
 SESSION_TIMEOUT_S = 6.0
 """As the Scala consumer's zookeeper.session.timeout.ms; nothing here is bound to the session."""
@@ -163,13 +167,12 @@ class ZookeeperOffsets:
         return f"/consumers/{self._group}/offsets/{tp.topic}/{tp.partition}"
 
     def _offset(self, tp: TopicPartition, data: bytes) -> Committed:
-        try:
-            offset = int(data)
-        except ValueError:
+        offset = int(data) if _NUMBER.fullmatch(data) else LARGEST + 1
+        if offset > LARGEST:
             raise KafkaUnavailableError(
                 f"ZooKeeper {self._connect}: the node {self._path(tp)} holds {data[:100]!r}, which "
                 "is no offset; write one there, or delete the node"
-            ) from None
+            )
         # The brokers' own requests have written negative ones (docs/brokers.md 8.4).
         return OffsetAndMetadata(offset, "") if offset >= 0 else None
 

@@ -365,3 +365,42 @@ async def test_committed_offsets_are_asked_for_while_messages_flow(
     await take(consumer, 10)
     seen = [offset or 0 for offset in await asking]
     assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+async def test_a_commit_under_way_ends_before_its_partition_is_given_back(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, automatic: bool
+) -> None:
+    consumer = await started(
+        cluster,
+        make_consumer,
+        session_timeout_ms=600,
+        enable_auto_commit=automatic,
+        offsets_storage="zookeeper",  # nobody there refuses what comes too late
+    )
+    fault = cluster.fault(OffsetCommitRequest, then=Answer(14), times=None)
+    under_way = asyncio.create_task(consumer.commit({tp(0): 3}))
+    await until(lambda: fault.hits)
+    waiting = asyncio.create_task(consumer.commit({tp(0): 4}))
+    await asyncio.sleep(0)
+    consumer._subscription.unsubscribe()
+    async with asyncio.timeout(20):
+        await consumer._assignment.revoke()
+    fault.cancel()
+    for commit in (under_way, waiting):
+        with pytest.raises(CommitFailedError, match="given back"):
+            await commit
+    assert cluster.committed("g", "t", 0, "zookeeper") is None
+
+
+async def test_giving_back_waits_for_a_commit_that_takes_a_moment(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = await started(cluster, make_consumer, enable_auto_commit=False)
+    cluster.fault(OffsetCommitRequest, then=Answer(14), times=2)
+    under_way = asyncio.create_task(consumer.commit({tp(0): 3}))
+    await asyncio.sleep(0)
+    consumer._subscription.unsubscribe()
+    await consumer._assignment.revoke()
+    assert committed(cluster) == 3
+    await under_way

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as TheirRange
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.consumer.membership.generation import Next, after
-from aiokafka08.consumer.membership.leader import Cluster
+from aiokafka08.consumer.membership.leader import Cluster, divide, read_members
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -27,6 +28,7 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.api import JoinedMember
 from aiokafka08.structs import TopicPartition
 
 TOPICS = ("a", "b", "c")
@@ -240,3 +242,47 @@ def test_hostile_bytes_are_one_typed_error(data: bytes) -> None:
 )
 def test_what_follows_from_an_error_code(codes: tuple[int, ...], what: Next) -> None:
     assert {after(code) for code in codes} == {what}
+
+
+def test_what_is_given_may_be_told_once() -> None:
+    class Lazy(RangePartitionAssignor):
+        name = "lazy"
+
+        def assign(self, cluster: object, members: object) -> dict[str, Any]:
+            pairs = ((topic, [0, 1]) for topic in ("a", "b"))
+            return {"m1": ConsumerProtocolMemberAssignment(0, pairs, b"")}
+
+    [given] = divide(Lazy(), wishes({"m1": {"a", "b"}}), {"a": [0, 1], "b": [0, 1]})
+    assert ConsumerProtocolMemberAssignment.decode(given.assignment).partitions() == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
+    ]
+
+
+garbage = st.one_of(
+    st.binary(max_size=60),
+    st.binary(max_size=30).map(lambda rest: b"\0\0\0\0\0\1\0\1a" + rest),
+)
+
+
+@given(
+    garbage=garbage,
+    strategy=st.sampled_from(
+        [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor]
+    ),
+)
+def test_garbage_of_another_member_takes_nothing_from_the_others(
+    garbage: bytes, strategy: type[AbstractPartitionAssignor]
+) -> None:
+    good = ConsumerProtocolMemberMetadata(0, ["a"], b"").encode()
+    members = read_members("g", [JoinedMember("m1", good), JoinedMember("m2", garbage)])
+    partitions = {"a": {0, 1, 2}}
+    dealt = divide(strategy(), members, partitions)
+    owned = [
+        tp
+        for one in dealt
+        for tp in ConsumerProtocolMemberAssignment.decode(one.assignment).partitions()
+    ]
+    assert sorted(owned) == [("a", 0), ("a", 1), ("a", 2)]

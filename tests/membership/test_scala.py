@@ -41,9 +41,16 @@ def test_patterns_are_looked_up_among_the_topics() -> None:
     black = read_registration("m", b'{"subscription":{"t.*":1},"pattern":"black_list"}')
     assert set(white.threads(topics)) == {"ta", "tb"}
     assert set(black.threads(topics)) == {"other"}
-    broken = read_registration("m", b'{"subscription":{"(":1},"pattern":"white_list"}')
-    with pytest.raises(ValueError, match="can't be understood"):
-        broken.threads(topics)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 10_000], ids=lambda p: p[:20])
+def test_a_pattern_that_can_t_be_understood_is_told(pattern: str) -> None:
+    broken = read_registration(
+        "m", json.dumps({"subscription": {pattern: 1}, "pattern": "white_list"}).encode()
+    )
+    with pytest.raises(ValueError, match="can't be understood") as failure:
+        broken.threads(["ta"])
+    assert len(str(failure.value)) < 1000
 
 
 @pytest.mark.parametrize(
@@ -55,9 +62,11 @@ def test_patterns_are_looked_up_among_the_topics() -> None:
         b"{}",
         b'{"subscription":{"t":0}}',
         b'{"subscription":{"t":"1"}}',
+        b'{"subscription":{"t":60000,"u":60000}}',
         b'{"subscription":{"t":1},"pattern":"other"}',
         b'{"subscription":{},"pattern":"white_list"}',
         b"\xff\xfe",
+        pytest.param(b"[" * 100_000, id="deep"),
     ],
 )
 def test_garbage_is_told(data: bytes) -> None:
@@ -67,7 +76,16 @@ def test_garbage_is_told(data: bytes) -> None:
 
 def test_partitions_are_read() -> None:
     assert read_partitions(b'{"version":1,"partitions":{"10":[0],"2":[1]}}') == [2, 10]
-    for garbage in (b"", b"[]", b'{"partitions":3}', b'{"partitions":{"a":1}}'):
+    for garbage in (
+        b"",
+        b"[]",
+        b'{"partitions":3}',
+        b'{"partitions":{"a":1}}',
+        b'{"partitions":{"-1":[]}}',
+        b'{"partitions":{"2147483648":[]}}',
+        b'{"partitions":[1e999]}',
+        b"[" * 100_000,
+    ):
         with pytest.raises(ValueError, match="names no partitions"):
             read_partitions(garbage)
 

@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka08.consumer.membership.registry import Registry
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka08.errors import (
     CommitFailedError,
     IllegalArgumentError,
+    KafkaConfigurationError,
     KafkaConnectionError,
     KafkaUnavailableError,
 )
@@ -173,6 +175,15 @@ def options_for(cluster: RealCluster, group: str) -> dict[str, Any]:
     }
 
 
+async def end_session(cluster: RealCluster, consumer: AIOKafkaConsumer) -> None:
+    """Whoever connects as a session and closes it ends it."""
+    session = consumer._membership._chosen._opening.result()  # type: ignore[attr-defined]
+    thief = KazooClient(cluster.zookeeper_connect, client_id=session.client_id)
+    await asyncio.to_thread(thief.start)
+    await asyncio.to_thread(thief.stop)
+    await asyncio.to_thread(thief.close)
+
+
 async def produce(cluster: RealCluster, topic: str, prefix: str) -> set[str]:
     values = {f"{prefix}-{number}" for number in range(10 * PARTITIONS)}
     async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
@@ -305,13 +316,7 @@ async def test_a_session_that_ends_costs_no_partition(
     async with Ours(cluster, group) as one, Ours(cluster, group) as two:
         await group.shared(2)
         before = group.members()
-        session = one.consumer._membership._chosen._opening.result()  # type: ignore[attr-defined]
-        session_id, password = session.client_id
-        # Whoever connects as this session and closes it ends it.
-        thief = KazooClient(cluster.zookeeper_connect, client_id=(session_id, password))
-        await asyncio.to_thread(thief.start)
-        await asyncio.to_thread(thief.stop)
-        await asyncio.to_thread(thief.close)
+        await end_session(cluster, one.consumer)
         await eventually(lambda: group.members() != before, "a new member")
         await group.shared(2)
         await eventually(
@@ -343,6 +348,155 @@ async def test_after_a_pause_nothing_is_committed_that_others_may_have_moved_on_
                 with contextlib.suppress(CommitFailedError):  # until it has its share anew
                     await consumer.commit()
         assert {one.value for one in taken} <= {*values}  # read again, since nothing was committed
+
+
+async def test_a_session_that_ends_while_a_round_backs_off_is_noticed(
+    cluster: RealCluster, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**options_for(cluster, group.name), "rebalance_backoff_ms": 3_600_000}
+    async with AIOKafkaConsumer(group.topic, **options) as consumer:
+        membership: Any = consumer._membership
+        registry = membership._chosen._registry
+        tried = 0
+
+        def fail(topics: frozenset[str]) -> None:
+            nonlocal tried
+            tried += 1
+            raise KafkaUnavailableError("not now")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(registry, "look", fail)
+            membership.changed()
+            await eventually(lambda: tried > 0, "backing off")
+        [tp, *_] = consumer.assignment()
+        await end_session(cluster, consumer)
+        await eventually(lambda: len(group.members()) == 1, "a new member")
+        await eventually(lambda: len(consumer.assignment()) == PARTITIONS, "reading")
+        await consumer.commit({tp: 1})
+
+
+class Proxy:
+    """The way to ZooKeeper, for one who can be cut off so that nobody is told."""
+
+    def __init__(self, target: str) -> None:
+        self._host, _, port = target.partition(":")
+        self._port = int(port)
+        self._passes = asyncio.Event()
+        self._passes.set()
+        self._writers: list[asyncio.StreamWriter] = []
+        self._serving: set[asyncio.Task[Any] | None] = set()
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self._passes.set()
+        for writer in self._writers:
+            writer.close()
+        await asyncio.gather(*filter(None, self._serving))
+
+    @property
+    def connect(self) -> str:
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def cut(self) -> None:
+        self._passes.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving.add(asyncio.current_task())
+        self._writers.append(writer)
+        await self._passes.wait()
+        there, back = await asyncio.open_connection(self._host, self._port)
+        self._writers.append(back)
+        await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                await self._passes.wait()
+                writer.write(data)
+        writer.close()
+
+
+async def test_who_is_cut_off_from_zookeeper_lets_go_before_its_session_ends(
+    cluster: RealCluster, group: Group
+) -> None:
+    async with Proxy(cluster.zookeeper_connect) as proxy:
+        options = {"session_timeout_ms": 8000, "zookeeper_connect": proxy.connect}
+        async with Ours(cluster, group, **options) as cut_off, Ours(cluster, group) as other:
+            await group.shared(2)
+            await eventually(
+                lambda: (
+                    len(cut_off.consumer.assignment() | other.consumer.assignment()) == PARTITIONS
+                ),
+                "reading",
+            )
+            proxy.cut()
+            both: set[object] = set()
+
+            def taken_over() -> bool:
+                both.update(cut_off.consumer.assignment() & other.consumer.assignment())
+                return len(other.consumer.assignment()) == PARTITIONS
+
+            await eventually(taken_over, "taking over")
+            assert both == set()
+            assert cut_off.consumer.assignment() == set()
+
+
+@pytest.mark.parametrize("step", ["_create", "_delete"])
+def test_an_answer_of_zookeeper_that_is_lost_leaves_no_second_member(
+    cluster: RealCluster,
+    group: Group,
+    registry: KazooClient,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    member = Registry(registry, cluster.zookeeper_connect, group.name, 10, lambda: None)
+    if step == "_delete":
+        member.look(frozenset({"elsewhere"}))
+    lose = {step}
+    real = getattr(member, step)
+
+    def lost(path: str, *args: Any) -> None:
+        if step == "_create":
+            real(path, *args)
+        if lose:
+            lose.clear()
+            raise ConnectionLoss
+        if step == "_delete":
+            real(path, *args)
+
+    monkeypatch.setattr(member, step, lost)
+    topics = frozenset({group.topic})
+    with pytest.raises(KafkaUnavailableError, match="ConnectionLoss"):
+        member.look(topics)
+    view = member.look(topics)
+    assert group.members() == [member.member]
+    assert view.threads == {group.topic: [f"{member.member}-0"]}
+
+
+async def test_unsubscribing_is_told_again_where_zookeeper_was_away(
+    cluster: RealCluster, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AIOKafkaConsumer(group.topic, **options_for(cluster, group.name)) as consumer:
+        membership: Any = consumer._membership
+        registry = membership._chosen._registry
+        real = registry.leave
+        failed: list[Any] = []
+
+        def leave(owned: Any) -> None:
+            if not failed:
+                failed.append(owned)
+                raise KafkaUnavailableError("not now")
+            real(owned)
+
+        monkeypatch.setattr(registry, "leave", leave)
+        consumer.unsubscribe()
+        await eventually(lambda: group.members() == [] and not group.owners(), "leaving")
+        assert failed
+        assert consumer.metrics()["group_leaves"] == 1
 
 
 @pytest.fixture
@@ -497,3 +651,23 @@ async def test_wrong_addresses(cluster: RealCluster, group: Group) -> None:
             await consumer.start()
     with pytest.raises(IllegalArgumentError, match="group_id='a/b' can't be a node"):
         AIOKafkaConsumer(group.topic, **{**options, "group_id": "a/b"})
+
+
+async def test_a_membership_that_ends_leaves_nothing_that_is_committed_over_its_successors(
+    cluster: RealCluster, group: Group, registry: KazooClient
+) -> None:
+    strategy = [RoundRobinPartitionAssignor]
+    options = {**options_for(cluster, group.name), "partition_assignment_strategy": strategy}
+    async with AIOKafkaConsumer(group.topic, **options) as consumer:
+        sent = await produce(cluster, group.topic, "one")
+        taken = [await consumer.getone() for _ in sent]
+        other = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static"}'
+        registry.create(f"{group.root}/ids/other", other, ephemeral=True)
+        with pytest.raises(KafkaConfigurationError, match="use range"):
+            await consumer.getone()
+        await eventually(lambda: group.members() == ["other"], "leaving")
+        assert consumer.assignment() == set()
+        assert sum(group.offsets()) == len(taken)
+        for number in range(PARTITIONS):  # a successor goes on
+            registry.set(f"{group.root}/offsets/{group.topic}/{number}", b"50")
+    assert group.offsets() == [50] * PARTITIONS

@@ -17,7 +17,7 @@ class Assignee(Protocol):
 
     async def revoke(self) -> None:
         """Take all partitions back: nothing more is handed out, positions are committed where that
-        is automatic, then the listener is told."""
+        is automatic, then the listener is told. No commit of them goes on after this."""
 
     async def assign(
         self,

@@ -183,9 +183,12 @@ class BrokerGroup:
     def _fail(self, error: BaseException) -> None:
         self._error = error
         self._assignee.wake()
+        self._settle()
+        self._bell.ring()
+
+    def _settle(self) -> None:
         if self._settled is not None and not self._settled.done():
             self._settled.set_result(None)
-        self._bell.ring()
 
     # --- rounds -----------------------------------------------------------------------------------
 
@@ -203,7 +206,10 @@ class BrokerGroup:
             self._fail(error)
         finally:
             self._heart.end()
-        await self._leave("failed")
+        try:
+            await self._assignee.revoke()
+        finally:
+            await self._leave("failed")
 
     async def _round(self) -> None:
         """From one generation to the next, or out of the group."""
@@ -216,6 +222,7 @@ class BrokerGroup:
             if not self._subscription.by_topic:
                 self._standing.generation, self._standing.member = NO_GENERATION, NO_MEMBER
             if self._idle or not self._subscription.by_topic:
+                self._settle()  # `start()` has nothing to wait for any more
                 await self._bell.wait()
             return
         self._generation, self._due = None, False
@@ -237,8 +244,7 @@ class BrokerGroup:
             )
         )
         await self._assignee.assign(partitions, told=True)
-        if self._settled is not None and not self._settled.done():
-            self._settled.set_result(None)
+        self._settle()
         self.changed()  # what changed while it was joined
 
     async def _join(self) -> tuple[ConsumerProtocolMemberAssignment, Generation]:

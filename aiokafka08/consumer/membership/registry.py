@@ -39,7 +39,7 @@ class Registry:
         timeout_s: seconds that one call here may take.
 
     Attributes:
-        member: the id that is registered, "" without one.
+        member: the id that is (or may be) registered, "" without one.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Registry:
         self._timeout_s = timeout_s
         self._on_news = on_news
         self._session_id = 0
-        self._topics: frozenset[str] = frozenset()
+        self._topics: frozenset[str] | None = None  # of the node, if it is there
         self._warned: set[str] = set()
 
     def look(self, topics: frozenset[str]) -> View:
@@ -130,13 +130,16 @@ class Registry:
         # A new id each time: the others only see who comes and goes, not what is written.
         member = new_member(self._group)
         data = registration(topics, time.time_ns() // 1_000_000)
+        # Known before it is there, and until it isn't any more: answers may get lost, and a node
+        # that nobody knows of would be given partitions for as long as the session lasts.
+        self.member, self._session_id, self._topics = member, session_id, None
         self._create(f"{self._root}/ids/{member}", data, end)
-        self.member, self._session_id, self._topics = member, session_id, topics
+        self._topics = topics
 
     def _unregister(self, end: float) -> None:
-        member, self.member = self.member, ""
-        if member and self._session_id == self._now_session():
-            self._delete(f"{self._root}/ids/{member}", end)
+        if self.member and self._session_id == self._now_session():
+            self._delete(f"{self._root}/ids/{self.member}", end)
+        self.member = ""
 
     def _members(self, end: float) -> list[Registered]:
         from kazoo.exceptions import NoNodeError

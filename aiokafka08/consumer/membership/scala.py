@@ -23,6 +23,9 @@ from aiokafka08.structs import TopicPartition
 
 RANGE, ROUNDROBIN = "range", "roundrobin"
 
+MOST_THREADS = 100_000
+"""Of one member, over all of its topics: a registration is taken apart into names of threads."""
+
 
 def new_member(group: str) -> str:
     """An id as the Scala consumer makes it; no two are the same."""
@@ -86,19 +89,25 @@ def read_registration(member: str, data: bytes) -> Registered:
     """
     try:
         fields = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"{data[:100]!r} is no JSON") from None
     if not isinstance(fields, dict):
         raise ValueError(f"{data[:100]!r} is no JSON object")
     subscription, pattern = fields.get("subscription"), fields.get("pattern", "static")
     if not isinstance(subscription, dict) or not all(
-        type(count) is int and 0 < count <= 10_000 for count in subscription.values()
+        type(count) is int and count > 0 for count in subscription.values()
     ):
-        raise ValueError(f"subscription {subscription!r}: it must be topics with thread numbers")
+        raise ValueError(
+            f"subscription {_short(subscription)}: it must be topics with thread numbers"
+        )
+    if sum(subscription.values()) > MOST_THREADS:
+        raise ValueError(
+            f"subscription {_short(subscription)}: more than {MOST_THREADS} threads of one member"
+        )
     if pattern not in ("static", "white_list", "black_list"):
-        raise ValueError(f"pattern {pattern!r}: it must be static, white_list or black_list")
+        raise ValueError(f"pattern {_short(pattern)}: it must be static, white_list or black_list")
     if pattern != "static" and len(subscription) != 1:
-        raise ValueError(f"subscription {subscription!r}: one pattern is expected")
+        raise ValueError(f"subscription {_short(subscription)}: one pattern is expected")
     return Registered(member, subscription, pattern)
 
 
@@ -109,9 +118,12 @@ def read_partitions(data: bytes) -> list[int]:
         ValueError: something else is in it.
     """
     try:
-        return sorted(int(number) for number in json.loads(data)["partitions"])
-    except (ValueError, TypeError, KeyError):
-        raise ValueError(f"{data[:100]!r} names no partitions") from None
+        numbers = sorted(int(number) for number in json.loads(data)["partitions"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        numbers = [-1]
+    if numbers and not 0 <= numbers[0] <= numbers[-1] <= 0x7FFFFFFF:
+        raise ValueError(f"{data[:100]!r} names no partitions")
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +190,13 @@ def _allows(raw: str, topic: str) -> bool:
     cleaned = raw.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
         return re.fullmatch(cleaned, topic) is not None
-    except re.error as error:
-        raise ValueError(f"the pattern {raw!r} can't be understood: {error}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"the pattern {_short(raw)} can't be understood: {error}") from None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
 
 
 def _java_hash(text: str) -> int:

@@ -4,7 +4,7 @@ One task goes round: register and look, compute who reads what, and where that i
 what is read: give all back, release, claim the new ones, read. Somebody else may not have released
 yet: then all is released again, and tried anew after `rebalance_backoff_ms`, until after
 `rebalance_max_retries` tries the user is told. Law: a partition is read only while this session
-owns its node. When the session has ended, or couldn't be kept up for as long as it lasts,
+owns its node. When the session has ended, or ZooKeeper was away for so long that it may have,
 partitions are let go at once and nothing more is committed of them: others may be further by now.
 The same where this process was stopped, or its loop held up, so that nobody could have noticed.
 
@@ -45,6 +45,10 @@ T = TypeVar("T")
 SURE = 2 / 3
 """The part of a session that it lasts at least without a sign of life: kazoo gives one at each
 third."""
+AWAY = 1 / 4
+"""The part of a session for which ZooKeeper may be away. kazoo may notice only after two thirds
+that nothing comes any more (where no connection is closed), and the session goes on from the last
+sign that ZooKeeper has seen."""
 BEAT = 1 / 6
 """The part of a session after which this loop looks whether it was held up."""
 
@@ -162,7 +166,9 @@ class ZookeeperGroup:
             self._away_since = None
         elif self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
-        self._lost = self._lost or state == "LOST"
+        if state == "LOST":
+            self._lost = True
+            self._standing.lost = self._standing.lost or bool(self._owned)
         self.changed()
 
     def _beat(self) -> None:
@@ -183,7 +189,7 @@ class ZookeeperGroup:
         """When the session is taken for ended, if ZooKeeper doesn't come back."""
         if self._away_since is None:
             return None
-        return self._away_since + self._config.session_timeout_s
+        return self._away_since + self._config.session_timeout_s * AWAY
 
     # --- rounds -----------------------------------------------------------------------------------
 
@@ -204,8 +210,11 @@ class ZookeeperGroup:
         except Exception as error:
             _log.error("group %r: the membership has ended", self._group, exc_info=error)
             self._fail(error)
-            if self._registry is not None:
-                await self._unregister(self._registry, "failed")
+            try:
+                await self._assignee.revoke()
+            finally:
+                if self._registry is not None:
+                    await self._unregister(self._registry, "failed")
 
     async def _let_go(self) -> None:
         """The session is over, or as good as."""
@@ -220,7 +229,10 @@ class ZookeeperGroup:
         registry = self._registry
         assert registry is not None
         if not self._subscription.by_topic:
+            if registry.member:
+                await self._assignee.revoke()
             await self._unregister(registry, "unsubscribed")
+            self._settle()  # `start()` has nothing to wait for any more
             return
         conflict = ""
         for _ in range(self._config.rebalance_max_retries):
@@ -236,10 +248,9 @@ class ZookeeperGroup:
                 return
             conflict = found
             self._router.telemetry.emit(GroupJoinFailed(self._group, conflict))
-            if self._away_since is not None or self._lost:
+            if not await self._backed_off():
                 self._stale = True
                 return
-            await asyncio.sleep(self._config.rebalance_backoff_s)
         self._stale = True
         self._fail(
             KafkaUnavailableError(
@@ -248,18 +259,32 @@ class ZookeeperGroup:
             )
         )
 
+    async def _backed_off(self) -> bool:
+        """Wait for `rebalance_backoff_ms`; False: the session is in doubt, which can't wait."""
+        end = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
+        while self._away_since is None and not self._lost:
+            if not await self._bell.wait(end):
+                return True
+        return False
+
     async def _unregister(self, registry: Registry, reason: str) -> None:
-        member, nodes = registry.member, tuple(self._nodes)
+        """Own nothing and be no member; what ZooKeeper can't be told now is told when it is back,
+        since the nodes would stay for as long as the session."""
+        nodes = tuple(self._nodes)
         self._owned = {}
-        self._nodes.clear()
         self._standing.lost = False
         self._sure()
-        if member:
+        while member := registry.member:
             try:
                 await self._in_thread(lambda: registry.leave(nodes))
-            except KafkaError as error:  # then the nodes go with the session
-                reason = f"{reason}; ZooKeeper wasn't told: {error.text}"
-            self._router.telemetry.emit(GroupLeft(self._group, member, reason))
+            except KafkaError as error:
+                _log.warning("group %r: %s isn't out of it: %s", self._group, member, error.text)
+                if not await self._backed_off():
+                    self._stale = True
+                    return
+            else:
+                self._router.telemetry.emit(GroupLeft(self._group, member, reason))
+        self._nodes.clear()
 
     async def _try(self, registry: Registry) -> str | None:
         """One rebalance; None when it worked, else why it didn't."""

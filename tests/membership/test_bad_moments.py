@@ -1,0 +1,164 @@
+"""Listeners, subscriptions, seeks and refusals that come while a group is busy with something else;
+on the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from aiokafka08 import TopicPartition
+from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka08.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka08.protocol import api
+from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.faults import Answer, Delay
+from tests.consumer.conftest import take, until
+from tests.membership.conftest import MakeMember, shared
+from tests.membership.test_broker_groups import ALL, Told
+
+
+@pytest.mark.parametrize("when", ["on_partitions_revoked", "on_partitions_assigned"])
+async def test_a_listener_that_ends_as_cancelled_stops_nothing(
+    cluster: EmbeddedCluster, make_member: MakeMember, when: str
+) -> None:
+    async def wait_for_a_task_that_is_cancelled(partitions: object) -> None:
+        worker = asyncio.create_task(asyncio.sleep(60))
+        worker.cancel()
+        await worker
+
+    told = Told()
+    setattr(told, when, wait_for_a_task_that_is_cancelled)
+    one, two = make_member(), make_member("t")
+    one.subscribe(["t"], listener=told)
+    async with asyncio.timeout(10):
+        await one.start()
+        await two.start()
+    await until(lambda: shared(one, two, among=ALL), "sharing")
+    beat = cluster.next_request(api.HeartbeatRequest, nth=4)
+    await asyncio.wrap_future(beat)
+    await two.stop()
+    await until(lambda: one.assignment() == ALL, "taking over")
+
+
+async def test_seeking_to_the_committed_offset_does_not_reach_into_the_next_generation(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t")
+    await member.start()
+    cluster.append("t", 0, [b"v"] * 10)
+    await member.commit({TopicPartition("t", 0): 3})
+    fault = cluster.fault(api.OffsetFetchRequest, then=Answer(14), times=None)
+    seeking = asyncio.create_task(member.seek_to_committed(TopicPartition("t", 0)))
+    await until(lambda: fault.hits, "asking")
+    joins = member.metrics()["group_joins"]
+    cluster.fault(api.HeartbeatRequest, then=Answer(27))
+    await until(lambda: member.metrics()["group_joins"] > joins, "joining again")
+    await until(lambda: member.assignment() == ALL, "coming back")
+    member.seek(TopicPartition("t", 0), 7)
+    fault.cancel()
+    await seeking
+    assert await member.position(TopicPartition("t", 0)) == 7
+
+
+async def test_unsubscribing_while_it_starts_ends_the_start(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    cluster.fault(api.SyncGroupRequest, then=Delay(0.2))
+    member = make_member("t")
+    joined = cluster.next_request(api.SyncGroupRequest)
+    starting = asyncio.create_task(member.start())
+    await asyncio.wrap_future(joined)
+    member.unsubscribe()
+    async with asyncio.timeout(10):
+        await starting
+    assert member.assignment() == set()
+
+
+async def test_a_member_that_the_group_refuses_commits_and_gives_back_what_it_had(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    told = Told()
+    member = make_member(enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
+    member.subscribe(["t"], listener=told)
+    await member.start()
+    cluster.append("t", 0, [b"v"] * 10)
+    await take(member, 10)
+    cluster.fault(api.HeartbeatRequest, then=Answer(30))
+    with pytest.raises(Exception, match="no right to use this group"):
+        await member.getone()
+    await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
+    assert cluster.committed("g", "t", 0) == (10, "")
+    assert told.calls[-1] == ("revoked", ALL)
+    assert member.assignment() == set()
+
+
+async def test_unsubscribing_commits_what_was_handed_out_before_the_group_goes_on(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t", enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
+    await member.start()
+    cluster.append("t", 0, [b"v"] * 10)
+    await take(member, 10)
+    cluster.fault(api.OffsetCommitRequest, then=Answer(14), times=3)  # it takes a while
+    member.unsubscribe()
+    await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
+    assert cluster.committed("g", "t", 0) == (10, "")
+    member.subscribe(["t"])
+    await until(lambda: member.assignment() == ALL, "coming back")
+    assert await member.position(TopicPartition("t", 0)) == 10
+
+
+GARBAGE = {
+    "nothing": b"",
+    "noise": b"\xff" * 40,
+    "an array that is too long": b"\0\0\x7f\xff\xff\xff\0\1t",
+    "no text": b"\0\0\0\0\0\1\0\2\xff\xfe\xff\xff\xff\xff",
+    "no topic names": ConsumerProtocolMemberMetadata(0, ["a/b", "", ".", "x" * 300], b"").encode(),
+    "an array that ends early": b"\0\0\0\0\0\2\0\1t",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
+async def test_a_member_whose_wish_is_garbage_costs_the_others_nothing(
+    make_member: MakeMember, garbage: bytes
+) -> None:
+    class Garbage(ConsumerProtocolMemberMetadata):
+        def encode(self) -> bytes:
+            return garbage
+
+    class Garbled(RangePartitionAssignor):
+        def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+            return Garbage(0, [], b"")
+
+    one = make_member("t", partition_assignment_strategy=[RangePartitionAssignor])
+    two = make_member("t", partition_assignment_strategy=[Garbled])
+    three = make_member("t", partition_assignment_strategy=[RangePartitionAssignor])
+    async with asyncio.timeout(20):
+        await one.start()
+        await two.start()
+        await three.start()
+    await until(lambda: shared(one, three, among=ALL), "sharing")
+    assert two.assignment() == set()
+
+
+@pytest.mark.parametrize("garbage", [b"\xff", b"\0\0\0\0\0\1", b"\xff" * 40])
+async def test_a_share_that_is_garbage_is_told_and_asked_for_again(
+    cluster: EmbeddedCluster, make_member: MakeMember, garbage: bytes
+) -> None:
+    member = make_member("t")
+    real, spoilt = ConsumerProtocolMemberAssignment.encode, [garbage]
+
+    def spoil(self: ConsumerProtocolMemberAssignment) -> bytes:
+        return spoilt.pop() if spoilt else real(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConsumerProtocolMemberAssignment, "encode", spoil)
+        async with asyncio.timeout(20):
+            await member.start()
+    assert member.assignment() == ALL
+    assert member.metrics()["group_join_failures"] == 1
