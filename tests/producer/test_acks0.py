@@ -10,6 +10,7 @@ import pytest
 from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
 from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried
 from aiokafka08.testing import LINES, Close, Delay, EmbeddedCluster, Hang
+from tests.net.peers import until
 from tests.producer.conftest import Producer
 
 ProducerFor = Callable[..., Awaitable[Producer]]
@@ -66,10 +67,9 @@ async def test_each_request_is_followed_by_one_that_is_answered(
 
 
 async def in_flight(producer: Producer, count: int) -> None:
-    """Wait until so many requests are."""
-    async with asyncio.timeout(5):
-        while producer.metrics()["requests_in_flight"] != count:
-            await asyncio.sleep(0)
+    await until(
+        lambda: producer.metrics()["requests_in_flight"] == count, f"{count} requests in flight"
+    )
 
 
 async def test_what_was_behind_a_refused_request_is_unknown(
