@@ -152,13 +152,17 @@ async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewNam
                 topic,
                 PARTITIONS,
                 # What waits grows the requests: larger ones than this would hardly get through.
-                producer={"request_timeout_ms": 5_000, "max_request_size": 4_000},
+                producer={
+                    "request_timeout_ms": 5_000,
+                    "delivery_timeout_ms": 400_000,
+                    "max_request_size": 4_000,
+                },
             )
             async with work.running(drain_timeout=90):
                 await work.acknowledged(50)
                 for proxy in proxies:
                     proxy.close_after(1_000, 20_000, repeat=True)
-                await work.acknowledged(200, timeout=120)
+                await work.acknowledged(100, timeout=300)
                 for proxy in proxies:
                     await proxy.heal()
                 await work.acknowledged(50, timeout=60)
