@@ -32,6 +32,10 @@ PYTHONS = nox.project.python_versions(PROJECT)
 PARALLEL = ("--numprocesses=3", "--dist=worksteal")
 """Most tests wait for brokers more than they compute. Each process has its own brokers."""
 
+PURE = ("-m", "not real", "tests/contract", "tests/consumer", "tests/producer")
+"""What goes through the message set runs once more on the pure twin, without real brokers; the
+tests of the message set itself run for both twins in any case."""
+
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
 
 
@@ -60,22 +64,14 @@ def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
 def run_pytest_in_parallel(session: nox.Session, *arguments: str, twin: str = "c") -> None:
     """Side by side; what fails there runs once more, alone.
 
-    On two cores that are busy with brokers a test may be starved beyond its deadline. One that
-    passes only when it has the machine to itself is named in both summaries."""
+    On two cores that are busy with brokers a test may be starved beyond its deadline. The first
+    summary names those that passed only when they had the machine to themselves. For `tests` only:
+    `full` is there to find them."""
     try:
         run_pytest(session, *PARALLEL, *arguments, twin=twin)
     except CommandFailed:
         session.warn("What failed runs once more, alone")
-        again = ("--last-failed", "--last-failed-no-failures=none")
-        run_pytest(session, *again, *arguments, twin=twin)
-
-
-def run_pytest_pure(session: nox.Session) -> None:
-    """What goes through the message set once more on the pure twin, without real brokers.
-
-    The tests of the message set itself run for both twins in any case."""
-    parts = ("tests/contract", "tests/consumer", "tests/producer")
-    run_pytest_in_parallel(session, "-m", "not real", *parts, twin="python")
+        run_pytest(session, "--last-failed", *arguments, twin=twin)
 
 
 def fetch_brokers(session: nox.Session) -> None:
@@ -110,7 +106,7 @@ def tests(session: nox.Session) -> None:
     run_types(session)
     fetch_brokers(session)
     run_pytest_in_parallel(session)
-    run_pytest_pure(session)
+    run_pytest_in_parallel(session, *PURE, twin="python")
 
 
 @nox.session(venv_backend="none")
@@ -135,8 +131,8 @@ def matrix(session: nox.Session) -> None:
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
-    run_pytest_in_parallel(session, "--loop=both", *session.posargs)
-    run_pytest_pure(session)
+    run_pytest(session, *PARALLEL, "--loop=both", *session.posargs)
+    run_pytest(session, *PARALLEL, *PURE, twin="python")
 
 
 @nox.session
@@ -144,8 +140,8 @@ def rounds(session: nox.Session) -> None:
     """The tests that are marked `full`, and the protocol's with many more examples."""
     install(session, "test")
     fetch_brokers(session)
-    run_pytest_in_parallel(session, "--full", "tests/protocol")
-    run_pytest_in_parallel(session, "--full", "-m", "full", "--ignore=tests/protocol")
+    run_pytest(session, *PARALLEL, "--full", "tests/protocol")
+    run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
 
 
 def works(python: str) -> bool:
