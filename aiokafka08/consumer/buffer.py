@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from operator import length_hint
 from typing import Any
 
 from aiokafka08.errors import CorruptRecordException
@@ -102,7 +103,7 @@ class RecordBuffer:
     @property
     def position(self) -> int:
         """The offset of the next message to hand out, or where it would be."""
-        left: int = self.walk.__length_hint__()  # type: ignore[attr-defined]
+        left = length_hint(self.walk)
         if not left:
             return self._after
         if left == len(self._records):
@@ -117,12 +118,12 @@ class RecordBuffer:
     @property
     def has_records(self) -> bool:
         """Whether there are decoded records."""
-        return bool(self._slices or self.walk.__length_hint__())  # type: ignore[attr-defined]
+        return bool(self._slices or length_hint(self.walk))
 
     @property
     def handed_out(self) -> int:
         """How many messages the user has got."""
-        left: int = self.walk.__length_hint__()  # type: ignore[attr-defined]
+        left = length_hint(self.walk)
         return self._begun - left
 
     @property
@@ -138,7 +139,7 @@ class RecordBuffer:
     @property
     def count(self) -> int:
         """How many decoded records there are."""
-        left: int = self.walk.__length_hint__()  # type: ignore[attr-defined]
+        left = length_hint(self.walk)
         return left + sum(len(one.records) for one in self._slices)
 
     def reset(self, position: int) -> None:
@@ -221,7 +222,7 @@ class RecordBuffer:
         """Hand out decoded records, at most `max_records`."""
         taken: list[Record] = []
         while max_records is None or len(taken) < max_records:
-            left: int = self.walk.__length_hint__()  # type: ignore[attr-defined]
+            left = length_hint(self.walk)
             if not left:
                 if not self.next_slice():
                     break

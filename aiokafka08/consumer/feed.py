@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from operator import length_hint
+from typing import NamedTuple
 
 from aiokafka08.consumer.bell import Bell
 from aiokafka08.consumer.buffer import Record
@@ -207,7 +208,7 @@ class Feed:
         del self._ready[cursor]
         buffer = cursor.buffer
         try:
-            if _left(buffer.walk) or buffer.next_slice():
+            if length_hint(buffer.walk) or buffer.next_slice():
                 return True
             began = buffer.decode(SLICE_RECORDS) and buffer.next_slice()
             if not began and not buffer.pending:
@@ -311,9 +312,3 @@ class Feed:
                 finally:
                     del self._ready[cursor]
                     self._on_taken(cursor)
-
-
-def _left(walk: Any) -> int:
-    """How many records a walk still has."""
-    left: int = walk.__length_hint__()
-    return left
