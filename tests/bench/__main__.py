@@ -1,45 +1,39 @@
-"""Runs the benchmark: starts a real 0.8.2.2 broker, lets every client do every case in turn."""
+"""Runs the benchmark: every client does every case in turn on a real broker, then growth.
+
+`python -m tests.bench`; `--quick` leaves out growth and some cases, `--growth` all but growth.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
-import subprocess
+import signal
 import sys
-from collections import defaultdict
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.bench.cases import CASES, PARTITIONS, Case, Client
-from tests.bench.plot import plot
-from tests.bench.report import markdown
+from tests.bench import growth as growing
+from tests.bench.cases import BROKER, CASES, PARTITIONS, Case, Client
+from tests.bench.peers import Peers, UnavailableError
+from tests.bench.report import Record, as_json, document
+from tests.bench.run import OPTIMISED, FailedError, measure
 from tests.brokers.cluster import RealCluster
 
-BROKER = "0.8.2.2"
-OPTIMISED = ["-XX:TieredStopAtLevel=4", "-Xmx2g"]  # the harness starts brokers quick to start
 FILLER = Client("ours", "send_many", "fills the topics")
+FULL_MESSAGES, FULL_ROUNDS = 1_000_000, 3
 QUICK_MESSAGES, QUICK_ROUNDS = 200_000, 1
 
 
-def main() -> None:
-    """Parse the arguments, measure, report."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument(
-        "--messages", type=int, default=1_000_000, help="per case; fewer for slow clients"
-    )
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved; medians are told")
-    parser.add_argument(
-        "--quick", action="store_true", help=f"one round of {QUICK_MESSAGES:,} messages, some cases"
-    )
-    parser.add_argument("--case", help="only cases whose title contains this")
-    parser.add_argument("--ours", action="store_true", help="without the peers")
-    parser.add_argument(
-        "--output", type=Path, help="write PATH.json, PATH.md and PATH.png (the plot) too"
-    )
+def main() -> int:
+    """Parse the arguments, measure, report; 1 if a measurement failed."""
+    parser = _parser()
     options = parser.parse_args()
     if options.quick:
         options.messages, options.rounds = QUICK_MESSAGES, QUICK_ROUNDS
@@ -50,84 +44,153 @@ def main() -> None:
     ]
     if not cases:
         parser.error(f"--case: no case in {[case.title for case in CASES]} contains it")
-    clients = {
-        case: [one for one in case.clients if one.module == "ours" or not options.ours]
-        for case in cases
-    }
-
+    signal.signal(signal.SIGTERM, _interrupt)
     console = Console(stderr=True)
-    results: dict[Case, dict[Client, list[dict[str, float]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    with (
-        RealCluster(BROKER, java_options=OPTIMISED) as cluster,
-        Progress(console=console) as progress,
-    ):
-        task = progress.add_task("starting", total=sum(map(len, clients.values())) * options.rounds)
-        for case in cases:
-            cluster.create_topic(case.topic, partitions=PARTITIONS)
-            if case.work == "consume":
-                _run(cluster, case, options.messages, FILLER, fill=True)
-        for _ in range(options.rounds):
-            for case in cases:
-                for client in clients[case]:
-                    progress.update(task, description=f"{case.title}: {client.words}")
-                    results[case][client].append(_run(cluster, case, options.messages, client))
-                    progress.advance(task)
-    table = markdown(results)
-    print(table)
+    record = Record(_machine(), options.rounds, options.messages, os.getloadavg()[0])
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    try:
+        with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+            task = progress.add_task("starting", total=None)
+
+            def advance(words: str) -> None:
+                progress.update(task, description=words, advance=1)
+
+            if not options.growth:
+                clients = {
+                    case: [one for one in case.clients if one.module == "ours" or not options.ours]
+                    for case in cases
+                }
+                progress.update(task, total=sum(map(len, clients.values())) * options.rounds)
+                _measure(record, clients, options.messages, advance)
+            if options.growth or not (options.quick or options.case or options.ours):
+                progress.reset(task, total=growing.count(options.rounds))
+                share = options.messages / FULL_MESSAGES
+                record.growth = growing.run(options.rounds, share, advance)
+    except KeyboardInterrupt:
+        console.print("interrupted")
+        return 130
+    text = document(record)
+    print(text)
     if options.output is not None:
-        _write(options.output, results, table, options.rounds)
+        _write(options.output, record, text)
+    failures = [*record.failures, *(record.growth.failures if record.growth else ())]
+    for failure in failures:
+        console.print(failure, markup=False)
+    return 1 if failures else 0
 
 
-def _write(
-    path: Path, results: dict[Case, dict[Client, list[dict[str, float]]]], table: str, rounds: int
-) -> None:
-    machine = (
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}"
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument(
+        "--messages",
+        type=int,
+        default=FULL_MESSAGES,
+        help="per case; fewer for slow clients, and in growth",
     )
-    record = {
-        "machine": machine,
-        "broker": BROKER,
-        "rounds": rounds,
-        "results": {
-            case.title: {client.words: found for client, found in measured.items()}
-            for case, measured in results.items()
-        },
-    }
-    path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
-    path.with_suffix(".md").write_text(table)
-    plot(results, path.with_suffix(".png"))
+    parser.add_argument(
+        "--rounds", type=int, default=FULL_ROUNDS, help="interleaved; medians are told"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help=f"one round of {QUICK_MESSAGES:,} messages, some cases"
+    )
+    parser.add_argument(
+        "--growth",
+        action="store_true",
+        help="only growth with partitions, brokers, round-trip time, batches",
+    )
+    parser.add_argument("--case", help="only cases whose title contains this, without growth")
+    parser.add_argument("--ours", action="store_true", help="without the peers and growth")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="write PATH.json, PATH.md, PATH.png and PATH-growth.png too: docs/benchmarks",
+    )
+    return parser
 
 
-def _run(
-    cluster: RealCluster, case: Case, messages: int, client: Client, *, fill: bool = False
-) -> dict[str, float]:
-    """One measurement, in a process of its own."""
-    job = {
+def _measure(
+    record: Record,
+    clients: Mapping[Case, Sequence[Client]],
+    messages: int,
+    advance: Callable[[str], None],
+) -> None:
+    """Start brokers, fill the topics that are read, let every client do every case in turn."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="aiokafka08-bench-"))
+        peers = Peers(Path(folder))
+        able = {case: _able(peers, some, record) for case, some in clients.items()}
+        names = {BROKER, *(one.broker for some in able.values() for one in some)}
+        clusters = {
+            name: stack.enter_context(RealCluster(name, java_options=OPTIMISED))
+            for name in sorted(names)
+        }
+        for case, some in able.items():
+            for name in {one.broker for one in some}:
+                clusters[name].create_topic(case.topic, partitions=PARTITIONS)
+                if case.work == "consume":
+                    job = _job(clusters[name], case, FILLER, messages, fill=True)
+                    measure(peers.command(FILLER, job))
+        for _ in range(record.rounds):
+            for case, some in able.items():
+                for client in some:
+                    advance(f"{case.title}: {client.words}")
+                    job = _job(clusters[client.broker], case, client, messages)
+                    try:
+                        found = measure(peers.command(client, job), client.implementation)
+                    except FailedError as error:
+                        record.failures.append(f"{case.title}, {client.words}: {error}")
+                    else:
+                        record.results[case][client].append(found)
+
+
+def _able(peers: Peers, clients: Sequence[Client], record: Record) -> list[Client]:
+    """Those that can take part here; of the others it is told why not."""
+    able = []
+    for client in clients:
+        try:
+            peers.prepare(client)
+        except UnavailableError as error:
+            record.left_out.setdefault(client.module, str(error))
+        else:
+            able.append(client)
+    return able
+
+
+def _job(
+    cluster: RealCluster, case: Case, client: Client, messages: int, *, fill: bool = False
+) -> dict[str, object]:
+    return {
         "client": client.module,
         "call": client.call,
         "produces": fill or case.work != "consume",
         "bootstrap": cluster.bootstrap_servers,
+        "zookeeper": cluster.zookeeper_connect,
         "topic": case.topic,
         "messages": max(int(messages * case.share * client.share), 1000),
         "value_bytes": case.value_bytes,
         "compression": case.compression,
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.worker", json.dumps(job)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env={**os.environ, "AIOKAFKA08_IMPL": client.implementation},
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{client.words} failed in {case.title!r}:\n{done.stderr[-3000:]}")
-    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return measured
+
+
+def _write(path: Path, record: Record, text: str) -> None:
+    from tests.bench.plot import plot, plot_growth  # matplotlib takes a second
+
+    path.with_suffix(".json").write_text(as_json(record))
+    path.with_suffix(".md").write_text(text)
+    if record.results:
+        plot(record.results, path.with_suffix(".png"))
+    if record.growth is not None:
+        plot_growth(record.growth, path.with_name(f"{path.name}-growth.png"))
+
+
+def _machine() -> str:
+    name = platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores, Linux, Python {platform.python_version()}"
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 PARTITIONS = 3
 LINGER_MS = 5
 BATCH_BYTES = 256 * 1024
+LOOPS = 1000
+BROKER = "0.8.2.2"
+NEWER_BROKER = "3.9.1"
+"""For aiokafka, which speaks to nothing as old as 0.8.2."""
+
+TICKER_MS = 20
+"""How late the ticker in this package's loop may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +27,8 @@ class Goal:
     p50_ms: float | None = None
     p99_ms: float | None = None
     peak_rss_mb: float | None = None
+    why: str = ""
+    """One sentence, told where the goal is missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,7 @@ class Client:
     """The twin that this package works with."""
     share: float = 1.0
     """How many of the case's messages; less for those who are slow."""
+    broker: str = BROKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +69,46 @@ class Case:
         return name.replace(" ", "-").replace(",", "")
 
 
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times less CPU per message the pure twin takes than kafka-python."""
+
+    case: Case
+    ours: str
+    peer: str
+    at_least: float
+
+
+PURE_SEND_MANY = "aiokafka08 (pure) send_many"
+PURE_SEND = "aiokafka08 (pure) send, gathered"
+PURE_ARROW = "aiokafka08 (pure) getmany_arrow"
+PURE_GETMANY = "aiokafka08 (pure) getmany"
+PURE_ONE_BY_ONE = "aiokafka08 (pure)"
+
+JAVA_PRODUCE = Client("java", "produce", "Java KafkaProducer, callback")
+JAVA_SIMPLE = Client("java", "simple", "Java SimpleConsumer, CRC checked")
+JAVA_HIGH_LEVEL = Client("java", "high_level", "Java high-level consumer, CRC checked")
 CONFLUENT_PRODUCE = Client("confluent", "produce", "confluent-kafka produce, callback")
-KAFKA_PYTHON_PRODUCE = Client("kafka_python", "produce", "kafka-python send, futures", share=0.1)
 CONFLUENT_CONSUME = Client("confluent", "consume", "confluent-kafka consume(1000), check.crcs")
-CONFLUENT_POLL = Client("confluent", "poll", "confluent-kafka poll(), check.crcs", share=0.5)
+CONFLUENT_POLL = Client("confluent", "poll", "confluent-kafka poll(), check.crcs")
+KAFKA_PYTHON_PRODUCE = Client("kafka_python", "produce", "kafka-python send, futures", share=0.1)
 KAFKA_PYTHON_POLL = Client("kafka_python", "poll", "kafka-python poll, CRC checked", share=0.1)
+KAFKA_PYTHON_ONE_BY_ONE = Client("kafka_python", "one_by_one", "kafka-python send().get()")
+
+
+def aiokafka(call: str, words: str, share: float) -> Client:
+    """A row of aiokafka's, on the broker that it needs."""
+    words = f"aiokafka {words}, on {NEWER_BROKER}".replace("  ", " ").replace(" ,", ",")
+    return Client("aiokafka", call, words, share=share, broker=NEWER_BROKER)
 
 
 def produce(
-    value_bytes: int, compression: str | None, many: Goal, one: Goal | None = None, **how: bool
+    value_bytes: int,
+    compression: str | None,
+    many: Goal | None = None,
+    one: Goal | None = None,
+    more: tuple[Client, ...] = (),
+    **how: bool,
 ) -> Case:
     """`send_many` and `send`, both twins, beside the peers."""
     pure = "python"
@@ -78,10 +119,12 @@ def produce(
         (
             Client("ours", "send_many", "aiokafka08 send_many", many),
             Client("ours", "send", "aiokafka08 send, gathered", one, share=0.5),
-            Client("ours", "send_many", "aiokafka08 (pure) send_many", None, pure, share=0.5),
-            Client("ours", "send", "aiokafka08 (pure) send, gathered", None, pure, share=0.25),
+            Client("ours", "send_many", PURE_SEND_MANY, None, pure, share=0.5),
+            Client("ours", "send", PURE_SEND, None, pure, share=0.25),
             CONFLUENT_PRODUCE,
+            JAVA_PRODUCE,
             KAFKA_PYTHON_PRODUCE,
+            *more,
         ),
         share=1.0 if value_bytes <= 100 else 0.3,
         **how,
@@ -94,6 +137,7 @@ def consume(
     arrow: Goal | None = None,
     many: Goal | None = None,
     walk: Goal | None = None,
+    more: tuple[Client, ...] = (),
     **how: bool,
 ) -> Case:
     """Arrow batches, `getmany` and `async for`, beside the peers."""
@@ -106,55 +150,129 @@ def consume(
             Client("ours", "arrow", "aiokafka08 getmany_arrow, CRC checked", arrow),
             Client("ours", "getmany", "aiokafka08 getmany, CRC checked", many),
             Client("ours", "iterate", "aiokafka08 async for, CRC checked", walk),
-            Client("ours", "arrow", "aiokafka08 (pure) getmany_arrow", None, pure, share=0.25),
-            Client("ours", "getmany", "aiokafka08 (pure) getmany", None, pure, share=0.25),
+            Client("ours", "arrow", PURE_ARROW, None, pure, share=0.25),
+            Client("ours", "getmany", PURE_GETMANY, None, pure, share=0.25),
             CONFLUENT_CONSUME,
             CONFLUENT_POLL,
+            JAVA_SIMPLE,
+            JAVA_HIGH_LEVEL,
             KAFKA_PYTHON_POLL,
+            *more,
         ),
         share=1.0 if value_bytes <= 100 else 0.3,
         **how,
     )
 
 
+def loops_goal(cpu_per_million: float, rate: float) -> Goal:
+    """Of a thousand coroutines."""
+    why = (
+        "Two coroutines, a task's wake-up by a future of its own and the partitioner for each "
+        "message; what the event loop takes for a future is the floor."
+    )
+    return Goal(cpu_per_million, rate=rate, why=why)
+
+
+ON_ONE_MACHINE = "Client and broker share the cores, so the rate is also the broker's."
+RECEIVING = "Most of it is the receiving of the bytes from the socket, below Python."
+
+PRODUCE = produce(
+    100,
+    None,
+    Goal(0.3, times_peer=2, why=ON_ONE_MACHINE),
+    Goal(
+        1.1,
+        times_peer=1.3,
+        why="A coroutine and a future per message, and the garbage collector's walks over those "
+        "that are kept; each result is awaited, which the peer's callback doesn't need.",
+    ),
+    (aiokafka("send", "send, gathered", 0.1),),
+)
+ONE_BY_ONE = Case(
+    "one at a time,",
+    100,
+    None,
+    (
+        Client(
+            "ours",
+            "one_by_one",
+            "aiokafka08",
+            Goal(
+                p50_ms=0.15,
+                p99_ms=0.4,
+                why="One message is two wake-ups of the event loop and one of the broker: what "
+                "the machine's scheduler adds is in the p99.",
+            ),
+        ),
+        Client("ours", "one_by_one", PURE_ONE_BY_ONE, None, "python"),
+        Client("confluent", "one_by_one", "confluent-kafka produce + flush"),
+        Client("java", "one_by_one", "Java send().get()"),
+        KAFKA_PYTHON_ONE_BY_ONE,
+        aiokafka("one_by_one", "", 1.0),
+    ),
+    share=0.01,
+)
+CONSUME = consume(
+    100,
+    None,
+    Goal(
+        0.15,
+        rate=4_000_000,
+        peak_rss_mb=60,
+        why=RECEIVING + " pyarrow's import alone takes a process past 60 MB.",
+    ),
+    Goal(0.35, times_peer=1.7, peer=CONFLUENT_CONSUME.words, peak_rss_mb=60, why=RECEIVING),
+    Goal(
+        0.65,
+        times_peer=1.2,
+        peer=CONFLUENT_POLL.words,
+        peak_rss_mb=60,
+        why="Each step of `async for` is a call of a coroutine.",
+    ),
+    (
+        Client(
+            "ours", "getmany_ten_times", "aiokafka08 getmany, ten times over", Goal(peak_rss_mb=60)
+        ),
+        aiokafka("getmany", "getmany, CRC checked", 0.25),
+        aiokafka("iterate", "async for, CRC checked", 0.1),
+    ),
+)
+
 CASES = [
-    produce(100, None, Goal(0.3, times_peer=2), Goal(1.1, times_peer=1.3)),
-    produce(100, "snappy", Goal(0.6, times_peer=1.5)),
-    produce(1024, None, Goal(1.5, times_peer=1.5)),
-    produce(1024, "snappy", Goal(), in_quick=False),
+    PRODUCE,
+    produce(100, "snappy", Goal(0.6, times_peer=1.5, why=ON_ONE_MACHINE)),
+    produce(1024, None, Goal(1.5, times_peer=1.5, why=ON_ONE_MACHINE)),
+    produce(1024, "snappy", in_quick=False),
     Case(
         "1,000 send_and_wait loops, linger 0,",
         100,
         None,
         (
-            Client("ours", "loops", "aiokafka08 on uvloop", Goal(2.2, rate=300_000)),
-            Client("ours", "loops_asyncio", "aiokafka08 on asyncio", Goal(2.8, rate=200_000)),
+            Client("ours", "loops", "aiokafka08 on uvloop", loops_goal(2.2, 300_000)),
+            Client("ours", "loops_asyncio", "aiokafka08 on asyncio", loops_goal(2.8, 200_000)),
             Client("confluent", "loops", "confluent-kafka AIOProducer", share=0.05),
+            aiokafka("loops", "on uvloop", 0.3),
         ),
         share=0.3,
     ),
-    Case(
-        "one at a time,",
-        100,
-        None,
-        (
-            Client("ours", "one_by_one", "aiokafka08", Goal(p50_ms=0.15, p99_ms=0.4)),
-            Client("confluent", "one_by_one", "confluent-kafka produce + flush"),
-            Client("kafka_python", "one_by_one", "kafka-python send().get()"),
-        ),
-        share=0.01,
-    ),
+    ONE_BY_ONE,
+    CONSUME,
     consume(
         100,
-        None,
-        Goal(0.15, rate=4_000_000, peak_rss_mb=60),
-        Goal(0.35, times_peer=1.7, peer=CONFLUENT_CONSUME.words),
-        Goal(0.65, times_peer=1.2, peer=CONFLUENT_POLL.words),
+        "snappy",
+        many=Goal(0.45, times_peer=1, peer=CONFLUENT_CONSUME.words, why=RECEIVING),
+        more=(aiokafka("getmany", "getmany, CRC checked", 0.25),),
     ),
-    consume(100, "snappy", many=Goal(0.45, times_peer=1, peer=CONFLUENT_CONSUME.words)),
     consume(1024, None, in_quick=False),
     consume(1024, "snappy", in_quick=False),
 ]
+
+RATIOS = (
+    Ratio(PRODUCE, PURE_SEND_MANY, KAFKA_PYTHON_PRODUCE.words, 5),
+    Ratio(PRODUCE, PURE_SEND, KAFKA_PYTHON_PRODUCE.words, 2.5),
+    Ratio(CONSUME, PURE_ARROW, KAFKA_PYTHON_POLL.words, 5),
+    Ratio(CONSUME, PURE_GETMANY, KAFKA_PYTHON_POLL.words, 2.5),
+)
 
 
 def values(count: int, value_bytes: int) -> list[bytes]:

@@ -1,15 +1,48 @@
-"""Turns measurements into the tables of docs/benchmarks.md, with the goals beside them. Pure."""
+"""Turns measurements into docs/benchmarks.md, with the goals beside them. Pure.
+
+The tables of growth are made by `growth_report`.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from tests.bench.cases import Case, Client, Goal
+from tests.bench import growth_report
+from tests.bench.cases import BROKER, NEWER_BROKER, RATIOS, TICKER_MS, Case, Client, Goal
+from tests.bench.growth import Growth
 
 Results = Mapping[Case, Mapping[Client, Sequence[Mapping[str, float]]]]
 """Case → client → the measurements of all rounds."""
+
+
+def _no_results() -> defaultdict[Case, defaultdict[Client, list[dict[str, float]]]]:
+    return defaultdict(lambda: defaultdict(list))
+
+
+@dataclass(slots=True)
+class Record:
+    """A run of the benchmark.
+
+    Attributes:
+        load: the machine's load average when it began, which ought to be near 0.
+        left_out: by client module, why it didn't take part.
+        failures: measurements that came to nothing; they are missing in the results.
+    """
+
+    machine: str
+    rounds: int
+    messages: int
+    load: float
+    results: defaultdict[Case, defaultdict[Client, list[dict[str, float]]]] = field(
+        default_factory=_no_results
+    )
+    left_out: dict[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    growth: Growth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +104,8 @@ def misses(row: Row, others: Sequence[Row]) -> list[str]:
             found.append(f"{name} {row.more[name]:.3f} > {limit}")
     if goal.peak_rss_mb is not None and row.peak_rss_mb > goal.peak_rss_mb:
         found.append(f"{row.peak_rss_mb:.0f} MB > {goal.peak_rss_mb:.0f} MB")
+    if row.client.module == "ours" and row.more["ticker_p999_ms"] > TICKER_MS:
+        found.append(f"ticker {row.more['ticker_p999_ms']:.0f} > {TICKER_MS} ms")
     return found
 
 
@@ -92,13 +127,13 @@ def words(goal: Goal | None) -> str:
     return ", ".join(parts)
 
 
-def markdown(results: Results) -> str:
-    """A table per case."""
-    lines: list[str] = []
-    for case, measurements in results.items():
+def document(record: Record) -> str:
+    """All of docs/benchmarks.md."""
+    lines = ["# Benchmarks", "", *_introduction(record)]
+    for case, measurements in record.results.items():
         made = rows(measurements)
         lines += [
-            f"### {case.title}",
+            f"## {case.title}",
             "",
             "| client | messages/s | spread | CPU s per million | peak RSS MB | ms | goal "
             "| missed |",
@@ -111,7 +146,125 @@ def markdown(results: Results) -> str:
             for row in made
         ]
         lines.append("")
+    lines += _ratios(record.results)
+    lines += _reasons(record.results)
+    if record.growth is not None:
+        lines += growth_report.section(record.growth)
+    if record.left_out:
+        lines += ["## Left out", "", *(f"- {why}" for why in record.left_out.values()), ""]
+    if failures := [*record.failures, *(record.growth.failures if record.growth else ())]:
+        lines += ["## Failed", "", *(f"- {why.splitlines()[-1]}" for why in failures), ""]
     return "\n".join(lines)
+
+
+def as_json(record: Record) -> str:
+    """All measurements."""
+    return (
+        json.dumps(
+            {
+                "machine": record.machine,
+                "broker": BROKER,
+                "rounds": record.rounds,
+                "messages": record.messages,
+                "load": record.load,
+                "left_out": record.left_out,
+                "failures": record.failures,
+                "results": {
+                    case.title: {client.words: found for client, found in measured.items()}
+                    for case, measured in record.results.items()
+                },
+                "growth": growth_report.as_json(record.growth) if record.growth else None,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
+
+
+def _introduction(record: Record) -> Iterable[str]:
+    yield (
+        f"Written by `nox -s bench` ({record.machine}; load average {record.load:.1f} when it "
+        f"began): {record.rounds} interleaved rounds of {record.messages:,} messages, fewer for "
+        "slow clients; medians, and the spread of the rate as (max - min) / median. Each case runs "
+        "in a process of its own, each peer in a venv of its own, client and broker on the same "
+        f"cores. The broker is a real {BROKER} (3 partitions, acks=1, linger 5 ms, 256-KiB "
+        f"batches), for aiokafka, which speaks to no 0.8, a real {NEWER_BROKER}. CPU is "
+        "`getrusage` over the whole process, from after the warm-up to after the last result; a "
+        "JVM counts its own in the same way. The loops over the values are part of it. Peak RSS is "
+        "the kernel's high-water mark of the whole process, the values to be sent included."
+    )
+    yield ""
+    yield (
+        "On uvloop unless said otherwise; “(pure)” is without the compiled twin. The ticker is a "
+        f"timer of 10 ms in the client's own loop; it may be late by {TICKER_MS} ms. Below a "
+        "thousand ticks, 10 seconds, p99.9 is the latest of them. Differences between the sides: "
+        "this package checks the CRCs inside compressed sets too, librdkafka and kafka-python only "
+        "that of the set; Java's warm-up is up to 200,000 messages, since a JVM compiles what it "
+        "has seen often, the others' 1,000."
+    )
+    yield ""
+    yield "[performance.md](performance.md) says where the time goes."
+    yield ""
+    if record.results:
+        yield "![CPU seconds per million messages](benchmarks.png)"
+        yield ""
+
+
+def _ratios(results: Results) -> list[str]:
+    lines = []
+    for ratio in RATIOS:
+        cpu = {row.client.words: row.cpu_per_million for row in rows(results.get(ratio.case, {}))}
+        if ratio.ours in cpu and ratio.peer in cpu:
+            times = cpu[ratio.peer] / cpu[ratio.ours]
+            lines.append(
+                f"| {ratio.ours} | {ratio.peer} | {times:.1f} × | ≥ {ratio.at_least} × "
+                f"| {'missed' if times < ratio.at_least else ''} |"
+            )
+    if not lines:
+        return []
+    return [
+        "## The pure twin and kafka-python",
+        "",
+        "CPU per message, how many times less.",
+        "",
+        "| pure twin | kafka-python | less | goal | |",
+        "|---|---|---:|---|---|",
+        *lines,
+        "",
+    ]
+
+
+def _reasons(results: Results) -> list[str]:
+    """A sentence on each row that misses its goal."""
+    lines = []
+    for case, measurements in results.items():
+        made = rows(measurements)
+        for row in made:
+            missed = misses(row, made)
+            if missed:
+                whys = [row.client.goal.why if row.client.goal else ""]
+                if any(one.startswith("ticker") for one in missed):
+                    whys.append(_TICKER_WHY.get(row.client.call, ""))
+                why = " ".join(filter(None, whys))
+                lines.append(f"| {case.title} | {row.client.words} | {'; '.join(missed)} | {why} |")
+    if not lines:
+        return []
+    return [
+        "## Missed goals",
+        "",
+        "| case | client | missed | why |",
+        "|---|---|---|---|",
+        *lines,
+        "",
+    ]
+
+
+_TICKER_WHY = {
+    "send": "`send()` returns without a turn for others while there is memory: a loop over it "
+    "that never waits holds the event loop.",
+    "arrow": "One batch is decoded and wrapped at a stretch.",
+}
+"""By call: why the loop was held."""
 
 
 def _times(row: Row) -> str:

@@ -1,1 +1,1 @@
-"""One module per client; each has `produce` and `consume` functions by the names in `cases`."""
+"""One module per client, and one file for Java's; each has functions by the names in `cases`."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.aio import AIOProducer
 
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, PARTITIONS
-from tests.bench.measure import Measurement, Meter, latencies
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS
+from tests.bench.measure import WARM_UP, Measurement, Meter, TickingMeter, latencies
 
 _BROKER = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
 
@@ -40,7 +41,7 @@ def produce(
             raise RuntimeError(str(error))
         delivered += 1
 
-    for value in values[:1000]:  # warm-up: connections, metadata
+    for value in values[:WARM_UP]:
         producer.produce(topic, value, on_delivery=on_delivery)
     producer.flush()
     delivered = 0
@@ -66,7 +67,7 @@ def one_by_one(
 ) -> Measurement:
     """`produce` and `flush` for each message; linger 0."""
     producer = Producer({**_BROKER, "bootstrap.servers": bootstrap, "acks": 1, "linger.ms": 0})
-    for value in values[:100]:
+    for value in values[:WARM_UP]:
         producer.produce(topic, value, partition=0)
         producer.flush()
     took = []
@@ -81,7 +82,7 @@ def one_by_one(
 
 def loops(bootstrap: str, topic: str, values: list[bytes], compression: str | None) -> Measurement:
     """A thousand coroutines on AIOProducer, each awaits its message's delivery."""
-    shares = [values[start::1000] for start in range(1000)]
+    shares = [values[start::LOOPS] for start in range(LOOPS)]
 
     async def work() -> Measurement:
         producer = AIOProducer(
@@ -93,8 +94,8 @@ def loops(bootstrap: str, topic: str, values: list[bytes], compression: str | No
             for value in share:
                 await (await producer.produce(topic, value))
 
-        await walk(values[:5])
-        meter = Meter()
+        await asyncio.gather(*[walk(values[:1]) for _ in range(LOOPS)])
+        meter = TickingMeter()
         await asyncio.gather(*map(walk, shares))
         measurement = meter.stop(len(values))
         await producer.close()
@@ -103,46 +104,52 @@ def loops(bootstrap: str, topic: str, values: list[bytes], compression: str | No
     return asyncio.run(work())
 
 
+Take = Callable[[Consumer, int], None]
+
+
 def consume(bootstrap: str, topic: str, count: int) -> Measurement:
     """`consume(1000)` with `check.crcs`, values touched."""
-    consumer = _consumer(bootstrap, topic)
-    seen = size = 0
-    meter = Meter()
-    while seen < count:
-        for message in consumer.consume(1000, timeout=5.0):
-            if message.error() is None:
-                size += len(message.value() or b"")
-                seen += 1
-    measurement = meter.stop(seen)
-    consumer.close()
-    return measurement
+    return _read(bootstrap, topic, count, _take_many)
 
 
 def poll(bootstrap: str, topic: str, count: int) -> Measurement:
     """`poll()` per message with `check.crcs`, values touched."""
-    consumer = _consumer(bootstrap, topic)
+    return _read(bootstrap, topic, count, _take_one_by_one)
+
+
+def _take_many(consumer: Consumer, count: int) -> None:
     seen = size = 0
-    meter = Meter()
+    while seen < count:
+        for message in consumer.consume(min(1000, count - seen), timeout=5.0):
+            if message.error() is None:
+                size += len(message.value() or b"")
+                seen += 1
+
+
+def _take_one_by_one(consumer: Consumer, count: int) -> None:
+    seen = size = 0
     while seen < count:
         message = consumer.poll(5.0)
         if message is not None and message.error() is None:
             size += len(message.value() or b"")
             seen += 1
-    measurement = meter.stop(seen)
-    consumer.close()
+
+
+def _read(bootstrap: str, topic: str, count: int, take: Take) -> Measurement:
+    for wanted in (WARM_UP, count):
+        consumer = Consumer(
+            {
+                **_BROKER,
+                "bootstrap.servers": bootstrap,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "check.crcs": True,
+                "fetch.message.max.bytes": 1024 * 1024,
+            }
+        )
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        meter = Meter()
+        take(consumer, wanted)
+        measurement = meter.stop(wanted)
+        consumer.close()
     return measurement
-
-
-def _consumer(bootstrap: str, topic: str) -> Consumer:
-    consumer = Consumer(
-        {
-            **_BROKER,
-            "bootstrap.servers": bootstrap,
-            "group.id": "bench",
-            "enable.auto.commit": False,
-            "check.crcs": True,
-            "fetch.message.max.bytes": 1024 * 1024,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    return consumer

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 import uvloop
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, PARTITIONS
-from tests.bench.measure import Measurement, Meter, latencies, ticker
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS
+from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
 
-LOOPS = 1000
+TIMES = 10
+"""How often `getmany_ten_times` reads the topic."""
 
 
-def _run(
+def run(
     work: Coroutine[Any, Any, Measurement],
     new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> Measurement:
-    async def ticking() -> Measurement:
-        async with ticker() as late:
-            measurement = await work
-        return replace(measurement, more=measurement.more | late)
-
+    """In a loop of its own."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(ticking())
+        return runner.run(work)
 
 
 def _producer(
@@ -43,23 +40,22 @@ def _producer(
 
 
 def send(bootstrap: str, topic: str, values: list[bytes], compression: str | None) -> Measurement:
-    """`await send()` per message, the deliveries gathered at the end."""
+    """`await send()` per message, each result awaited at the end."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression) as producer:
-            await asyncio.gather(*[await producer.send(topic, value) for value in values[:1000]])
-            meter = Meter()
+            for delivery in [await producer.send(topic, value) for value in values[:WARM_UP]]:
+                await delivery
+            meter = TickingMeter()
             deliveries = [
                 await producer.send(topic, value, partition=index % PARTITIONS)
                 for index, value in enumerate(values)
             ]
-            await producer.flush()
-            measurement = meter.stop(len(values))
             for delivery in deliveries:
-                assert delivery.result().offset >= 0
-            return measurement
+                await delivery
+            return meter.stop(len(values))
 
-    return _run(work())
+    return run(work())
 
 
 def send_many(
@@ -69,9 +65,9 @@ def send_many(
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression) as producer:
-            await (await producer.send_many(topic, values[:1000]))
+            await (await producer.send_many(topic, values[:WARM_UP]))
             shares = [values[part::PARTITIONS] for part in range(PARTITIONS)]
-            meter = Meter()
+            meter = TickingMeter()
             parts = [
                 await producer.send_many(topic, share, partition=part)
                 for part, share in enumerate(shares)
@@ -83,7 +79,7 @@ def send_many(
             assert delivered == len(values)
             return measurement
 
-    return _run(work())
+    return run(work())
 
 
 def loops(
@@ -104,11 +100,11 @@ def loops(
 
             await asyncio.gather(*[walk(values[:1]) for _ in range(LOOPS)])
             shares = [values[start::LOOPS] for start in range(LOOPS)]
-            meter = Meter()
+            meter = TickingMeter()
             await asyncio.gather(*map(walk, shares))
             return meter.stop(len(values))
 
-    return _run(work(), new_loop)
+    return run(work(), new_loop)
 
 
 def loops_asyncio(
@@ -125,85 +121,107 @@ def one_by_one(
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression, 0) as producer:
-            for value in values[:100]:
+            for value in values[:WARM_UP]:
                 await producer.send_and_wait(topic, value, partition=0)
             took = []
-            meter = Meter()
+            meter = TickingMeter()
             for value in values:
                 begun = time.perf_counter()
                 await producer.send_and_wait(topic, value, partition=0)
                 took.append(time.perf_counter() - begun)
-            return replace(meter.stop(len(values)), more=latencies(took))
+            measurement = meter.stop(len(values))
+            return replace(measurement, more=measurement.more | latencies(took))
 
-    return _run(work())
-
-
-def _consumer(bootstrap: str) -> AIOKafkaConsumer:
-    return AIOKafkaConsumer(
-        bootstrap_servers=bootstrap,
-        group_id=None,
-        auto_offset_reset="earliest",
-        fetch_max_bytes=2 * PARTITIONS * 1024 * 1024,
-    )
+    return run(work())
 
 
-def _assign(consumer: AIOKafkaConsumer, topic: str) -> None:
-    consumer.assign([TopicPartition(topic, partition) for partition in range(PARTITIONS)])
+Take = Callable[[AIOKafkaConsumer, int], Awaitable[int]]
+"""Reads so many messages, perhaps a few more, and touches the values; how many there were."""
+
+
+def read(
+    bootstrap: str,
+    topic: str,
+    count: int,
+    take: Take,
+    partitions: int = PARTITIONS,
+    fetch_max_bytes: int = 2 * PARTITIONS * 1024 * 1024,
+) -> Measurement:
+    """What `take` needs for `count` messages, after another consumer has read a few."""
+
+    async def work() -> Measurement:
+        for wanted in (WARM_UP, count):
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=bootstrap,
+                group_id=None,
+                auto_offset_reset="earliest",
+                fetch_max_bytes=fetch_max_bytes,
+            )
+            consumer.assign([TopicPartition(topic, partition) for partition in range(partitions)])
+            async with consumer:
+                meter = TickingMeter()
+                measurement = meter.stop(await take(consumer, wanted))
+        return measurement
+
+    return run(work())
+
+
+async def take_arrow(consumer: AIOKafkaConsumer, count: int) -> int:
+    """The value columns' lengths added up."""
+    seen = size = 0
+    while seen < count:
+        batch = await consumer.getmany_arrow(timeout_ms=5000)
+        size += batch.column("value").nbytes
+        seen += batch.num_rows
+    return seen
+
+
+async def take_many(consumer: AIOKafkaConsumer, count: int) -> int:
+    """By a thousand."""
+    seen = size = 0
+    while seen < count:
+        for records in (await consumer.getmany(timeout_ms=5000, max_records=1000)).values():
+            for record in records:
+                size += len(record.value or b"")
+            seen += len(records)
+    return seen
+
+
+async def take_one_by_one(consumer: AIOKafkaConsumer, count: int) -> int:
+    """`async for`."""
+    seen = size = 0
+    async for record in consumer:
+        size += len(record.value or b"")
+        seen += 1
+        if seen == count:
+            break
+    return seen
+
+
+async def take_many_ten_times(consumer: AIOKafkaConsumer, count: int) -> int:
+    """The same messages again and again."""
+    seen = 0
+    for _ in range(TIMES):
+        await consumer.seek_to_beginning()
+        seen += await take_many(consumer, count)
+    return seen
 
 
 def arrow(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`getmany_arrow()`, the value columns' lengths added up."""
-
-    async def work() -> Measurement:
-        import pyarrow  # noqa: F401  (its import is no part of the work)
-
-        consumer = _consumer(bootstrap)
-        _assign(consumer, topic)
-        async with consumer:
-            seen = size = 0
-            meter = Meter()
-            while seen < count:
-                batch = await consumer.getmany_arrow(timeout_ms=5000)
-                size += batch.column("value").nbytes
-                seen += batch.num_rows
-            return meter.stop(seen)
-
-    return _run(work())
+    """`getmany_arrow()`."""
+    return read(bootstrap, topic, count, take_arrow)
 
 
 def getmany(bootstrap: str, topic: str, count: int) -> Measurement:
     """`getmany(max_records=1000)`, values touched."""
+    return read(bootstrap, topic, count, take_many)
 
-    async def work() -> Measurement:
-        consumer = _consumer(bootstrap)
-        _assign(consumer, topic)
-        async with consumer:
-            seen = size = 0
-            meter = Meter()
-            while seen < count:
-                for records in (await consumer.getmany(timeout_ms=5000, max_records=1000)).values():
-                    for record in records:
-                        size += len(record.value or b"")
-                    seen += len(records)
-            return meter.stop(seen)
 
-    return _run(work())
+def getmany_ten_times(bootstrap: str, topic: str, count: int) -> Measurement:
+    """`getmany(max_records=1000)` over the topic again and again: does memory stay?"""
+    return read(bootstrap, topic, count, take_many_ten_times)
 
 
 def iterate(bootstrap: str, topic: str, count: int) -> Measurement:
     """`async for record in consumer`, values touched."""
-
-    async def work() -> Measurement:
-        consumer = _consumer(bootstrap)
-        _assign(consumer, topic)
-        async with consumer:
-            seen = size = 0
-            meter = Meter()
-            async for record in consumer:
-                size += len(record.value or b"")
-                seen += 1
-                if seen == count:
-                    break
-            return meter.stop(seen)
-
-    return _run(work())
+    return read(bootstrap, topic, count, take_one_by_one)

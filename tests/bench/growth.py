@@ -1,0 +1,187 @@
+"""How cost and rate grow with partitions, brokers, round-trip time and batches.
+
+`python -m tests.bench --growth` runs it alone. One cluster of one broker and one of three stand
+behind `delay`'s process, also where nothing is added, so that only the delay differs. What is
+measured stands in `points()`; `growth_report` makes tables and a plot of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from tests.bench.cases import BATCH_BYTES, BROKER, LINGER_MS
+from tests.bench.delay import DelayedCluster
+from tests.bench.run import OPTIMISED, FailedError, measure
+
+PARTITIONS = (1, 100, 1000)
+BROKERS = (1, 3)
+DELAYS_MS = (1, 50)
+BATCHES = (1024, 16 * 1024, BATCH_BYTES, 1024 * 1024)
+IN_FLIGHT = (1, 5, 16)
+DEFAULT_REQUEST = 1024 * 1024
+FILLED = 64 * 1024
+"""Bytes of a batch of 520 messages of 100 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measurement of a table; `messages` are those of a full run."""
+
+    table: str
+    call: str
+    messages: int
+    brokers: int = 1
+    delay_ms: int = 0
+    partitions: int = 1
+    value_bytes: int = 100
+    options: tuple[tuple[str, int], ...] = ()
+    """Of the producer."""
+
+    def option(self, name: str) -> int:
+        """One of them."""
+        return dict(self.options)[name]
+
+
+@dataclass(slots=True)
+class Growth:
+    """What was found: measurements of each point, and the round trips that were seen."""
+
+    results: dict[Point, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
+    round_trips_ms: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By (brokers, delay in ms), what a delay of 0 takes included."""
+    failures: list[str] = field(default_factory=list)
+
+
+def points() -> list[Point]:
+    """All of them, in the order of the tables."""
+    filled = _options(
+        max_batch_size=FILLED,
+        max_request_size=FILLED,  # or one partition's batches would grow while one is under way
+        linger_ms=10_000,
+        buffer_memory=256 * 1024 * 1024,
+    )
+    lingering = _options(max_batch_size=BATCH_BYTES, linger_ms=LINGER_MS)
+    found = [
+        Point("fill", call, 520_000, brokers, 0, partitions, options=filled)
+        for call, brokers, partitions in itertools.product(
+            ("send_many", "send"), BROKERS, PARTITIONS
+        )
+    ]
+    found += [
+        Point("linger", call, 200_000, brokers, delay_ms, partitions, options=options)
+        for (call, options), brokers, delay_ms, partitions in itertools.product(
+            (("send", lingering), ("getmany", ())), BROKERS, DELAYS_MS, PARTITIONS
+        )
+    ]
+    found += [
+        Point(
+            *("batch", "send", 200_000, 1, 1, partitions),
+            options=_options(max_batch_size=batch_bytes, linger_ms=LINGER_MS),
+        )
+        for batch_bytes, partitions in itertools.product(BATCHES, PARTITIONS)
+    ]
+    found += [
+        Point(
+            *("pipeline", "send", 40_000, 1, 50, 16),
+            options=_options(
+                # Small, so that not the processor but the round trip is the limit.
+                max_batch_size=FILLED,
+                max_request_size=FILLED,
+                linger_ms=LINGER_MS,
+                max_in_flight_requests_per_connection=in_flight,
+            ),
+        )
+        for in_flight in IN_FLIGHT
+    ]
+    found.append(
+        Point("long", "send_many", 60_000, 1, 50, 1, 1024, _options(linger_ms=LINGER_MS)),
+    )
+    return found
+
+
+def run(rounds: int, share: float, advance: Callable[[str], None]) -> Growth:
+    """Measure all points, `rounds` times in turn.
+
+    Args:
+        share: of the messages; 1 for a full run.
+        advance: called with words before each measurement.
+    """
+    growth = Growth()
+    todo = points()
+    with ExitStack() as stack:
+        advance("growth: starting brokers")
+        clusters = {
+            brokers: stack.enter_context(DelayedCluster(BROKER, brokers, OPTIMISED))
+            for brokers in BROKERS
+        }
+        for brokers, cluster in clusters.items():
+            _fill(cluster, [one for one in todo if one.brokers == brokers], share, advance)
+            for delay_ms in (0, *DELAYS_MS):
+                cluster.set(delay_ms)
+                growth.round_trips_ms[brokers, delay_ms] = cluster.round_trip_ms()
+        for _ in range(rounds):
+            for point in todo:
+                advance(
+                    f"growth: {point.call}, {point.partitions} partitions, {point.brokers} brokers,"
+                    f" {point.delay_ms} ms"
+                )
+                cluster = clusters[point.brokers]
+                cluster.set(point.delay_ms)
+                try:
+                    found = measure(_command(cluster, point, share))
+                except FailedError as error:
+                    growth.failures.append(f"growth, {point}: {error}")
+                else:
+                    growth.results[point].append(found)
+    return growth
+
+
+def count(rounds: int) -> int:
+    """How often `run` calls `advance`."""
+    return 1 + len(BROKERS) * len(PARTITIONS) + rounds * len(points())
+
+
+def _fill(
+    cluster: DelayedCluster, todo: Sequence[Point], share: float, advance: Callable[[str], None]
+) -> None:
+    """Make the topics, and put there what is going to be read."""
+    for partitions in sorted({one.partitions for one in todo}):
+        cluster.cluster.create_topic(_topic("write", partitions), partitions, timeout=120)
+    for partitions in PARTITIONS:
+        advance(f"growth: filling {partitions} partitions")
+        cluster.cluster.create_topic(_topic("read", partitions), partitions, timeout=120)
+        most = max(one.messages for one in todo if one.call == "getmany")
+        filling = Point("fill", "send_many", most, partitions=partitions)
+        measure(_command(cluster, filling, share, topic=_topic("read", partitions)))
+
+
+def _command(
+    cluster: DelayedCluster, point: Point, share: float, topic: str | None = None
+) -> list[str]:
+    produces = point.call != "getmany"
+    job: Mapping[str, object] = {
+        "client": "growth",
+        "call": point.call,
+        "produces": produces,
+        "bootstrap": cluster.cluster.bootstrap_servers,
+        "topic": topic or _topic("write" if produces else "read", point.partitions),
+        "messages": max(int(point.messages * share), 1000),
+        "value_bytes": point.value_bytes,
+        "compression": None,
+        "options": {"partitions": point.partitions, **dict(point.options)},
+    }
+    return [sys.executable, "-m", "tests.bench.worker", json.dumps(job)]
+
+
+def _topic(what: str, partitions: int) -> str:
+    return f"growth-{what}-{partitions}"
+
+
+def _options(**options: int) -> tuple[tuple[str, int], ...]:
+    return tuple(options.items())

@@ -1,0 +1,202 @@
+"""Turns what `growth` measured into the section of docs/benchmarks.md. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tests.bench.growth import BATCHES, BROKERS, DELAYS_MS, PARTITIONS, Growth, Point
+
+MOST_GROWTH = 1.5
+LEAST_FILL = 500
+LEAST_PIPELINING = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Medians of one point; `fill` and what follows it is 0 where nothing was sent."""
+
+    point: Point
+    rate: float
+    spread: float
+    cpu_per_million: float
+    fill: float
+    """Messages in a batch, on average."""
+    batch_bytes: float
+    megabytes_per_second: float
+    """Of values with their headers."""
+    ticker_ms: float
+
+
+def summaries(growth: Growth) -> list[Summary]:
+    """One for each point that was measured."""
+    return [_summary(point, rounds) for point, rounds in growth.results.items() if rounds]
+
+
+def section(growth: Growth) -> list[str]:
+    """Lines of Markdown."""
+    found = summaries(growth)
+    return [
+        "## Growth",
+        "",
+        "This package alone, on uvloop, values of 100 bytes unless said otherwise. One broker and "
+        "three stand behind a process that holds their answers back, also where nothing is added; "
+        "its own work takes part of the cores, so that rates are lower than above. What a small "
+        f"request took, its connection included: {_round_trips(growth)}. CPU is that of the client "
+        "in seconds per million messages; fill is the mean number of messages in a batch.",
+        "",
+        "![Growth](benchmarks-growth.png)",
+        "",
+        *_fill_table([one for one in found if one.point.table == "fill"]),
+        *_linger_table([one for one in found if one.point.table == "linger"]),
+        *_batch_table([one for one in found if one.point.table == "batch"]),
+        *_delay_table(
+            [one for one in found if one.point.table == "pipeline"],
+            [one for one in found if one.point.table == "long"],
+        ),
+    ]
+
+
+def as_json(growth: Growth) -> Any:
+    """All measurements, each with its point."""
+    return {
+        "round_trips_ms": [
+            {"brokers": brokers, "delay_ms": delay_ms, "round_trip_ms": found}
+            for (brokers, delay_ms), found in growth.round_trips_ms.items()
+        ],
+        "results": [
+            {"point": asdict(point) | {"options": dict(point.options)}, "rounds": rounds}
+            for point, rounds in growth.results.items()
+        ],
+        "failures": growth.failures,
+    }
+
+
+def _summary(point: Point, rounds: Sequence[dict[str, float]]) -> Summary:
+    rates = [one["messages"] / one["seconds"] for one in rounds]
+    rate = statistics.median(rates)
+
+    def median(of: Iterable[float]) -> float:
+        return statistics.median(of)
+
+    sent = [one for one in rounds if one.get("batches")]
+    return Summary(
+        point,
+        rate,
+        (max(rates) - min(rates)) / rate,
+        median(one["cpu_seconds"] / one["messages"] * 1e6 for one in rounds),
+        median(one["messages"] / one["batches"] for one in sent) if sent else 0.0,
+        median(one["bytes"] / one["batches"] for one in sent) if sent else 0.0,
+        median(one["bytes"] / one["seconds"] / 1e6 for one in sent) if sent else 0.0,
+        max(one["ticker_p999_ms"] for one in rounds),
+    )
+
+
+def _fill_table(found: list[Summary]) -> Iterator[str]:
+    yield from _head(
+        f"Partitions, at an equal mean batch fill of ≥ {LEAST_FILL} messages",
+        *(_partitions(count) for count in PARTITIONS),
+        *("× at most", "goal", "missed"),
+    )
+    for call, brokers in itertools.product(("send_many", "send"), BROKERS):
+        line = [one for one in found if (one.point.call, one.point.brokers) == (call, brokers)]
+        cells = [f"{one.cpu_per_million:.2f} CPU, fill {one.fill:.0f}" for one in line]
+        if len(line) == len(PARTITIONS):
+            times = max(one.cpu_per_million for one in line) / line[0].cpu_per_million
+            missed = [f"{times:.2f} ×"] if times > MOST_GROWTH else []
+            missed += [f"fill {one.fill:.0f}" for one in line if one.fill < LEAST_FILL]
+            cells += [f"{times:.2f}", f"≤ {MOST_GROWTH}", "; ".join(missed)]
+        yield _row(f"{call}, {_brokers(brokers)}", *cells)
+    yield ""
+
+
+def _linger_table(found: list[Summary]) -> Iterator[str]:
+    yield from _head(
+        "Partitions, brokers and round trips, linger 5 ms, 256-KiB batches",
+        *(_partitions(count) for count in PARTITIONS),
+    )
+    for call, brokers, delay_ms in itertools.product(("send", "getmany"), BROKERS, DELAYS_MS):
+        wanted = (call, brokers, delay_ms)
+        yield _row(
+            f"{call}, {_brokers(brokers)}, {delay_ms} ms",
+            *(
+                _cell(one)
+                for one in found
+                if (one.point.call, one.point.brokers, one.point.delay_ms) == wanted
+            ),
+        )
+    yield ""
+
+
+def _batch_table(found: list[Summary]) -> Iterator[str]:
+    yield from _head(
+        "Batch sizes: `send`, one broker, 1 ms, linger 5 ms",
+        *(_partitions(count) for count in PARTITIONS),
+    )
+    for size in BATCHES:
+        line = [one for one in found if one.point.option("max_batch_size") == size]
+        yield _row(f"{size // 1024:,} KiB", *map(_cell, line))
+    yield ""
+
+
+def _delay_table(pipelined: list[Summary], long: list[Summary]) -> Iterator[str]:
+    yield from _head(
+        "50 ms: `send` to 16 partitions of one broker, requests of at most 64 KiB",
+        *("messages/s", "spread", "MB/s", "× one at a time", "goal", "missed"),
+    )
+    for one in pipelined:
+        in_flight = one.point.option("max_in_flight_requests_per_connection")
+        times = one.rate / pipelined[0].rate
+        last = one is pipelined[-1]
+        yield _row(
+            f"{in_flight} in flight",
+            *(f"{one.rate:,.0f}", f"{one.spread:.0%}", f"{one.megabytes_per_second:.1f}"),
+            f"{times:.1f}",
+            f"≥ {LEAST_PIPELINING} ×" if last else "",
+            f"{times:.1f} ×" if last and times < LEAST_PIPELINING else "",
+        )
+    yield ""
+    for one in long:
+        yield (
+            f"One partition at 50 ms, values of {one.point.value_bytes:,} bytes, default sizes: "
+            f"while a batch is under way the next one grows towards `max_request_size`, to "
+            f"{one.batch_bytes / 1024:,.0f} KiB on average; {one.megabytes_per_second:.1f} MB/s "
+            f"(spread {one.spread:.0%}), {one.cpu_per_million:.2f} CPU."
+        )
+        yield ""
+
+
+def _cell(one: Summary) -> str:
+    fill = f", fill {one.fill:,.0f}" if one.fill else ""
+    return f"{one.cpu_per_million:.2f} CPU, {one.rate / 1000:,.0f} k/s{fill}"
+
+
+def _round_trips(growth: Growth) -> str:
+    return "; ".join(
+        f"{_brokers(brokers)} "
+        + ", ".join(
+            f"{growth.round_trips_ms[brokers, delay_ms]:.1f} ms at +{delay_ms}"
+            for delay_ms in (0, *DELAYS_MS)
+            if (brokers, delay_ms) in growth.round_trips_ms
+        )
+        for brokers in BROKERS
+    )
+
+
+def _head(title: str, *columns: str) -> list[str]:
+    return [f"### {title}", "", _row("", *columns), _row("---", *["---:"] * len(columns))]
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count:,} partitions"
+
+
+def _brokers(count: int) -> str:
+    return "1 broker" if count == 1 else f"{count} brokers"
