@@ -3,7 +3,8 @@
     nox -s tests                                everything, on the Python that runs nox
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
     nox -s full                                 every Python found, both loops, many rounds, build
-    nox -s bench -- --quick                     beside the peers, on a real broker
+    nox -s bench -- --quick                     beside the peers, on a real broker, in two minutes
+    nox -s bench -- --output docs/benchmarks    all of it, with growth; writes the docs
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real one
@@ -153,17 +154,18 @@ def works(python: str) -> bool:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """This client and its peers on a real 0.8.2.2 broker, side by side. `-- --help` for options."""
+    """This client and its peers on real brokers, side by side, then growth. `-- --help`."""
     install(session, "bench")
     fetch_brokers(session)
-    session.run("python", "-m", "tests.bench", *session.posargs)
+    # It ends its brokers by itself on Ctrl-C; nox's own patience is 0.3 s.
+    session.run("python", "-m", "tests.bench", *session.posargs, interrupt_timeout=30.0)
 
 
 @nox.session
 def demo(session: nox.Session) -> None:
     """Python's own source through Kafka, back, and into Spark, verified, drawn. `-- --help`."""
     install(session, "demo")
-    # It ends by itself on Ctrl-C; nox's own patience is 0.3 s.
+    # It too ends by itself on Ctrl-C.
     session.run(
         "python",
         "-m",

@@ -79,12 +79,12 @@ class DelayedCluster:
         if not process.stdout.readline():
             raise RuntimeError(f"the delaying process ended with code {process.wait()}")
 
-    def round_trip_ms(self) -> float:
-        """What a small request takes now, the opening of its connection included."""
+    def round_trip_ms(self, topic: str) -> float:
+        """What a small request about a topic takes now, the opening of its connection included."""
         took = []
         for _ in range(_PROBES):
             begun = time.perf_counter()
-            metadata(self._ports[0], ["growth-read-1"])
+            metadata(self._ports[0], [topic])
             took.append((time.perf_counter() - begun) * 1000)
         return statistics.median(took)
 

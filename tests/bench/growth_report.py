@@ -103,7 +103,7 @@ def _fill_table(found: list[Summary]) -> Iterator[str]:
     )
     for call, brokers in itertools.product(("send_many", "send"), BROKERS):
         line = [one for one in found if (one.point.call, one.point.brokers) == (call, brokers)]
-        cells = [f"{one.cpu_per_million:.2f} CPU, fill {one.fill:.0f}" for one in line]
+        cells = _by_partitions(line)
         if len(line) == len(PARTITIONS):
             times = max(one.cpu_per_million for one in line) / line[0].cpu_per_million
             missed = [f"{times:.2f} ×"] if times > MOST_GROWTH else []
@@ -120,14 +120,12 @@ def _linger_table(found: list[Summary]) -> Iterator[str]:
     )
     for call, brokers, delay_ms in itertools.product(("send", "getmany"), BROKERS, DELAYS_MS):
         wanted = (call, brokers, delay_ms)
-        yield _row(
-            f"{call}, {_brokers(brokers)}, {delay_ms} ms",
-            *(
-                _cell(one)
-                for one in found
-                if (one.point.call, one.point.brokers, one.point.delay_ms) == wanted
-            ),
-        )
+        line = [
+            one
+            for one in found
+            if (one.point.call, one.point.brokers, one.point.delay_ms) == wanted
+        ]
+        yield _row(f"{call}, {_brokers(brokers)}, {delay_ms} ms", *_by_partitions(line))
     yield ""
 
 
@@ -138,7 +136,7 @@ def _batch_table(found: list[Summary]) -> Iterator[str]:
     )
     for size in BATCHES:
         line = [one for one in found if one.point.option("max_batch_size") == size]
-        yield _row(f"{size // 1024:,} KiB", *map(_cell, line))
+        yield _row(f"{size // 1024:,} KiB", *_by_partitions(line))
     yield ""
 
 
@@ -167,6 +165,11 @@ def _delay_table(pipelined: list[Summary], long: list[Summary]) -> Iterator[str]
             f"(spread {one.spread:.0%}), {one.cpu_per_million:.2f} CPU."
         )
         yield ""
+
+
+def _by_partitions(line: list[Summary]) -> list[str]:
+    found = {one.point.partitions: _cell(one) for one in line}
+    return [found.get(count, "failed") for count in PARTITIONS]
 
 
 def _cell(one: Summary) -> str:

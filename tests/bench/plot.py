@@ -35,7 +35,6 @@ def plot(results: Results, path: Path) -> None:
         colours = [OURS if row.client.module == "ours" else PEERS for row in made]
         bars = axis.barh(names, cpu, color=colours)
         axis.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-        axis.set_xscale("log")
         axis.invert_yaxis()
         axis.set_title(f"{case.title}: CPU seconds per million messages", fontsize=9, loc="left")
         axis.tick_params(labelsize=8)

@@ -2,76 +2,84 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aiokafka08 import AIOKafkaProducer
+from aiokafka08 import AIOKafkaProducer, TopicPartition
 from aiokafka08.producer.accumulator import Accumulator
 from tests.bench.clients.ours import read, run, take_many
 from tests.bench.measure import Measurement, TickingMeter
 
+Put = Callable[[AIOKafkaProducer], Awaitable[None]]
 
-def getmany(bootstrap: str, topic: str, count: int, *, partitions: int) -> Measurement:
+
+def getmany(bootstrap: str, topics: dict[str, int], count: int) -> Measurement:
     """`getmany`, with the memory that it has by default."""
-    return read(bootstrap, topic, count, take_many, partitions, 50 * 1024 * 1024)
+    return read(bootstrap, _places(topics), count, take_many, 50 * 1024 * 1024)
 
 
 def send(
     bootstrap: str,
-    topic: str,
+    topics: dict[str, int],
     values: list[bytes],
     compression: str | None,
-    *,
-    partitions: int,
     **options: Any,
 ) -> Measurement:
     """`await send()` per message, round robin over the partitions."""
+    places = _places(topics)
 
     async def put(producer: AIOKafkaProducer) -> None:
         deliveries = [
-            await producer.send(topic, value, partition=index % partitions)
-            for index, value in enumerate(values)
+            await producer.send(topic, value, partition=partition)
+            for value, (topic, partition) in zip(values, itertools.cycle(places), strict=False)
         ]
         await producer.flush()
         for delivery in deliveries:
             await delivery
 
-    return _produce(bootstrap, topic, values, compression, partitions, options, put)
+    return _produce(bootstrap, places, values, compression, options, put)
 
 
 def send_many(
     bootstrap: str,
-    topic: str,
+    topics: dict[str, int],
     values: list[bytes],
     compression: str | None,
-    *,
-    partitions: int,
     **options: Any,
 ) -> Measurement:
     """`send_many` per partition."""
-    shares = [values[part::partitions] for part in range(partitions)]
+    places = _places(topics)
+    shares = [values[part :: len(places)] for part in range(len(places))]
 
     async def put(producer: AIOKafkaProducer) -> None:
         parts = [
-            await producer.send_many(topic, share, partition=part)
-            for part, share in enumerate(shares)
+            await producer.send_many(topic, share, partition=partition)
+            for share, (topic, partition) in zip(shares, places, strict=True)
         ]
         await producer.flush()
         for part in parts:
             await part
 
-    return _produce(bootstrap, topic, values, compression, partitions, options, put)
+    return _produce(bootstrap, places, values, compression, options, put)
+
+
+def _places(topics: dict[str, int]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, partition)
+        for topic, count in topics.items()
+        for partition in range(count)
+    ]
 
 
 def _produce(
     bootstrap: str,
-    topic: str,
+    places: Sequence[TopicPartition],
     values: Sequence[bytes],
     compression: str | None,
-    partitions: int,
     options: dict[str, Any],
-    put: Callable[[AIOKafkaProducer], Awaitable[None]],
+    put: Put,
 ) -> Measurement:
     batches = _count_batches()
 
@@ -79,7 +87,7 @@ def _produce(
         async with AIOKafkaProducer(
             bootstrap_servers=bootstrap, acks=1, compression_type=compression, **options
         ) as producer:
-            for partition in range(partitions):  # connections, and a place for each partition
+            for topic, partition in places:  # connections, and a place for each partition
                 await producer.send(topic, values[0], partition=partition)
             await producer.flush()
             before = producer.metrics()

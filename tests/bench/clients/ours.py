@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -141,10 +141,9 @@ Take = Callable[[AIOKafkaConsumer, int], Awaitable[int]]
 
 def read(
     bootstrap: str,
-    topic: str,
+    places: Sequence[TopicPartition],
     count: int,
     take: Take,
-    partitions: int = PARTITIONS,
     fetch_max_bytes: int = 2 * PARTITIONS * 1024 * 1024,
 ) -> Measurement:
     """What `take` needs for `count` messages, after another consumer has read a few."""
@@ -157,13 +156,17 @@ def read(
                 auto_offset_reset="earliest",
                 fetch_max_bytes=fetch_max_bytes,
             )
-            consumer.assign([TopicPartition(topic, partition) for partition in range(partitions)])
+            consumer.assign(places)
             async with consumer:
                 meter = TickingMeter()
                 measurement = meter.stop(await take(consumer, wanted))
         return measurement
 
     return run(work())
+
+
+def _all_of(topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
 
 
 async def take_arrow(consumer: AIOKafkaConsumer, count: int) -> int:
@@ -209,19 +212,19 @@ async def take_many_ten_times(consumer: AIOKafkaConsumer, count: int) -> int:
 
 def arrow(bootstrap: str, topic: str, count: int) -> Measurement:
     """`getmany_arrow()`."""
-    return read(bootstrap, topic, count, take_arrow)
+    return read(bootstrap, _all_of(topic), count, take_arrow)
 
 
 def getmany(bootstrap: str, topic: str, count: int) -> Measurement:
     """`getmany(max_records=1000)`, values touched."""
-    return read(bootstrap, topic, count, take_many)
+    return read(bootstrap, _all_of(topic), count, take_many)
 
 
 def getmany_ten_times(bootstrap: str, topic: str, count: int) -> Measurement:
     """`getmany(max_records=1000)` over the topic again and again: does memory stay?"""
-    return read(bootstrap, topic, count, take_many_ten_times)
+    return read(bootstrap, _all_of(topic), count, take_many_ten_times)
 
 
 def iterate(bootstrap: str, topic: str, count: int) -> Measurement:
     """`async for record in consumer`, values touched."""
-    return read(bootstrap, topic, count, take_one_by_one)
+    return read(bootstrap, _all_of(topic), count, take_one_by_one)

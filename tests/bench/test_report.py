@@ -1,0 +1,150 @@
+"""What the report says of goals reached and missed, of peers and measurements that fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench import run
+from tests.bench.cases import CONSUME, PRODUCE, RATIOS, Client
+from tests.bench.growth import IN_FLIGHT, PARTITIONS, Growth, Point, points
+from tests.bench.growth_report import section
+from tests.bench.peers import Peers, UnavailableError
+from tests.bench.plot import plot, plot_growth
+from tests.bench.report import Record, as_json, document
+
+MANY = PRODUCE.clients[0]
+
+
+def measured(cpu_seconds: float, seconds: float = 1.0, **more: float) -> dict[str, float]:
+    found = {"messages": 1e6, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_rss_mb": 50.0}
+    return found | {"ticker_p999_ms": 1.0, "ticker_max_ms": 1.0} | more
+
+
+def record(**cpu_seconds: float) -> Record:
+    """Of the first row of ours, and confluent's, which takes 4 seconds."""
+    made = Record("a machine", 1, 1_000_000, 0.0)
+    for client in PRODUCE.clients:
+        if client.words in cpu_seconds:
+            made.results[PRODUCE][client].append(measured(cpu_seconds[client.words]))
+        elif client.module == "confluent":
+            made.results[PRODUCE][client].append(measured(2.0, seconds=4.0))
+    return made
+
+
+def test_a_row_that_reaches_its_goal_is_not_explained() -> None:
+    assert "## Missed goals" not in document(record(**{MANY.words: 0.2}))
+
+
+def test_a_row_that_misses_its_goal_is_told_with_a_reason() -> None:
+    assert MANY.goal is not None
+    [line] = [
+        line
+        for line in document(record(**{MANY.words: 0.5})).splitlines()
+        if line.startswith(f"| {PRODUCE.title} | {MANY.words}")
+    ]
+    assert "CPU 0.50 > 0.3" in line
+    assert MANY.goal.why in line
+
+
+def test_a_ticker_that_is_late_is_a_miss() -> None:
+    made = record()
+    made.results[PRODUCE][MANY].append(measured(0.1, ticker_p999_ms=35.0))
+    assert "ticker 35 > 20 ms" in document(made)
+
+
+def test_every_goal_has_a_reason_to_tell_except_that_of_memory_alone() -> None:
+    for case in (PRODUCE, CONSUME):
+        for client in case.clients:
+            if client.goal is not None and client.goal.cpu_per_million is not None:
+                assert client.goal.why, client.words
+
+
+@pytest.mark.parametrize(("peers_cpu", "missed"), [(6.0, False), (4.0, True)])
+def test_the_pure_twin_is_compared_with_kafka_python(peers_cpu: float, missed: bool) -> None:
+    ratio = RATIOS[0]
+    text = document(record(**{ratio.ours: 1.0, ratio.peer: peers_cpu}))
+    [line] = [line for line in text.splitlines() if line.startswith(f"| {ratio.ours} | kafka")]
+    assert f"{peers_cpu:.1f} ×" in line
+    assert ("missed" in line) is missed
+
+
+def test_every_ratio_names_rows_of_its_case() -> None:
+    for ratio in RATIOS:
+        assert {ratio.ours, ratio.peer} <= {client.words for client in ratio.case.clients}
+
+
+def grown(cpu_of_many: float, fill: float = 520.0, pipelined: float = 8.0) -> Growth:
+    """All points; those of 1,000 partitions take `cpu_of_many` times as much CPU."""
+    growth = Growth()
+    for point in points():
+        cpu = cpu_of_many if point.partitions == 1000 else 1.0
+        fast = dict(point.options).get("max_in_flight_requests_per_connection") == IN_FLIGHT[-1]
+        sent = {"batches": 1e6 / fill, "requests": 1000.0, "bytes": 126e6}
+        more = {} if point.call == "getmany" else sent
+        growth.results[point].append(measured(cpu, 1 / pipelined if fast else 1.0, **more))
+    growth.round_trips_ms = {(1, 0): 0.5, (1, 1): 1.6, (1, 50): 50.7}
+    return growth
+
+
+def test_growth_within_its_goals_misses_nothing() -> None:
+    text = "\n".join(section(grown(1.4)))
+    assert "| 1.40 | ≤ 1.5 |  |" in text
+    assert "| 8.0 | ≥ 5 × |  |" in text
+
+
+def test_growth_beyond_its_goals_is_told() -> None:
+    assert "| 1.60 | ≤ 1.5 | 1.60 × |" in "\n".join(section(grown(1.6)))
+    assert f"| {'; '.join(['fill 400'] * len(PARTITIONS))} |" in "\n".join(section(grown(1.0, 400)))
+    assert "| 3.0 | ≥ 5 × | 3.0 × |" in "\n".join(section(grown(1.0, pipelined=3.0)))
+
+
+def test_a_point_without_measurements_leaves_the_rest_of_growth_to_be_told(tmp_path: Path) -> None:
+    growth = grown(1.0)
+    lost: Point = next(iter(growth.results))
+    growth.results[lost].clear()
+    growth.failures.append(f"growth, {lost}: not done after 240 s")
+    made = record()
+    made.growth = growth
+    text = document(made)
+    assert "not done after 240 s" in text
+    assert "| send_many, 1 broker | failed | " in text
+    plot_growth(growth, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").stat().st_size > 1000
+
+
+def test_everything_measured_is_in_the_json_and_the_plot(tmp_path: Path) -> None:
+    made = record(**{MANY.words: 0.2})
+    made.growth = grown(1.0)
+    assert f'"{MANY.words}"' in as_json(made)
+    assert '"round_trip_ms": 50.7' in as_json(made)
+    plot(made.results, tmp_path / "bench.png")
+    assert (tmp_path / "bench.png").stat().st_size > 1000
+
+
+def test_a_measurement_that_fails_is_told_with_its_words() -> None:
+    with pytest.raises(run.FailedError, match="exit code 3: no broker there"):
+        run.measure(
+            [
+                sys.executable,
+                "-c",
+                "import sys; print('no broker there', file=sys.stderr); sys.exit(3)",
+            ]
+        )
+
+
+def test_a_measurement_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "DEADLINE_S", 0.2)
+    with pytest.raises(run.FailedError, match=r"not done after 0.2 s"):
+        run.measure(["sleep", "600"])
+
+
+def test_java_without_a_compiler_is_left_out_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UnavailableError, match="no `javac`"):
+        Peers(tmp_path).prepare(Client("java", "produce", "Java"))
