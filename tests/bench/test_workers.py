@@ -1,0 +1,92 @@
+"""The processes of the benchmark: this package's own clients, and what holds back answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.bench.run import measure
+from tests.brokers import free_port
+
+MESSAGES = 2000
+DELAY_S = 0.2
+CLOCK_S = 0.005
+"""uvloop's clock has milliseconds."""
+TOPICS = {"several": 4, "more": 4}
+
+
+def work(client: str, call: str, bootstrap: str, topic: object, **options: int) -> dict[str, float]:
+    job = {
+        "client": client,
+        "call": call,
+        "produces": call in ("send", "send_many"),
+        "bootstrap": bootstrap,
+        "topic": topic,
+        "messages": MESSAGES,
+        "value_bytes": 100,
+        "compression": None,
+        "options": options,
+    }
+    return measure([sys.executable, "-m", "tests.bench.worker", json.dumps(job)])
+
+
+@pytest.mark.kafka_cluster(topics={"three": 3})
+def test_what_a_client_sends_is_read(kafka_bootstrap_servers: str) -> None:
+    sent = work("ours", "send", kafka_bootstrap_servers, "three")
+    read = work("ours", "getmany", kafka_bootstrap_servers, "three")
+    assert sent["messages"] == MESSAGES
+    assert read["messages"] >= MESSAGES
+    for one in (sent, read):
+        assert one["seconds"] > 0
+        assert one["cpu_seconds"] > 0
+        assert one["ticker_max_ms"] >= one["ticker_p999_ms"] >= 0
+
+
+@pytest.mark.kafka_cluster(topics=TOPICS)
+@pytest.mark.parametrize("call", ["send", "send_many"])
+def test_growth_counts_the_batches_and_bytes_that_were_sent(
+    kafka_bootstrap_servers: str, call: str
+) -> None:
+    sizes = {"max_batch_size": 6400, "max_request_size": 6400, "linger_ms": 10_000}
+    sent = work("growth", call, kafka_bootstrap_servers, TOPICS, **sizes)
+    # 250 messages of 126 bytes for each partition, 50 in a batch.
+    assert sent["batches"] == 8 * 5
+    assert sent["requests"] == sent["batches"]
+    assert sent["bytes"] == MESSAGES * 126
+    assert work("growth", "getmany", kafka_bootstrap_servers, TOPICS)["messages"] >= MESSAGES
+
+
+def test_answers_are_held_back() -> None:
+    port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as upstream:
+        pair = f"{port}=127.0.0.1:{upstream.getsockname()[1]}"
+        command = [sys.executable, "-m", "tests.bench.delay", pair]
+        # Leaving the context closes its stdin, which ends it.
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{DELAY_S}\n")
+            process.stdin.flush()
+            assert float(process.stdout.readline()) == DELAY_S
+            threading.Thread(target=echo_once, args=(upstream,), daemon=True).start()
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+                begun = time.monotonic()
+                client.sendall(b"ping")
+                assert client.recv(4) == b"ping"
+                took = time.monotonic() - begun
+        assert process.returncode == 0
+        assert took >= DELAY_S - CLOCK_S
+
+
+def echo_once(upstream: socket.socket) -> None:
+    connection, _ = upstream.accept()
+    with connection:
+        connection.sendall(connection.recv(4))
