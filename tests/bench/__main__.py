@@ -25,6 +25,7 @@ from tests.bench.peers import Peers, UnavailableError
 from tests.bench.report import Record, as_json, document
 from tests.bench.run import OPTIMISED, FailedError, measure
 from tests.brokers.cluster import RealCluster
+from tests.brokers.errors import HarnessError
 
 FILLER = Client("ours", "send_many", "fills the topics")
 FULL_MESSAGES, FULL_ROUNDS = 1_000_000, 3
@@ -54,10 +55,17 @@ def main() -> int:
 
             def advance(words: str) -> None:
                 progress.update(task, description=words, advance=1)
+                if not console.is_terminal:  # there is no bar to be seen
+                    console.print(words, highlight=False)
 
             if not options.growth:
                 clients = {
-                    case: [one for one in case.clients if one.module == "ours" or not options.ours]
+                    case: [
+                        one
+                        for one in case.clients
+                        if (one.module == "ours" or not options.ours)
+                        and (one.in_quick or not options.quick)
+                    ]
                     for case in cases
                 }
                 progress.update(task, total=sum(map(len, clients.values())) * options.rounds)
@@ -65,7 +73,11 @@ def main() -> int:
             if options.growth or not (options.quick or options.case or options.ours):
                 progress.reset(task, total=growing.count(options.rounds))
                 share = options.messages / FULL_MESSAGES
-                record.growth = growing.run(options.rounds, share, advance)
+                record.growth = growing.Growth()
+                try:
+                    growing.run(record.growth, options.rounds, share, advance)
+                except (FailedError, HarnessError) as error:  # what came before it is told
+                    record.growth.failures.append(f"growth ended early: {error}")
     except KeyboardInterrupt:
         console.print("interrupted")
         return 130
@@ -91,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         "--rounds", type=int, default=FULL_ROUNDS, help="interleaved; medians are told"
     )
     parser.add_argument(
-        "--quick", action="store_true", help=f"one round of {QUICK_MESSAGES:,} messages, some cases"
+        "--quick",
+        action="store_true",
+        help=f"one round of {QUICK_MESSAGES:,} messages, some cases and clients",
     )
     parser.add_argument(
         "--growth",

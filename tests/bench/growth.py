@@ -108,14 +108,17 @@ def points() -> list[Point]:
     return found
 
 
-def run(rounds: int, share: float, advance: Callable[[str], None]) -> Growth:
+def run(growth: Growth, rounds: int, share: float, advance: Callable[[str], None]) -> None:
     """Measure all points, `rounds` times in turn.
 
     Args:
+        growth: gets what is found.
         share: of the messages; 1 for a full run.
         advance: called with words before each measurement.
+
+    Raises:
+        FailedError, HarnessError: the topics couldn't be made or filled, or brokers started.
     """
-    growth = Growth()
     todo = points()
     with ExitStack() as stack:
         advance("growth: starting brokers")
@@ -144,7 +147,6 @@ def run(rounds: int, share: float, advance: Callable[[str], None]) -> Growth:
                     growth.failures.append(f"growth, {point}: {error}")
                 else:
                     growth.results[point].append(found)
-    return growth
 
 
 def count(rounds: int) -> int:

@@ -46,7 +46,8 @@ def section(growth: Growth) -> list[str]:
         "three stand behind a process that holds their answers back, also where nothing is added; "
         "its own work takes part of the cores, so that rates are lower than above. What a small "
         f"request took, its connection included: {_round_trips(growth)}. CPU is that of the client "
-        "in seconds per million messages; fill is the mean number of messages in a batch.",
+        "in seconds per million messages; fill is the mean number of messages in a batch. `send` goes "
+        "round robin over the partitions, and gives the event loop a turn after each 100 messages.",
         "",
         "![Growth](benchmarks-growth.png)",
         "",
