@@ -136,8 +136,8 @@ def run(growth: Growth, rounds: int, share: float, advance: Callable[[str], None
         for _ in range(rounds):
             for point in todo:
                 advance(
-                    f"growth: {point.call}, {point.partitions} partitions, {point.brokers} brokers,"
-                    f" {point.delay_ms} ms"
+                    f"growth, {point.table}: {point.call}, partitions: {point.partitions}, "
+                    f"brokers: {point.brokers}, {point.delay_ms} ms"
                 )
                 cluster = clusters[point.brokers]
                 cluster.set(point.delay_ms)
@@ -167,7 +167,7 @@ def _fill(
                 cluster.cluster.create_topic(topic, count, timeout=TOPIC_S)
     most = max(one.messages for one in reading)
     for partitions in sorted({one.partitions for one in reading}):
-        advance(f"growth: filling {partitions} partitions")
+        advance(f"growth: filling topics, partitions: {partitions}")
         filling = Point("fill", "send_many", most, partitions=partitions)
         measure(_command(cluster, filling, share, what="read"))
 

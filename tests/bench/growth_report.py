@@ -46,8 +46,9 @@ def section(growth: Growth) -> list[str]:
         "three stand behind a process that holds their answers back, also where nothing is added; "
         "its own work takes part of the cores, so that rates are lower than above. What a small "
         f"request took, its connection included: {_round_trips(growth)}. CPU is that of the client "
-        "in seconds per million messages; fill is the mean number of messages in a batch. `send` goes "
-        "round robin over the partitions, and gives the event loop a turn after each 100 messages.",
+        "in seconds per million messages; fill is the mean number of messages in a batch. `send` "
+        "goes round robin over the partitions, and gives the event loop a turn after each 100 "
+        "messages.",
         "",
         "![Growth](benchmarks-growth.png)",
         "",
@@ -99,7 +100,7 @@ def _summary(point: Point, rounds: Sequence[dict[str, float]]) -> Summary:
 def _fill_table(found: list[Summary]) -> Iterator[str]:
     yield from _head(
         f"Partitions, at an equal mean batch fill of ≥ {LEAST_FILL} messages",
-        *(_partitions(count) for count in PARTITIONS),
+        *(words_of_partitions(count) for count in PARTITIONS),
         *("× at most", "goal", "missed"),
     )
     for call, brokers in itertools.product(("send_many", "send"), BROKERS):
@@ -110,14 +111,14 @@ def _fill_table(found: list[Summary]) -> Iterator[str]:
             missed = [f"{times:.2f} ×"] if times > MOST_GROWTH else []
             missed += [f"fill {one.fill:.0f}" for one in line if one.fill < LEAST_FILL]
             cells += [f"{times:.2f}", f"≤ {MOST_GROWTH}", "; ".join(missed)]
-        yield _row(f"{call}, {_brokers(brokers)}", *cells)
+        yield _row(f"{call}, {words_of_brokers(brokers)}", *cells)
     yield ""
 
 
 def _linger_table(found: list[Summary]) -> Iterator[str]:
     yield from _head(
         "Partitions, brokers and round trips, linger 5 ms, 256-KiB batches",
-        *(_partitions(count) for count in PARTITIONS),
+        *(words_of_partitions(count) for count in PARTITIONS),
     )
     for call, brokers, delay_ms in itertools.product(("send", "getmany"), BROKERS, DELAYS_MS):
         wanted = (call, brokers, delay_ms)
@@ -126,14 +127,14 @@ def _linger_table(found: list[Summary]) -> Iterator[str]:
             for one in found
             if (one.point.call, one.point.brokers, one.point.delay_ms) == wanted
         ]
-        yield _row(f"{call}, {_brokers(brokers)}, {delay_ms} ms", *_by_partitions(line))
+        yield _row(f"{call}, {words_of_brokers(brokers)}, {delay_ms} ms", *_by_partitions(line))
     yield ""
 
 
 def _batch_table(found: list[Summary]) -> Iterator[str]:
     yield from _head(
         "Batch sizes: `send`, one broker, 1 ms, linger 5 ms",
-        *(_partitions(count) for count in PARTITIONS),
+        *(words_of_partitions(count) for count in PARTITIONS),
     )
     for size in BATCHES:
         line = [one for one in found if one.point.option("max_batch_size") == size]
@@ -180,7 +181,7 @@ def _cell(one: Summary) -> str:
 
 def _round_trips(growth: Growth) -> str:
     return "; ".join(
-        f"{_brokers(brokers)} "
+        f"{words_of_brokers(brokers)} "
         + ", ".join(
             f"{growth.round_trips_ms[brokers, delay_ms]:.1f} ms at +{delay_ms}"
             for delay_ms in (0, *DELAYS_MS)
@@ -198,9 +199,11 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _partitions(count: int) -> str:
+def words_of_partitions(count: int) -> str:
+    """For a heading."""
     return "1 partition" if count == 1 else f"{count:,} partitions"
 
 
-def _brokers(count: int) -> str:
+def words_of_brokers(count: int) -> str:
+    """For a heading."""
     return "1 broker" if count == 1 else f"{count} brokers"

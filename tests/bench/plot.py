@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 
 from tests.bench.growth import BATCHES, BROKERS, DELAYS_MS, PARTITIONS, Growth
-from tests.bench.growth_report import Summary, summaries
+from tests.bench.growth_report import Summary, summaries, words_of_brokers, words_of_partitions
 from tests.bench.report import Results, rows
 
 matplotlib.use("Agg")
@@ -52,7 +52,7 @@ def plot_growth(growth: Growth, path: Path) -> None:
     for call in ("send_many", "send"):
         for brokers in BROKERS:
             line = [one for one in found if _is(one, "fill", call, brokers=brokers)]
-            _over_partitions(filled, line, f"{call}, {_brokers(brokers)}")
+            _over_partitions(filled, line, f"{call}, {words_of_brokers(brokers)}")
     for axis, call in ((lingering, "send"), (reading, "getmany")):
         for brokers in BROKERS:
             for delay_ms in DELAYS_MS:
@@ -61,19 +61,23 @@ def plot_growth(growth: Growth, path: Path) -> None:
                     for one in found
                     if _is(one, "linger", call, brokers=brokers, delay_ms=delay_ms)
                 ]
-                _over_partitions(axis, line, f"{_brokers(brokers)}, {delay_ms} ms")
+                _over_partitions(axis, line, f"{words_of_brokers(brokers)}, {delay_ms} ms")
+    for axis in axes.flat:
+        axis.set_xscale("log")
     for partitions in PARTITIONS:
         line = [one for one in found if _is(one, "batch", "send", partitions=partitions)]
         batches.plot(
             [one.point.option("max_batch_size") for one in line],
             [one.cpu_per_million for one in line],
             marker="o",
-            label=f"{partitions} partitions",
+            label=words_of_partitions(partitions),
         )
     batches.set_xticks(BATCHES, [f"{size // 1024} KiB" for size in BATCHES])
     titles = ("equal fill", "send, linger 5 ms", "getmany", "send, batch sizes, 1 ms")
+    for axis in (filled, lingering, reading):
+        axis.set_xticks(PARTITIONS, [f"{count:,}" for count in PARTITIONS])
+        axis.set_xlabel("partitions", fontsize=8)
     for axis, title in zip(axes.flat, titles, strict=True):
-        axis.set_xscale("log")
         axis.minorticks_off()
         axis.set_ylim(bottom=0)
         axis.set_title(f"{title}: CPU seconds per million messages", fontsize=9, loc="left")
@@ -99,9 +103,3 @@ def _over_partitions(axis: Any, line: list[Summary], label: str) -> None:
         marker="o",
         label=label,
     )
-    axis.set_xticks(PARTITIONS, [f"{count:,}" for count in PARTITIONS])
-    axis.set_xlabel("partitions", fontsize=8)
-
-
-def _brokers(count: int) -> str:
-    return "1 broker" if count == 1 else f"{count} brokers"
