@@ -14,6 +14,8 @@ import pytest
 from tests.bench.run import measure
 from tests.brokers import free_port
 
+pytestmark = pytest.mark.timeout(600)  # on a busy machine a process takes half a minute to start
+
 MESSAGES = 2000
 DELAY_S = 0.2
 CLOCK_S = 0.005
@@ -53,7 +55,7 @@ def test_what_a_client_sends_is_read(kafka_bootstrap_servers: str) -> None:
 def test_growth_counts_the_batches_and_bytes_that_were_sent(
     kafka_bootstrap_servers: str, call: str
 ) -> None:
-    sizes = {"max_batch_size": 6400, "max_request_size": 6400, "linger_ms": 10_000}
+    sizes = {"max_batch_size": 6400, "max_request_size": 6400, "linger_ms": 60_000}
     sent = work("growth", call, kafka_bootstrap_servers, TOPICS, **sizes)
     # 250 messages of 126 bytes for each partition, 50 in a batch.
     assert sent["batches"] == 8 * 5
@@ -77,7 +79,7 @@ def test_answers_are_held_back() -> None:
             process.stdin.flush()
             assert float(process.stdout.readline()) == DELAY_S
             threading.Thread(target=echo_once, args=(upstream,), daemon=True).start()
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
                 begun = time.monotonic()
                 client.sendall(b"ping")
                 assert client.recv(4) == b"ping"
