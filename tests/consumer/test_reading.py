@@ -392,6 +392,25 @@ async def test_an_offset_that_no_offset_can_follow_is_corrupt(
     assert (await asyncio.wait_for(consumer.getone(), 5)).value == b"3"
 
 
+async def test_an_offset_above_the_high_watermark_is_corrupt_and_moves_nothing(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 2))
+    cluster.append_raw("t", 0, encode_entry(1_000_000, None, b"x"), next_offset=3)
+    cluster.append("t", 0, values(3, 5))
+    consumer = make_consumer("t")
+    await consumer.start()
+    assert [r.offset for r in await take(consumer, 2)] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordException, match="partition 0, offset 2") as caught:
+            await asyncio.wait_for(consumer.getone(), 5)
+    assert caught.value.next_offset == 3
+    assert await consumer.position(tp(0)) == 2
+    assert consumer.metrics()["offset_resets"] == 0
+    consumer.seek(tp(0), caught.value.next_offset)
+    assert [r.value for r in await take(consumer, 2)] == [b"3", b"4"]
+
+
 async def test_deserializers_and_their_errors(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
