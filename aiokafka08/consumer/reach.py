@@ -233,7 +233,9 @@ def too_large(
     return RecordTooLargeError(
         f"topic {topic!r}, partition {partition}: the message (or compressed set) at offset "
         f"{offset} {size}; at most {limit_bytes} bytes are fetched at once. Raise "
-        "fetch_max_bytes, or seek() past it"
+        "fetch_max_bytes, or seek() past it",
+        topic_partition,
+        offset,
     )
 
 
