@@ -26,7 +26,8 @@ from aiokafka08.testing import (
     WrongCorrelationId,
 )
 from aiokafka08.testing.faults import Effect
-from tests.consumer.conftest import MakeConsumer, take, tp, until, values
+from tests.consumer.conftest import MakeConsumer, take, tp, values
+from tests.waiting import until
 
 
 def has(partition: int, request: FetchRequest) -> bool:

@@ -25,7 +25,8 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.telemetry import Telemetry
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
-from tests.consumer.conftest import tp, until, values
+from tests.consumer.conftest import tp, values
+from tests.waiting import until
 
 
 @pytest.fixture

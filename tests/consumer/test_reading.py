@@ -20,7 +20,8 @@ from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import MakeConsumer, take, tp, until, values
+from tests.consumer.conftest import MakeConsumer, take, tp, values
+from tests.waiting import until
 
 
 @pytest.mark.both_loops
