@@ -196,6 +196,17 @@ def test_of_two_claims_the_later_generation_holds() -> None:
     assert given == {"early": set(), "late": {partition}}
 
 
+def test_what_is_claimed_must_be_there_and_subscribed_to() -> None:
+    """A topic was made anew with fewer partitions, another one isn't wanted any more."""
+    claimed = [TopicPartition("a", 0), TopicPartition("a", 7), TopicPartition("b", 0)]
+    members = {
+        "before": ConsumerProtocolMemberMetadata(0, ["a"], encode_previous(claimed, 3)),
+        "new": ConsumerProtocolMemberMetadata(0, ["a", "b"], b""),
+    }
+    given = dealt(StickyPartitionAssignor(), {"a": 1, "b": 1}, members)
+    assert given == {"before": {TopicPartition("a", 0)}, "new": {TopicPartition("b", 0)}}
+
+
 def test_user_data_of_version_0_is_read_and_garbage_counts_as_none() -> None:
     version_1 = encode_previous([TopicPartition("a", 0), TopicPartition("a", 2)], 7)
     assert version_1 == (struct.pack(">ih1sI", 1, 1, b"a", 2) + struct.pack(">iii", 0, 2, 7))
