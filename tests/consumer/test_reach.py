@@ -223,6 +223,13 @@ def test_what_came_while_the_broker_read_is_left_for_the_next_fetch() -> None:
     assert reach.offset == 10
 
 
+def test_where_no_high_watermark_is_told_only_an_offset_that_none_can_follow_is_corrupt() -> None:
+    reach = Reach(5)
+    assert answered(reach, message(2**63 - 1), -1).step is Step.CORRUPT
+    assert answered(reach, message(2**63 - 2), -1).step is Step.DATA
+    assert reach.offset == 2**63 - 1
+
+
 def test_the_size_shrinks_in_halves_while_less_is_used() -> None:
     reach = Reach(5)
     answered(reach, message(5, 100_000)[:BASE])
