@@ -142,7 +142,15 @@ def test_defaults_are_aiokafkas(module: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["TopicPartition", "OffsetAndMetadata", "RecordMetadata", "BrokerMetadata", "ConsumerRecord"],
+    [
+        "TopicPartition",
+        "OffsetAndMetadata",
+        "OffsetAndTimestamp",
+        "RecordMetadata",
+        "BrokerMetadata",
+        "PartitionMetadata",
+        "ConsumerRecord",
+    ],
 )
 def test_structs_have_the_fields_of_aiokafkas_in_order(name: str) -> None:
     def fields(struct: Any) -> list[str]:
