@@ -5,6 +5,7 @@
     nox -s full                                 every Python found, both loops, many rounds, build
     nox -s bench -- --quick                     beside the peers, on a real broker, in two minutes
     nox -s bench -- --output docs/benchmarks    all of it, with growth; writes the docs
+    nox -s fuzz                                 hostile bytes, many more than in `tests`
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real one
@@ -112,7 +113,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def full(session: nox.Session) -> None:
-    """The whole matrix: `matrix` on each Python found, then `rounds` and `build`."""
+    """The whole matrix: `matrix` on each Python found, then `fuzz`, `rounds` and `build`."""
     found = [version for version in PYTHONS if works(f"python{version}")]
     if not found:
         session.error(f"none of Python {', '.join(PYTHONS)} was found on PATH")
@@ -121,6 +122,7 @@ def full(session: nox.Session) -> None:
             session.notify(f"matrix-{version}", session.posargs)
         else:
             session.warn(f"Skipped: Python {version} wasn't found on PATH")
+    session.notify("fuzz")
     session.notify("rounds")
     session.notify("build")
 
@@ -137,11 +139,17 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """The protocol's tests with many more examples, mutated frames and mutated sets among them."""
+    install(session, "test")
+    run_pytest(session, *PARALLEL, "--full", "tests/protocol", *session.posargs)
+
+
+@nox.session
 def rounds(session: nox.Session) -> None:
-    """The tests that are marked `full`, and the protocol's with many more examples."""
+    """The other tests that are marked `full`."""
     install(session, "test")
     fetch_brokers(session)
-    run_pytest(session, *PARALLEL, "--full", "tests/protocol")
     run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
 
 

@@ -36,8 +36,11 @@ class KafkaError(RuntimeError):
 
     @property
     def text(self) -> str:
-        """What happened, without the name of the class that `str()` puts before it."""
-        return super().__str__()
+        """What happened, without the name of the class that `str()` puts before it.
+
+        What stands beside it in `args` is for programs.
+        """
+        return next((one for one in self.args if isinstance(one, str)), super().__str__())
 
     def __str__(self) -> str:
         return f"{type(self).__name__}: {self.text}" if self.text else type(self).__name__
@@ -105,11 +108,17 @@ class CommitFailedError(KafkaError):
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """There is no committed offset, and `auto_offset_reset` is "none"."""
+    """There is no committed offset, and `auto_offset_reset` is "none".
+
+    From a consumer `args[0]` is the `TopicPartition`, as aiokafka's.
+    """
 
 
 class RecordTooLargeError(KafkaError):
-    """A message in the log is larger than the consumer's limits allow it to fetch."""
+    """A message in the log is larger than the consumer's limits allow it to fetch.
+
+    `args[1]` is the `TopicPartition` and `args[2]` the offset, as aiokafka's.
+    """
 
 
 class UnsupportedCodecError(KafkaError):
@@ -138,6 +147,7 @@ class BrokerResponseError(KafkaError):
     """An error code in an answer. Unknown codes come as this class itself."""
 
     errno: int = -1
+    message: ClassVar[str] = "UNKNOWN"  # Kafka's name of the code
     action: ClassVar[Action] = Action.BACK_OFF
     description: ClassVar[str] = "unknown error code"
 
@@ -152,18 +162,23 @@ class BrokerResponseError(KafkaError):
 
 class NoError(BrokerResponseError):
     errno = 0
+    message = "NO_ERROR"
     action = Action.NONE
     description = "no error"
 
 
 class UnknownError(BrokerResponseError):
     errno = -1
+    message = "UNKNOWN"
     description = "the broker met an unexpected error (its log tells more)"
     retriable = True
 
 
 class OffsetOutOfRangeError(BrokerResponseError):
+    """From a consumer `args[0]` is `{TopicPartition: offset}`, as aiokafka's."""
+
     errno = 1
+    message = "OFFSET_OUT_OF_RANGE"
     action = Action.FINAL
     description = "the offset is outside the range that the broker keeps for the partition"
 
@@ -177,6 +192,7 @@ class CorruptRecordException(BrokerResponseError):
     """
 
     errno = 2
+    message = "CORRUPT_MESSAGE"
     action = Action.FINAL
     description = "the message is corrupt: wrong CRC or impossible size"
 
@@ -199,6 +215,7 @@ InvalidMessageError = CorruptRecordException
 
 class UnknownTopicOrPartitionError(BrokerResponseError):
     errno = 3
+    message = "UNKNOWN_TOPIC_OR_PARTITION"
     action = Action.REFRESH
     description = "the broker doesn't host this topic or partition"
     retriable = True
@@ -207,12 +224,14 @@ class UnknownTopicOrPartitionError(BrokerResponseError):
 
 class InvalidFetchRequestError(BrokerResponseError):
     errno = 4
+    message = "INVALID_FETCH_SIZE"
     action = Action.FINAL
     description = "the fetch size is negative"
 
 
 class LeaderNotAvailableError(BrokerResponseError):
     errno = 5
+    message = "LEADER_NOT_AVAILABLE"
     action = Action.REFRESH
     description = "the partition has no leader yet (just created, or in an election)"
     retriable = True
@@ -221,6 +240,7 @@ class LeaderNotAvailableError(BrokerResponseError):
 
 class NotLeaderForPartitionError(BrokerResponseError):
     errno = 6
+    message = "NOT_LEADER_FOR_PARTITION"
     action = Action.REFRESH
     description = "the broker doesn't lead this partition"
     retriable = True
@@ -231,6 +251,7 @@ class RequestTimedOutError(BrokerResponseError):
     """The broker gave up waiting for its replicas (code 7): the message is in the leader's log."""
 
     errno = 7
+    message = "REQUEST_TIMED_OUT"
     action = Action.MAYBE_STORED
     description = "the broker timed out; the message is in the leader's log"
     retriable = True
@@ -238,6 +259,7 @@ class RequestTimedOutError(BrokerResponseError):
 
 class BrokerNotAvailableError(BrokerResponseError):
     errno = 8
+    message = "BROKER_NOT_AVAILABLE"
     action = Action.BACK_OFF
     description = "a broker that this needs is not alive"
     retriable = True
@@ -245,6 +267,7 @@ class BrokerNotAvailableError(BrokerResponseError):
 
 class ReplicaNotAvailableError(BrokerResponseError):
     errno = 9
+    message = "REPLICA_NOT_AVAILABLE"
     action = Action.NONE  # normal in Metadata while a replica is down (brokers.md 4.7)
     description = "a replica is down"
     retriable = True
@@ -252,6 +275,7 @@ class ReplicaNotAvailableError(BrokerResponseError):
 
 class MessageSizeTooLargeError(BrokerResponseError):
     errno = 10
+    message = "MESSAGE_SIZE_TOO_LARGE"
     action = Action.SPLIT
     description = (
         "the message is larger than the broker's message.max.bytes, or the topic's "
@@ -261,18 +285,21 @@ class MessageSizeTooLargeError(BrokerResponseError):
 
 class StaleControllerEpochError(BrokerResponseError):
     errno = 11
+    message = "STALE_CONTROLLER_EPOCH"
     action = Action.FINAL
     description = "the controller's epoch is stale (between brokers only)"
 
 
 class OffsetMetadataTooLargeError(BrokerResponseError):
     errno = 12
+    message = "OFFSET_METADATA_TOO_LARGE"
     action = Action.FINAL
     description = "the metadata string of a committed offset is too long"
 
 
 class StaleLeaderEpochCodeError(BrokerResponseError):
     errno = 13
+    message = "STALE_LEADER_EPOCH_CODE"
     action = Action.REFRESH
     description = "the leader's epoch is stale (between brokers only)"
     retriable = True
@@ -280,6 +307,7 @@ class StaleLeaderEpochCodeError(BrokerResponseError):
 
 class GroupLoadInProgressError(BrokerResponseError):
     errno = 14
+    message = "COORDINATOR_LOAD_IN_PROGRESS"
     action = Action.BACK_OFF
     description = "the coordinator is still loading the group's offsets"
     retriable = True
@@ -287,6 +315,7 @@ class GroupLoadInProgressError(BrokerResponseError):
 
 class GroupCoordinatorNotAvailableError(BrokerResponseError):
     errno = 15
+    message = "COORDINATOR_NOT_AVAILABLE"
     action = Action.COORDINATOR
     description = "the group has no coordinator yet"
     retriable = True
@@ -294,6 +323,7 @@ class GroupCoordinatorNotAvailableError(BrokerResponseError):
 
 class NotCoordinatorForGroupError(BrokerResponseError):
     errno = 16
+    message = "NOT_COORDINATOR"
     action = Action.COORDINATOR
     description = "the broker isn't the coordinator of this group"
     retriable = True
@@ -301,18 +331,21 @@ class NotCoordinatorForGroupError(BrokerResponseError):
 
 class InvalidTopicError(BrokerResponseError):
     errno = 17
+    message = "INVALID_TOPIC"
     action = Action.FINAL
     description = "the topic name isn't allowed, or the topic is internal"
 
 
 class RecordListTooLargeError(BrokerResponseError):
     errno = 18
+    message = "RECORD_LIST_TOO_LARGE"
     action = Action.SPLIT
     description = "the message set is larger than the broker's segment size"
 
 
 class NotEnoughReplicasError(BrokerResponseError):
     errno = 19
+    message = "NOT_ENOUGH_REPLICAS"
     action = Action.NOT_STORED
     description = "fewer replicas in sync than min.insync.replicas; nothing was stored"
     retriable = True
@@ -320,6 +353,7 @@ class NotEnoughReplicasError(BrokerResponseError):
 
 class NotEnoughReplicasAfterAppendError(BrokerResponseError):
     errno = 20
+    message = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
     action = Action.MAYBE_STORED
     description = "fewer replicas in sync than min.insync.replicas, found after the append"
     retriable = True
@@ -327,72 +361,84 @@ class NotEnoughReplicasAfterAppendError(BrokerResponseError):
 
 class InvalidRequiredAcksError(BrokerResponseError):
     errno = 21
+    message = "INVALID_REQUIRED_ACKS"
     action = Action.FINAL
     description = "required_acks isn't one of -1, 0, 1 (brokers from 0.9 on)"
 
 
 class IllegalGenerationError(BrokerResponseError):
     errno = 22
+    message = "ILLEGAL_GENERATION"
     action = Action.REJOIN
     description = "the group is in another generation"
 
 
 class InconsistentGroupProtocolError(BrokerResponseError):
     errno = 23
+    message = "INCONSISTENT_GROUP_PROTOCOL"
     action = Action.FINAL
     description = "the member shares no assignment strategy with the group"
 
 
 class InvalidGroupIdError(BrokerResponseError):
     errno = 24
+    message = "INVALID_GROUP_ID"
     action = Action.FINAL
     description = "the group id isn't allowed"
 
 
 class UnknownMemberIdError(BrokerResponseError):
     errno = 25
+    message = "UNKNOWN_MEMBER_ID"
     action = Action.REJOIN
     description = "the coordinator doesn't know this member (any more)"
 
 
 class InvalidSessionTimeoutError(BrokerResponseError):
     errno = 26
+    message = "INVALID_SESSION_TIMEOUT"
     action = Action.FINAL
     description = "the session timeout is outside the broker's bounds"
 
 
 class RebalanceInProgressError(BrokerResponseError):
     errno = 27
+    message = "REBALANCE_IN_PROGRESS"
     action = Action.REJOIN
     description = "the group is rebalancing"
 
 
 class InvalidCommitOffsetSizeError(BrokerResponseError):
     errno = 28
+    message = "INVALID_COMMIT_OFFSET_SIZE"
     action = Action.FINAL
     description = "the offset commit is too large"
 
 
 class TopicAuthorizationFailedError(BrokerResponseError):
     errno = 29
+    message = "TOPIC_AUTHORIZATION_FAILED"
     action = Action.FINAL
     description = "no right to use this topic"
 
 
 class GroupAuthorizationFailedError(BrokerResponseError):
     errno = 30
+    message = "GROUP_AUTHORIZATION_FAILED"
     action = Action.FINAL
     description = "no right to use this group"
 
 
 class ClusterAuthorizationFailedError(BrokerResponseError):
     errno = 31
+    message = "CLUSTER_AUTHORIZATION_FAILED"
     action = Action.FINAL
     description = "no right to do this on the cluster"
 
 
 class InvalidTimestampError(BrokerResponseError):
     errno = 32
+    message = "INVALID_TIMESTAMP"
     action = Action.FINAL
     description = "the timestamp is too far from the broker's clock"
 
@@ -401,42 +447,49 @@ class UnsupportedVersionError(BrokerResponseError):
     """The broker's line, or the 0.8 protocol itself, can't do what was asked."""
 
     errno = 35
+    message = "UNSUPPORTED_VERSION"
     action = Action.FINAL
     description = "the protocol version isn't supported"
 
 
 class TopicAlreadyExistsError(BrokerResponseError):
     errno = 36
+    message = "TOPIC_ALREADY_EXISTS"
     action = Action.FINAL
     description = "the topic exists already"
 
 
 class InvalidPartitionsError(BrokerResponseError):
     errno = 37
+    message = "INVALID_PARTITIONS"
     action = Action.FINAL
     description = "the number of partitions isn't allowed"
 
 
 class InvalidReplicationFactorError(BrokerResponseError):
     errno = 38
+    message = "INVALID_REPLICATION_FACTOR"
     action = Action.FINAL
     description = "the replication factor isn't allowed, or too few brokers are alive"
 
 
 class InvalidReplicationAssignmentError(BrokerResponseError):
     errno = 39
+    message = "INVALID_REPLICATION_ASSIGNMENT"
     action = Action.FINAL
     description = "the replica assignment isn't allowed"
 
 
 class InvalidConfigurationError(BrokerResponseError):
     errno = 40
+    message = "INVALID_CONFIG"
     action = Action.FINAL
     description = "a configuration value isn't allowed"
 
 
 class InvalidRequestError(BrokerResponseError):
     errno = 42
+    message = "INVALID_REQUEST"
     action = Action.FINAL
     description = "the broker finds the request contradictory"
 
@@ -445,18 +498,21 @@ class UnsupportedCompressionTypeError(BrokerResponseError):
     """A topic with `compression.type=zstd`: brokers don't convert it for requests this old."""
 
     errno = 76
+    message = "UNSUPPORTED_COMPRESSION_TYPE"
     action = Action.FINAL
     description = "the topic's compression (zstd) can't be read with a protocol this old"
 
 
 class GroupMaxSizeReachedError(BrokerResponseError):
     errno = 81
+    message = "GROUP_MAX_SIZE_REACHED"
     action = Action.FINAL
     description = "the group has as many members as the broker allows (brokers from 2.2 on)"
 
 
 class InvalidRecordError(BrokerResponseError):
     errno = 87
+    message = "INVALID_RECORD"
     action = Action.FINAL
     description = "the broker's validation refused the message (brokers from 2.4 on)"
 

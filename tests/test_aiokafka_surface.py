@@ -13,6 +13,9 @@ import aiokafka.errors
 import aiokafka.helpers
 import aiokafka.structs
 import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder as TheirBatchBuilder
+
+from aiokafka08.producer.batch_builder import BatchBuilder
 
 _NEWER_BROKERS = "an error that only requests of brokers from 0.11 on can answer with"
 _NOT_ON_THE_WIRE = "brokers before 0.11 have no request for it"
@@ -105,6 +108,16 @@ def test_every_method_takes_the_arguments_that_aiokafkas_takes(
     assert not added, f"{name}.{method} needs {added}, which aiokafka doesn't"
 
 
+def test_batches_have_the_methods_of_aiokafkas() -> None:
+    """What `create_batch` gives."""
+    for name, theirs in vars(TheirBatchBuilder).items():
+        if not name.startswith("_") and inspect.isfunction(theirs):
+            mine = getattr(BatchBuilder, name)
+            assert list(inspect.signature(mine).parameters) == list(
+                inspect.signature(theirs).parameters
+            )
+
+
 # Where our default differs, and why.
 OTHER_DEFAULTS = {
     "client_id": "names this package",
@@ -129,7 +142,15 @@ def test_defaults_are_aiokafkas(module: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["TopicPartition", "OffsetAndMetadata", "RecordMetadata", "BrokerMetadata", "ConsumerRecord"],
+    [
+        "TopicPartition",
+        "OffsetAndMetadata",
+        "OffsetAndTimestamp",
+        "RecordMetadata",
+        "BrokerMetadata",
+        "PartitionMetadata",
+        "ConsumerRecord",
+    ],
 )
 def test_structs_have_the_fields_of_aiokafkas_in_order(name: str) -> None:
     def fields(struct: Any) -> list[str]:
@@ -146,6 +167,8 @@ def test_error_codes_have_aiokafkas_names_and_flags() -> None:
             continue
         assert mine.errno == theirs.errno, name
         assert mine.invalid_metadata == theirs.invalid_metadata, name
+        if mine.errno >= 0:
+            assert mine.message == theirs.message, name
 
 
 def test_the_list_of_refusals_names_only_what_aiokafka_has() -> None:

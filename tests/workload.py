@@ -13,11 +13,14 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka08.errors import CorruptRecordException, KafkaError
+from aiokafka08.errors import CorruptRecordException, KafkaError, NoBrokersAvailable
+
+C = TypeVar("C")
 
 OUTSTANDING = 200
 """Sends per partition that may wait for their outcome."""
@@ -87,16 +90,8 @@ class Workload:
     async def running(self, drain_timeout: float = 45.0) -> AsyncIterator[None]:
         """Run while the body does; then stop sending, and let both finish within the time."""
         async with contextlib.AsyncExitStack() as stack:
-            producer = await stack.enter_async_context(
-                AIOKafkaProducer(bootstrap_servers=self._bootstrap, **self._producer_options)
-            )
-            consumer = AIOKafkaConsumer(
-                bootstrap_servers=self._bootstrap,
-                auto_offset_reset="earliest",
-                **self._consumer_options,
-            )
-            consumer.assign(self._topic_partitions())
-            await stack.enter_async_context(consumer)
+            producer = await _entered(stack, self._new_producer)
+            consumer = await _entered(stack, self._new_consumer)
             self.clients = producer, consumer
             senders = [
                 asyncio.create_task(self._send(producer, partition))
@@ -158,6 +153,18 @@ class Workload:
             assert len(seen) == len(ledger.seen[partition]), "the consumer got an offset twice"
             offsets = [offset for offset, _ in ledger.seen[partition]]
             assert offsets == sorted(offsets), "the consumer got offsets out of order"
+
+    def _new_producer(self) -> AIOKafkaProducer:
+        return AIOKafkaProducer(bootstrap_servers=self._bootstrap, **self._producer_options)
+
+    def _new_consumer(self) -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            auto_offset_reset="earliest",
+            **self._consumer_options,
+        )
+        consumer.assign(self._topic_partitions())
+        return consumer
 
     def _topic_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
@@ -240,6 +247,19 @@ class Workload:
                 for tp, records in (await consumer.getmany(timeout_ms=500)).items():
                     log[tp.partition].update({one.offset: _number(one) for one in records})
         return log
+
+
+async def _entered(
+    stack: contextlib.AsyncExitStack, make: Callable[[], AbstractAsyncContextManager[C]]
+) -> C:
+    """Start a client. Those with short timeouts may find no broker in time on a busy machine; then
+    another one: what is tested begins after the start."""
+    for _ in range(4):
+        try:
+            return await stack.enter_async_context(make())
+        except NoBrokersAvailable:
+            continue
+    return await stack.enter_async_context(make())
 
 
 def _number(record: Any) -> int:

@@ -239,13 +239,16 @@ class Cursor:
             hides_large=hides_large,
         )
         if finding.step is Step.DATA:
-            self.buffer.add(fetched.message_set, offset, self.reach.offset)
+            believed = finding.message_set
+            if believed is None:
+                believed = fetched.message_set
+            self.buffer.add(believed, offset, self.reach.offset)
             return Verdict.DATA
         if finding.step is Step.TOO_LARGE:
             error = too_large(self.topic_partition, offset, finding.message_bytes, limit_bytes)
             return self.fail(error, now)
         if finding.step is Step.CORRUPT:
-            return self.fail(not_a_message(self.topic_partition, offset), now)
+            return self.fail(not_a_message(self.topic_partition, offset, finding.next_offset), now)
         if self.reach.offset != offset:
             self.buffer.extend_to(self.reach.offset)
         return Verdict.QUIET

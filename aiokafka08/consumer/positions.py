@@ -164,8 +164,9 @@ class Positions:
                 self._tell(
                     cursor,
                     NoOffsetForPartitionError(
+                        cursor.topic_partition,
                         f"topic {topic!r}, partition {partition}: no offset is committed, and "
-                        "auto_offset_reset is 'none'; seek() to where it shall begin"
+                        "auto_offset_reset is 'none'; seek() to where it shall begin",
                     ),
                 )
 
@@ -217,8 +218,9 @@ class Positions:
         if self._reset is None:
             topic, partition = cursor.topic_partition
             error = OffsetOutOfRangeError(
+                {cursor.topic_partition: offset},
                 f"topic {topic!r}, partition {partition}: offset {offset} is out of range, the log "
-                f"goes from {first} to {last}; auto_offset_reset is 'none', so seek() is needed"
+                f"goes from {first} to {last}; auto_offset_reset is 'none', so seek() is needed",
             )
             self._beyond.pop(cursor, None)
             cursor.confirmed()  # once told, the broker is asked again

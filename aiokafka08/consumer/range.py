@@ -173,11 +173,12 @@ class _RangeReader:
             if finding.step is Step.DATA:
                 end = min(self._reach.offset, self._end)
                 self._fly()
-                return RawSet(fetched.message_set, offset, end)
+                believed = finding.message_set
+                return RawSet(fetched.message_set if believed is None else believed, offset, end)
             if finding.step is Step.TOO_LARGE:
                 raise too_large(self._tp, offset, finding.message_bytes, self._limit_bytes)
             if finding.step is Step.CORRUPT:
-                raise not_a_message(self._tp, offset)
+                raise not_a_message(self._tp, offset, finding.next_offset)
             if finding.step is Step.END:
                 if loop.time() >= deadline:
                     reason = KafkaError(f"the log ends at {fetched.high_watermark}")

@@ -12,6 +12,10 @@ on real brokers, docs/brokers.md 7.1, 7.8, 7.11, 11.3):
   at once means that something is there that doesn't fit: too large. Several answers, each only
   after the wait: the log's end is empty up to the watermark.
 
+An offset isn't covered by any CRC. One at or above the answer's high watermark is damaged, or was
+stored while the broker read (7.14): what is before it is taken, and it is asked for again. Where it
+still stands above the watermark then, it is corrupt.
+
 Law: it ends, since each step grows the size, raises the offset, or is counted; and an offset is
 passed over only when an answer has shown that no message is there.
 """
@@ -20,11 +24,19 @@ from __future__ import annotations
 
 import enum
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from aiokafka08.errors import CorruptRecordException, RecordTooLargeError
 from aiokafka08.net.versions import BrokerVersion, Line
-from aiokafka08.protocol.message_set import Survey, survey
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    MIN_MESSAGE_BYTES,
+    MessageSetReader,
+    Survey,
+    corrupt,
+    survey,
+)
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
@@ -48,10 +60,15 @@ class Step(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """A step; `message_bytes` is the size that a too large message states, if it can be seen."""
+    """A step, and what goes with it."""
 
     step: Step
     message_bytes: int | None = None
+    """The size that a too large message states, if it can be seen."""
+    message_set: Buffer | None = None
+    """The part of the data that can be believed, if not all of it."""
+    next_offset: int | None = None
+    """Where the messages go on behind a corrupt one, if it can be told."""
 
 
 _DATA, _END, _AGAIN = Finding(Step.DATA), Finding(Step.END), Finding(Step.AGAIN)
@@ -66,12 +83,13 @@ class Reach:
         alone: ask for this partition in a request of its own, and tell how long that waited.
     """
 
-    __slots__ = ("_ceiling", "_quiet", "_suspected", "alone", "offset", "size_bytes")
+    __slots__ = ("_ceiling", "_doubted", "_quiet", "_suspected", "alone", "offset", "size_bytes")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.size_bytes = 0
         self.alone = False
+        self._doubted = False
         self._suspected = False
         self._quiet = 0
         self._ceiling = 0
@@ -101,6 +119,8 @@ class Reach:
         """
         found = survey(message_set)
         if found.next_offset is not None and found.next_offset > self.offset:
+            if found.next_offset > high_watermark >= 0:
+                return self._above(message_set, high_watermark)
             if found.next_offset > _LAST_OFFSET:
                 return Finding(Step.CORRUPT)
             self.offset = found.next_offset
@@ -126,6 +146,30 @@ class Reach:
         if not hides_large:
             asked_bytes = limit_bytes  # more bytes would show no more: nothing is there
         return self._nothing(high_watermark, asked_bytes, limit_bytes, waited)
+
+    def _above(self, message_set: Buffer, high_watermark: int) -> Finding:
+        """Some offsets are at or above the watermark: take what is before the first of them."""
+        start, stop, last, damaged = 0, 0, -1, False
+        for pos, end, offset in _whole_entries(message_set):
+            if offset < self.offset:
+                continue
+            if offset < high_watermark:
+                if last < 0:
+                    start = pos
+                stop, last = end, max(last, offset)
+            elif last < 0:
+                damaged = True
+            else:
+                break
+        believed = message_set[start:stop]
+        first = _first_offset(believed, self.offset) if damaged else None
+        if last < 0 or (damaged and first != self.offset):
+            self._doubted = not self._doubted
+            return _AGAIN if self._doubted else Finding(Step.CORRUPT, next_offset=first)
+        self.offset = last + 1
+        self._shrink(stop)
+        self._calm()
+        return Finding(Step.DATA, message_set=believed)
 
     def _partial(self, found: Survey, asked_bytes: int, limit_bytes: int) -> Finding:
         assert found.tail_size is not None
@@ -166,7 +210,7 @@ class Reach:
             self.size_bytes //= 2
 
     def _calm(self) -> None:
-        self.alone = self._suspected = False
+        self.alone = self._suspected = self._doubted = False
         self._quiet = 0
 
 
@@ -189,20 +233,43 @@ def too_large(
     return RecordTooLargeError(
         f"topic {topic!r}, partition {partition}: the message (or compressed set) at offset "
         f"{offset} {size}; at most {limit_bytes} bytes are fetched at once. Raise "
-        "fetch_max_bytes, or seek() past it"
+        "fetch_max_bytes, or seek() past it",
+        topic_partition,
+        offset,
     )
 
 
-def not_a_message(topic_partition: TopicPartition, offset: int) -> CorruptRecordException:
+def not_a_message(
+    topic_partition: TopicPartition, offset: int, next_offset: int | None
+) -> CorruptRecordException:
     """The error for `Step.CORRUPT`."""
-    topic, partition = topic_partition
-    return CorruptRecordException(
-        f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: its "
-        "offset or size field is impossible; seek() past it (the next offset can't be told from "
-        "the damaged bytes)",
-        partition=topic_partition,
-        offset=offset,
+    return corrupt(topic_partition, offset, next_offset, "its offset or size field is impossible")
+
+
+def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
+    """Where each whole entry begins and ends, and its offset; stops as `survey` does."""
+    pos = 0
+    while len(message_set) - pos >= _OFFSET_SIZE.size:
+        offset, size = _OFFSET_SIZE.unpack_from(message_set, pos)
+        end = pos + _OFFSET_SIZE.size + size
+        if end > len(message_set) or size < MIN_MESSAGE_BYTES[0]:
+            return
+        yield pos, end, offset
+        pos = end
+
+
+def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:
+    """The first offset that is wanted, also where it stands in a wrapper."""
+    reader = MessageSetReader(
+        TopicPartition("", 0),
+        message_set,
+        fetch_offset,
+        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
     )
+    try:
+        return next((record.offset for record in reader.read(1)), None)
+    except CorruptRecordException as error:
+        return error.offset  # told when it is read
 
 
 def _is_filler(message_set: Buffer, at: int) -> bool:

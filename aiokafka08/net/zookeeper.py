@@ -1,11 +1,13 @@
 """The way to ZooKeeper: sessions of kazoo, and what their errors mean.
 
-Blocking: callers run it in threads. What is kept in which node is told where it is used (`admin`,
-`offset_store`). kazoo is an extra: without it the first use says what to install.
+Blocking but for `KeptSession`: callers run it in threads. What is kept in which node is told where
+it is used (`admin`, `offset_store`, `consumer.membership`). kazoo is an extra: without it the first
+use says what to install.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
     KafkaConnectionError,
+    KafkaError,
     KafkaUnavailableError,
 )
 
@@ -71,6 +74,42 @@ def close_session(session: KazooClient) -> None:
     """End a session; its ephemeral nodes go with it."""
     session.stop()
     session.close()
+
+
+class KeptSession:
+    """A session from a client's start to its stop, opened and closed in threads.
+
+    Args:
+        connect: "host:port,host:port/chroot".
+    """
+
+    def __init__(self, connect: str) -> None:
+        self._connect = connect
+        self._opening: asyncio.Future[KazooClient] | None = None
+
+    async def open(self, timeout_s: float) -> KazooClient:
+        """Open it; arguments and errors as `open_session`."""
+        # Kept, so that `close` ends a session whose opening was cancelled.
+        self._opening = asyncio.ensure_future(
+            asyncio.to_thread(open_session, self._connect, timeout_s, "aiokafka08.consumer.kazoo")
+        )
+        return await asyncio.shield(self._opening)
+
+    async def get(self) -> KazooClient | None:
+        """The session; None where it was never opened, or is closed."""
+        return None if self._opening is None else await asyncio.shield(self._opening)
+
+    async def close(self) -> bool:
+        """Close it; safe to call twice. False: there was none."""
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return False
+        try:
+            session = await opening
+        except KafkaError:
+            return False  # told by `open`
+        await asyncio.to_thread(close_session, session)
+        return True
 
 
 @contextmanager

@@ -19,13 +19,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     KafkaUnavailableError,
 )
-from aiokafka08.net.zookeeper import (
-    check_node_name,
-    close_session,
-    open_session,
-    require_kazoo,
-    telling,
-)
+from aiokafka08.net.zookeeper import KeptSession, check_node_name, require_kazoo, telling
 from aiokafka08.offset_store import Stamp
 from aiokafka08.offset_store.answers import Commits, Committed, by_reason
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
@@ -59,7 +53,7 @@ class ZookeeperOffsets:
         self._connect = connect
         self._group = group
         self._timeout_s = timeout_s
-        self._opening: asyncio.Future[KazooClient] | None = None
+        self._session = KeptSession(connect)
 
     async def start(self) -> None:
         """Open the session.
@@ -70,23 +64,11 @@ class ZookeeperOffsets:
             KafkaUnavailableError: there is no such chroot.
         """
         check_node_name("group_id", self._group)
-        limit_s = min(self._timeout_s, SESSION_TIMEOUT_S)
-        # Kept, so that `stop` closes a session whose opening was cancelled.
-        self._opening = asyncio.ensure_future(
-            asyncio.to_thread(open_session, self._connect, limit_s, "aiokafka08.consumer.kazoo")
-        )
-        await asyncio.shield(self._opening)
+        await self._session.open(min(self._timeout_s, SESSION_TIMEOUT_S))
 
     async def stop(self) -> None:
         """Close the session."""
-        opening, self._opening = self._opening, None
-        if opening is None:
-            return
-        try:
-            session = await opening
-        except KafkaError:
-            return  # told by `start`
-        await asyncio.to_thread(close_session, session)
+        await self._session.close()
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
@@ -110,9 +92,9 @@ class ZookeeperOffsets:
     # --- in threads -------------------------------------------------------------------------------
 
     async def _run(self, work: Callable[[KazooClient, float], T], timeout_s: float | None) -> T:
-        if self._opening is None:
+        session = await self._session.get()
+        if session is None:
             raise IllegalStateError("the store of offsets in ZooKeeper isn't running")
-        session = await asyncio.shield(self._opening)
         end = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
 
         def run() -> T:

@@ -88,6 +88,10 @@ class BatchBuilder:
         """Take no more messages; they can't come back."""
         self._closed = True
 
+    def closed(self) -> bool:
+        """Whether it takes no more messages."""
+        return self._closed
+
     def size(self) -> int:
         """Bytes of the messages so far, before compression."""
         return self._builder.size_bytes

@@ -85,7 +85,9 @@ class AIOKafkaProducer:
         partitioner: a name of `aiokafka08.producer.partitioner.PARTITIONERS`, or a callable
             `(key_bytes, all_partitions, available) -> partition`.
         buffer_memory: bytes of messages that may be buffered or under way (their wire format
-            before compression). When it is full, `send()` waits.
+            before compression). When it is full, `send()` waits. With the other options as they
+            are by default the process takes 16 MiB more at most: what sockets hold, the reserves
+            of growing buffers, the allocator's.
         delivery_timeout_ms: the longest time from the call of `send()` to the message's end,
             retries, leader elections and waiting for memory included.
         request_timeout_ms: how long to wait for a broker's answer, and for a topic's metadata.

@@ -30,6 +30,7 @@ from aiokafka08.protocol._message_set_py import (
     LOG_APPEND_TIME,
     MIN_MESSAGE_BYTES,
     Survey,
+    corrupt,
     message_size,
 )
 from aiokafka08.protocol.types import Buffer
@@ -75,12 +76,14 @@ __all__ = [
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "IMPLEMENTATION",
     "LOG_APPEND_TIME",
+    "MIN_MESSAGE_BYTES",
     "Column",
     "Columns",
     "Entry",
     "MessageSetBuilder",
     "MessageSetReader",
     "Survey",
+    "corrupt",
     "encode_entry",
     "entries",
     "message_size",

@@ -144,6 +144,7 @@ class EmbeddedCluster(Controls):
         await self._stop()
 
     def __enter__(self) -> Self:
+        self._refuse_if_running()  # before the thread of the one that runs is forgotten
         loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=_run_loop, args=(loop,), name="aiokafka08 embedded cluster", daemon=True
@@ -174,9 +175,12 @@ class EmbeddedCluster(Controls):
         if thread is not None:
             thread.join()
 
-    async def _start(self) -> None:
+    def _refuse_if_running(self) -> None:
         if self._hub is not None:
             raise IllegalStateError("this embedded cluster is running already")
+
+    async def _start(self) -> None:
+        self._refuse_if_running()
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._hub = Hub(self._state, self._clock)

@@ -236,7 +236,7 @@ def test_ssl_listener_has_a_certificate_that_python_verifies(ssl_cluster: RealCl
     metadata(ssl_cluster.port(0))  # the plain listener is there too
 
 
-@pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("death", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_outlives_its_parent(death: signal.Signals, tmp_path: Path) -> None:
     require_real_brokers()
     with subprocess.Popen(

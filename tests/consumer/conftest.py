@@ -61,13 +61,3 @@ async def take(consumer: Consumer, count: int, *partitions: TopicPartition) -> l
             taken += [record for records in got.values() for record in records]
     assert len(taken) == count, f"{len(taken)} messages instead of {count}"
     return taken
-
-
-async def until(condition: Callable[[], Any], what: str = "it") -> None:
-    """Look again and again, with turns for others, for at most ten seconds."""
-    try:
-        async with asyncio.timeout(10):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        pytest.fail(f"{what} didn't happen within 10 s")

@@ -21,7 +21,8 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.api import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka08.telemetry import CommitFailed, Event
 from aiokafka08.testing import Answer, Delay, EmbeddedCluster, Silence
-from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, until, values
+from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
+from tests.waiting import until
 
 HOUR_MS = 3_600_000
 

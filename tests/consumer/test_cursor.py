@@ -57,7 +57,7 @@ def test_a_new_cursor_needs_a_position_first() -> None:
     assert (cursor.start, cursor.position, cursor.lag) == (Start.STORED, None, None)
     assert not cursor.fetchable(SHARE, SHARE)
     cursor.seek(7)
-    assert cursor.position == 7
+    assert (cursor.position, cursor.lag) == (7, None)
     assert cursor.fetchable(SHARE, SHARE)
 
 

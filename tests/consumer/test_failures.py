@@ -26,7 +26,8 @@ from aiokafka08.testing import (
     WrongCorrelationId,
 )
 from aiokafka08.testing.faults import Effect
-from tests.consumer.conftest import MakeConsumer, take, tp, until, values
+from tests.consumer.conftest import MakeConsumer, take, tp, values
+from tests.waiting import until
 
 
 def has(partition: int, request: FetchRequest) -> bool:
@@ -265,14 +266,17 @@ async def test_without_a_reset_policy_the_range_is_told_until_somebody_seeks(
     consumer = make_consumer(auto_offset_reset="none")
     consumer.assign([tp(0)])
     await consumer.start()
-    with pytest.raises(NoOffsetForPartitionError, match="seek"):
+    with pytest.raises(NoOffsetForPartitionError, match="seek") as unknown:
         await consumer.getone()
+    assert unknown.value.args[0] == tp(0)  # for programs, as aiokafka's
     with pytest.raises(NoOffsetForPartitionError):
         await consumer.position(tp(0))
     consumer.seek(tp(0), 2)
     for _ in range(2):
-        with pytest.raises(OffsetOutOfRangeError, match=r"'t', partition 0: offset 2 .*5 to 10"):
+        told = r"\[Error 1\] OffsetOutOfRangeError: topic 't', partition 0: offset 2 .*5 to 10"
+        with pytest.raises(OffsetOutOfRangeError, match=told) as gone:
             await consumer.getone()
+        assert gone.value.args[0] == {tp(0): 2}
         assert await consumer.position(tp(0)) == 2
     consumer.seek(tp(0), 7)
     assert (await consumer.getone()).offset == 7

@@ -22,8 +22,9 @@ from aiokafka08.net.router import Router
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced, Telemetry
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, until, values
+from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
 from tests.consumer.test_subscription import snapshot
+from tests.waiting import until
 
 
 async def test_topics_are_there_when_start_returns(

@@ -9,7 +9,8 @@ import pytest
 from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from aiokafka08.testing.state import Partition
-from tests.consumer.conftest import Consumer, MakeConsumer, tp, until
+from tests.consumer.conftest import Consumer, MakeConsumer, tp
+from tests.waiting import until
 
 LARGE = 150_000
 """More than half of what may be fetched: two of them don't fit at once."""

@@ -23,7 +23,8 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka08.testing import Close, EmbeddedCluster, Silence
 from tests.brokers.ports import free_port
-from tests.consumer.conftest import Consumer, MakeConsumer, tp, until, values
+from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
+from tests.waiting import until
 
 CALLS: dict[str, Callable[[Consumer], Awaitable[Any]]] = {
     "getone": lambda consumer: consumer.getone(),

@@ -10,7 +10,8 @@ import pytest
 
 from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import Consumer, tp, until, values
+from tests.consumer.conftest import Consumer, tp, values
+from tests.waiting import until
 
 PARTITIONS = 1000
 KIB, MIB = 1 << 10, 1 << 20

@@ -22,10 +22,11 @@ from aiokafka08.net.config import net_config
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import MessageSetReader
+from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.telemetry import Telemetry
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
-from tests.consumer.conftest import tp, until, values
+from tests.consumer.conftest import tp, values
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -187,6 +188,10 @@ async def test_ranges_that_can_t_be_read(cluster: EmbeddedCluster, router: Route
     cluster.append_raw("t", 1, (0).to_bytes(8, "big") + bytes(40))
     with pytest.raises(CorruptRecordException, match="offset 0"):
         await read(router, 0, 1, 1)
+    cluster.append_raw("t", 2, encode_entry(1_000_000, None, b"x"), next_offset=1)
+    cluster.append("t", 2, values(1, 3))
+    with pytest.raises(CorruptRecordException, match=r"offset 0.*seek\(\) to 1"):
+        await read(router, 0, 3, 2)
 
 
 async def test_a_leader_that_hangs_is_left_for_another_one(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.consumer.reach import QUIET_ANSWERS, Finding, Reach, Step
+from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, survey
 from tests.consumer.model import FILLER, Batch, ModelLog
 
@@ -167,6 +168,66 @@ def test_an_impossible_size_is_corrupt(size: int) -> None:
     # Behind whole messages it is found by the next fetch.
     assert answered(reach, message(5) + broken).step is Step.DATA
     assert reach.offset == 6
+
+
+WILD = 1 << 40
+
+
+def wrapper(*offsets: int, at: int | None = None) -> bytes:
+    inside = compress(Codec.GZIP, b"".join(message(offset) for offset in offsets))
+    return encode_entry(offsets[-1] if at is None else at, None, inside, attributes=Codec.GZIP)
+
+
+@pytest.mark.parametrize(
+    ("behind", "next_offset"),
+    [
+        (message(8) + message(9), 8),
+        (wrapper(8, 9), 8),
+        (message(WILD) + message(9), 9),
+        (message(9)[:20], None),
+        (wrapper(8, 9)[:-1] + b"?", 9),  # its own matter, when it is read
+        (b"", None),
+    ],
+)
+@pytest.mark.parametrize("wild", [message(WILD), wrapper(7, at=WILD)])
+def test_an_offset_above_the_high_watermark_is_asked_for_again_and_then_corrupt(
+    wild: bytes, behind: bytes, next_offset: int | None
+) -> None:
+    reach = Reach(5)
+    before = message(5) + message(6)
+    assert answered(reach, before + wild + behind, 10) == Finding(Step.DATA, message_set=before)
+    assert reach.offset == 7
+    for _ in range(2):  # as often as it is reached
+        assert answered(reach, wild + behind, 10).step is Step.AGAIN
+        assert answered(reach, wild + behind, 10) == Finding(Step.CORRUPT, next_offset=next_offset)
+    assert (reach.offset, reach.size_bytes) == (7, 0)
+
+
+@pytest.mark.parametrize("behind", [message(8) + message(9), wrapper(8, 9), wrapper(7, 8, 9)])
+def test_who_seeks_past_an_impossible_offset_goes_on_behind_it(behind: bytes) -> None:
+    """Who looks for the first entry whose offset isn't lower than 8 finds the damaged one again."""
+    reach = Reach(8)
+    assert answered(reach, message(WILD) + behind, 10) == Finding(Step.DATA, message_set=behind)
+    assert reach.offset == 10
+
+
+def test_what_came_while_the_broker_read_is_left_for_the_next_fetch() -> None:
+    """Brokers from 2.4 on tell the watermark of before the read (docs/brokers.md 7.14)."""
+    reach = Reach(5)
+    there, new = message(5) + message(6), message(7) + message(8)
+    assert answered(reach, there + new, 7) == Finding(Step.DATA, message_set=there)
+    assert answered(reach, new, 7).step is Step.AGAIN
+    assert answered(reach, new + message(9), 9) == Finding(Step.DATA, message_set=new)
+    assert answered(reach, message(9), 9).step is Step.AGAIN  # doubted anew, since one was good
+    assert answered(reach, message(9), 10).step is Step.DATA
+    assert reach.offset == 10
+
+
+def test_where_no_high_watermark_is_told_only_an_offset_that_none_can_follow_is_corrupt() -> None:
+    reach = Reach(5)
+    assert answered(reach, message(2**63 - 1), -1).step is Step.CORRUPT
+    assert answered(reach, message(2**63 - 2), -1).step is Step.DATA
+    assert reach.offset == 2**63 - 1
 
 
 def test_the_size_shrinks_in_halves_while_less_is_used() -> None:

@@ -20,7 +20,8 @@ from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import MakeConsumer, take, tp, until, values
+from tests.consumer.conftest import MakeConsumer, take, tp, values
+from tests.waiting import until
 
 
 @pytest.mark.both_loops
@@ -392,6 +393,25 @@ async def test_an_offset_that_no_offset_can_follow_is_corrupt(
     assert (await asyncio.wait_for(consumer.getone(), 5)).value == b"3"
 
 
+async def test_an_offset_above_the_high_watermark_is_corrupt_and_moves_nothing(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 2))
+    cluster.append_raw("t", 0, encode_entry(1_000_000, None, b"x"), next_offset=3)
+    cluster.append("t", 0, values(3, 5))
+    consumer = make_consumer("t")
+    await consumer.start()
+    assert [r.offset for r in await take(consumer, 2)] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordException, match="partition 0, offset 2") as caught:
+            await asyncio.wait_for(consumer.getone(), 5)
+    assert caught.value.next_offset == 3
+    assert await consumer.position(tp(0)) == 2
+    assert consumer.metrics()["offset_resets"] == 0
+    consumer.seek(tp(0), caught.value.next_offset)
+    assert [r.value for r in await take(consumer, 2)] == [b"3", b"4"]
+
+
 async def test_deserializers_and_their_errors(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
@@ -441,8 +461,10 @@ async def test_a_message_larger_than_the_limit(
     await consumer.start()
     assert (await consumer.getone()).value == b"a"
     for _ in range(2):
-        with pytest.raises(RecordTooLargeError, match=r"offset 1 takes 300026 bytes.*fetch_max"):
+        told = r"^RecordTooLargeError: .*offset 1 takes 300026 bytes.*fetch_max"
+        with pytest.raises(RecordTooLargeError, match=told) as caught:
             await consumer.getone()
+        assert caught.value.args[1:3] == (tp(0), 1)  # for programs, as aiokafka's
     consumer.seek(tp(0), 2)
     assert (await consumer.getone()).value == b"c"
 

@@ -24,8 +24,8 @@ from aiokafka08.protocol.message_set import MessageSetReader
 from aiokafka08.telemetry import Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.consumer.conftest import until
 from tests.consumer.writing import writing
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

@@ -108,6 +108,9 @@ def test_the_testing_page_names_every_option_line_handle_and_effect() -> None:
     effects = set(testing.__all__) - {"LINES", "LoggedMessage", "NodeInfo", "Offsets", "Recorded"}
     assert {*inspect.signature(EmbeddedCluster).parameters, *handles, *effects} - told == set()
     assert all(f'`"{line}"`' in page for line in LINES)
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"\w+", row)]
+    assert len(named) == len(set(named)), "a row for each, and one"
 
 
 def test_the_command_on_the_testing_page_runs_a_cluster_until_ctrl_c() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -37,6 +37,15 @@ async def make_member(cluster: EmbeddedCluster) -> AsyncIterator[MakeMember]:
     yield make
     for member in made:
         await member.stop()
+
+
+@pytest.fixture
+def stops() -> Iterator[list[Callable[[], object]]]:
+    """What is to be stopped at the end."""
+    stops: list[Callable[[], object]] = []
+    yield stops
+    for stop in stops:
+        stop()
 
 
 def member_options(cluster: EmbeddedCluster, **options: Any) -> dict[str, Any]:

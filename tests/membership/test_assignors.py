@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -158,6 +159,33 @@ def test_sticky_is_even_and_moves_no_more_than_that_needs(
     assert group.owned == before
 
 
+def test_sticky_takes_steps_in_proportion_to_the_partitions_that_move() -> None:
+    """The leader divides in the event loop."""
+
+    def steps(count: int) -> int:
+        had = encode_previous([TopicPartition("a", number) for number in range(count)], 1)
+        members = {
+            f"m{number}": ConsumerProtocolMemberMetadata(0, ["a"], b"" if number else had)
+            for number in range(20)
+        }
+        assignor, there, seen = StickyPartitionAssignor(), cluster({"a": count}), 0
+
+        def count_step(*_: object) -> None:
+            nonlocal seen
+            seen += 1
+
+        before = sys.getprofile()
+        sys.setprofile(count_step)
+        try:
+            given = assignor.assign(there, members)
+        finally:
+            sys.setprofile(before)
+        assert {len(one.partitions()) for one in given.values()} == {count // 20}
+        return seen
+
+    assert steps(2000) < 2.5 * steps(1000)
+
+
 def test_of_two_claims_the_later_generation_holds() -> None:
     partition = TopicPartition("a", 0)
     members = {
@@ -166,6 +194,17 @@ def test_of_two_claims_the_later_generation_holds() -> None:
     }
     given = dealt(StickyPartitionAssignor(), {"a": 1}, members)
     assert given == {"early": set(), "late": {partition}}
+
+
+def test_what_is_claimed_must_be_there_and_subscribed_to() -> None:
+    """A topic was made anew with fewer partitions, another one isn't wanted any more."""
+    claimed = [TopicPartition("a", 0), TopicPartition("a", 7), TopicPartition("b", 0)]
+    members = {
+        "before": ConsumerProtocolMemberMetadata(0, ["a"], encode_previous(claimed, 3)),
+        "new": ConsumerProtocolMemberMetadata(0, ["a", "b"], b""),
+    }
+    given = dealt(StickyPartitionAssignor(), {"a": 1, "b": 1}, members)
+    assert given == {"before": {TopicPartition("a", 0)}, "new": {TopicPartition("b", 0)}}
 
 
 def test_user_data_of_version_0_is_read_and_garbage_counts_as_none() -> None:

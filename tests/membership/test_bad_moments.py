@@ -17,9 +17,10 @@ from aiokafka08.coordinator.protocol import (
 from aiokafka08.protocol import api
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Delay
-from tests.consumer.conftest import take, until
+from tests.consumer.conftest import take
 from tests.membership.conftest import MakeMember, shared
 from tests.membership.test_broker_groups import ALL, Told
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("when", ["on_partitions_revoked", "on_partitions_assigned"])

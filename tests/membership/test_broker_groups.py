@@ -25,8 +25,9 @@ from aiokafka08.protocol import api
 from aiokafka08.structs import OffsetAndMetadata
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Close, Delay, Silence
-from tests.consumer.conftest import take, until
+from tests.consumer.conftest import take
 from tests.membership.conftest import SESSION_MS, MakeMember, partitions, shared
+from tests.waiting import until
 
 ALL = frozenset(partitions(4))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,12 @@ from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.membership.conftest import partitions
 from tests.membership.foreign import JavaMember, KafkaPythonMember
+from tests.membership.real import PARTITIONS, Taking, eventually, kill_and_pause, produce
 from tests.membership.worker import Worker
 from tests.testing.peer import Peer
 from tests.testing.targets import new_name
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
-
-PARTITIONS = 6
 
 
 @pytest.fixture(
@@ -41,24 +39,6 @@ PARTITIONS = 6
 )
 def cluster(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get(request.param, 1)
-
-
-@pytest.fixture
-def stops() -> Iterator[list[Callable[[], object]]]:
-    """What is to be stopped at the end."""
-    stops: list[Callable[[], object]] = []
-    yield stops
-    for stop in stops:
-        stop()
-
-
-async def eventually(condition: Callable[[], bool], what: str) -> None:
-    try:
-        async with asyncio.timeout(40):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pytest.fail(f"{what} didn't happen")
 
 
 class Group:
@@ -109,12 +89,10 @@ class Group:
         )
 
 
-class Ours:
-    """A member of ours that takes messages and commits after each bundle."""
-
-    def __init__(self, cluster: RealCluster, group: str, topic: str, client_id: str) -> None:
-        self.values: list[str] = []
-        self.consumer = AIOKafkaConsumer(
+def ours(cluster: RealCluster, group: str, topic: str, client_id: str) -> Taking:
+    """It commits as it goes."""
+    return Taking(
+        AIOKafkaConsumer(
             topic,
             bootstrap_servers=cluster.bootstrap_servers,
             group_id=group,
@@ -124,28 +102,7 @@ class Ours:
             auto_offset_reset="earliest",
             auto_commit_interval_ms=100,
         )
-
-    async def __aenter__(self) -> Ours:
-        await self.consumer.start()
-        self._task = asyncio.create_task(self._take())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        await self.consumer.stop()
-
-    async def _take(self) -> None:
-        async for record in self.consumer:
-            self.values.append(bytes(record.value or b"").decode())
-
-
-async def produce(cluster: RealCluster, topic: str, prefix: str) -> set[str]:
-    values = {f"{prefix}-{number}" for number in range(10 * PARTITIONS)}
-    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number, value in enumerate(sorted(values)):
-            await producer.send_and_wait(topic, value.encode(), partition=number % PARTITIONS)
-    return values
+    )
 
 
 async def test_a_group_with_java_and_kafka_python(
@@ -162,7 +119,7 @@ async def test_a_group_with_java_and_kafka_python(
     group = Group(cluster, name, topic)
     first = await java()  # leads
     await group.shared_by("java")
-    async with Ours(cluster, name, topic, "ours") as ours:
+    async with ours(cluster, name, topic, "ours") as mine:
         await group.shared_by("java", "ours")
         python = await asyncio.to_thread(KafkaPythonMember, cluster, name, topic)
         stops.append(python.stop)
@@ -170,12 +127,12 @@ async def test_a_group_with_java_and_kafka_python(
         sent = await produce(cluster, topic, "one")
 
         def taken(*more: JavaMember) -> list[str]:
-            found = [*first.values, *ours.values, *python.values]
+            found = [*first.values, *mine.values, *python.values]
             return sorted([*found, *(value for one in more for value in one.values)])
 
         await eventually(lambda: set(taken()) == sent, "taking all")
         assert taken() == sorted(sent)
-        assert ours.values
+        assert mine.values
         assert python.values
         assert first.values
 
@@ -200,16 +157,16 @@ async def test_a_killed_member_is_replaced_and_nothing_is_lost(
     topic, name = new_name("t"), new_name("g")
     await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
     group = Group(cluster, name, topic)
-    async with Ours(cluster, name, topic, "ours") as ours:
+    async with ours(cluster, name, topic, "ours") as mine:
         java = await asyncio.to_thread(JavaMember, cluster, tmp_path, name, topic)
         stops.append(java.stop)
         await group.shared_by("ours", "java")
         sent = await produce(cluster, topic, "one")
-        await eventually(lambda: {*ours.values, *java.values} == sent, "taking all")
+        await eventually(lambda: {*mine.values, *java.values} == sent, "taking all")
         java.process.kill()
         sent |= await produce(cluster, topic, "two")
         await group.shared_by("ours")
-        await eventually(lambda: {*ours.values, *java.values} == sent, "taking all")
+        await eventually(lambda: {*mine.values, *java.values} == sent, "taking all")
 
 
 class Rewinding(ConsumerRebalanceListener):
@@ -273,38 +230,10 @@ async def test_workers_killed_and_paused_lose_nothing_and_no_offset_goes_back(
     group = Group(cluster, name, topic)
     workers = [Worker(cluster, name, topic, tmp_path) for _ in range(3)]
     stops += [worker.stop for worker in workers]
-    killed, paused, _ = workers
     client = "aiokafka08-consumer"
-    await group.shared_by(client, client, client)
-    sent = await produce(cluster, topic, "one")
-
-    offsets = [0] * PARTITIONS
-
-    def taken() -> list[str]:
-        return [value for worker in workers for value in worker.values]
-
-    def all_taken() -> bool:
-        nonlocal offsets
-        now = group.offsets()
-        assert all(new >= old for new, old in zip(now, offsets, strict=True)), (now, offsets)
-        offsets = now
-        return set(taken()) == sent and sum(now) == len(sent)
-
-    await eventually(all_taken, "taking all")
-    killed.process.kill()
-    sent |= await produce(cluster, topic, "two")
-    await group.shared_by(client, client)
-    await eventually(all_taken, "taking all")
-    paused.process.send_signal(signal.SIGSTOP)
-    sent |= await produce(cluster, topic, "three")
-    await group.shared_by(client)
-    await eventually(all_taken, "taking all")
-    paused.process.send_signal(signal.SIGCONT)
-    await group.shared_by(client, client)
-    sent |= await produce(cluster, topic, "four")
-    await eventually(all_taken, "taking all")
-    again = len(taken()) - len(sent)
-    assert again <= 2 * len(sent) // 4, f"{again} messages were taken more than once"
+    await kill_and_pause(
+        cluster, topic, workers, group.offsets, lambda count: group.shared_by(*[client] * count)
+    )
 
 
 @pytest.mark.full
@@ -317,8 +246,8 @@ async def test_the_death_of_the_coordinator_costs_nothing(
     await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS, 3)
     try:
         async with (
-            Ours(cluster, name, topic, "one") as one,
-            Ours(cluster, name, topic, "two") as two,
+            ours(cluster, name, topic, "one") as one,
+            ours(cluster, name, topic, "two") as two,
         ):
 
             def shared() -> bool:

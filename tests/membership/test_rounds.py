@@ -16,8 +16,8 @@ from aiokafka08.protocol import api
 from aiokafka08.telemetry import Event, GroupJoined
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Silence
-from tests.consumer.conftest import until
 from tests.membership.conftest import SESSION_MS, member_options, partitions, shared
+from tests.waiting import until
 
 ALL = partitions(7)
 MOST_MEMBERS = 5

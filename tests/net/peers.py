@@ -202,13 +202,3 @@ def closed_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-async def until(condition: Callable[[], object], what: str, timeout_s: float = 10) -> None:
-    """Wait until a condition is true; fail with `what` where it isn't in time."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-    except TimeoutError:
-        raise AssertionError(f"not within {timeout_s:g} s: {what}") from None

@@ -24,7 +24,7 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.peers import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

@@ -25,16 +25,8 @@ from aiokafka08.protocol.api import (
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
 from aiokafka08.testing import Delay, EmbeddedCluster, Hang
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.peers import (
-    OF_0_8_2,
-    Link,
-    Scripted,
-    close_at_once,
-    closed_port,
-    listening,
-    swallow,
-    until,
-)
+from tests.net.peers import OF_0_8_2, Link, Scripted, close_at_once, closed_port, listening, swallow
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

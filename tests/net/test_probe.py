@@ -39,8 +39,8 @@ from tests.net.peers import (
     http,
     listening,
     swallow,
-    until,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

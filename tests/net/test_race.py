@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.net.race import AllFailedError, first_that_works
-from tests.net.peers import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

@@ -43,7 +43,7 @@ from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.brokers.proxy import TcpProxy
 from tests.brokers.wire import metadata as raw_metadata
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.peers import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.real
 

@@ -55,15 +55,8 @@ from aiokafka08.testing import (
 )
 from tests.brokers.proxy import TcpProxy
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.peers import (
-    Scripted,
-    close_at_once,
-    closed_port,
-    http,
-    listening,
-    swallow,
-    until,
-)
+from tests.net.peers import Scripted, close_at_once, closed_port, http, listening, swallow
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

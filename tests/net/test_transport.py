@@ -36,7 +36,8 @@ from aiokafka08.protocol.api import (
     encode_response,
 )
 from tests.net.conftest import MakeConfig
-from tests.net.peers import Link, Peer, listening, until
+from tests.net.peers import Link, Peer, listening
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

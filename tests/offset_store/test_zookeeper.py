@@ -143,7 +143,7 @@ async def test_a_start_that_is_cancelled_leaves_no_session(
     await asyncio.sleep(0)
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
-    opening = store._opening
+    opening = store._session._opening
     assert opening is not None
     await store.stop()
     assert not opening.result().connected

@@ -10,8 +10,8 @@ import pytest
 from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
 from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried
 from aiokafka08.testing import LINES, Close, Delay, EmbeddedCluster, Hang
-from tests.net.peers import until
 from tests.producer.conftest import Producer
+from tests.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 

@@ -15,8 +15,8 @@ from aiokafka08.producer.sender import Sender
 from aiokafka08.producer.settle import Settler
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
-from tests.net.peers import until
 from tests.producer.conftest import Producer
+from tests.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 CRASH = r"can't go on.*RuntimeError\('a bug'\).*make a new one"

@@ -30,8 +30,8 @@ from aiokafka08.testing import (
     Truncate,
     WrongCorrelationId,
 )
-from tests.net.peers import until
 from tests.producer.conftest import Producer
+from tests.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 

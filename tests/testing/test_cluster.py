@@ -209,8 +209,10 @@ def test_misuse() -> None:
                 act()
         with pytest.raises(IllegalStateError, match="alive"):
             cluster.restart(0)
+        thread = cluster._thread
         with pytest.raises(IllegalStateError, match="running"):
             cluster.__enter__()
+        assert cluster._thread is thread  # the end waits for it
         cluster.kill(0)
         with pytest.raises(IllegalStateError, match="dead"):
             cluster.kill(0)

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from aiokafka08.consumer.bell import Bell
 from aiokafka08.consumer.config import ConsumerConfig
@@ -33,12 +33,9 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
 )
 from aiokafka08.net.router import Router
-from aiokafka08.net.zookeeper import check_node_name, close_session, open_session, require_kazoo
+from aiokafka08.net.zookeeper import KeptSession, check_node_name, require_kazoo
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
-
-if TYPE_CHECKING:
-    from kazoo.client import KazooClient
 
 T = TypeVar("T")
 
@@ -84,7 +81,7 @@ class ZookeeperGroup:
         self._standing = standing
         self._connect = connect
         self._bell = Bell()
-        self._opening: asyncio.Future[KazooClient] | None = None
+        self._session = KeptSession(connect)
         self._registry: Registry | None = None
         self._owned: dict[TopicPartition, str] = {}  # what is read, each with its thread
         self._nodes: set[TopicPartition] = set()  # what may have a node of this session
@@ -108,10 +105,7 @@ class ZookeeperGroup:
         """
         loop = asyncio.get_running_loop()
         limit_s = self._config.session_timeout_s
-        self._opening = asyncio.ensure_future(
-            asyncio.to_thread(open_session, self._connect, limit_s, "aiokafka08.consumer.kazoo")
-        )
-        session = await asyncio.shield(self._opening)
+        session = await self._session.open(limit_s)
         session.add_listener(lambda state: loop.call_soon_threadsafe(self._state, str(state)))
         self._registry = Registry(
             session,
@@ -134,15 +128,8 @@ class ZookeeperGroup:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        opening, self._opening = self._opening, None
-        if opening is None:
-            return
-        try:
-            session = await opening
-        except KafkaError:
-            return  # told by `start`
-        await asyncio.to_thread(close_session, session)
-        if self._registry is not None and self._registry.member:
+        closed = await self._session.close()
+        if closed and self._registry is not None and self._registry.member:
             self._router.telemetry.emit(GroupLeft(self._group, self._registry.member, "stopped"))
 
     def changed(self) -> None:

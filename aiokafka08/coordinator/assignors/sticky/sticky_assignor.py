@@ -53,21 +53,25 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
             for topic in sorted(frozenset().union(*wanted.values()))
         }
         owners = _previous_owners(members, wanted, existing)
-        given: dict[str, set[TopicPartition]] = {name: set() for name in wanted}
+        shares = {name: _Share() for name in wanted}
         for partition, owner in owners.items():
-            given[owner].add(partition)
+            shares[owner].add(*partition)
         takers = {
             topic: [name for name, topics in wanted.items() if topic in topics]
             for topic in existing
         }
         for topic, numbers in existing.items():
             for number in sorted(numbers):
-                partition = TopicPartition(topic, number)
-                if partition not in owners:
-                    given[min(takers[topic], key=lambda name: len(given[name]))].add(partition)
-        while _even_out(given, takers):
+                if TopicPartition(topic, number) not in owners:
+                    shares[_least(shares, takers[topic])].add(topic, number)
+        while _even_out(shares, takers):
             pass
-        return {member: by_topic(partitions) for member, partitions in given.items()}
+        return {
+            member: by_topic(
+                (topic, number) for topic, numbers in share.topics.items() for number in numbers
+            )
+            for member, share in shares.items()
+        }
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """The topics, and what this member had."""
@@ -133,16 +137,40 @@ def _previous_owners(
     return {partition: owner for partition, (_, owner) in owners.items()}
 
 
-def _even_out(
-    given: Mapping[str, set[TopicPartition]], takers: Mapping[str, Collection[str]]
-) -> bool:
+class _Share:
+    """What one member is given; `size` is the number of its partitions."""
+
+    __slots__ = ("size", "topics")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.topics: dict[str, list[int]] = {}
+
+    def add(self, topic: str, number: int) -> None:
+        self.topics.setdefault(topic, []).append(number)
+        self.size += 1
+
+    def pop(self, topic: str) -> int:
+        """Take the partition of a topic away that came last."""
+        numbers = self.topics[topic]
+        number = numbers.pop()
+        if not numbers:
+            del self.topics[topic]
+        self.size -= 1
+        return number
+
+
+def _least(shares: Mapping[str, _Share], names: Iterable[str]) -> str:
+    return min(names, key=lambda name: (shares[name].size, name))
+
+
+def _even_out(shares: Mapping[str, _Share], takers: Mapping[str, Collection[str]]) -> bool:
     """Move one partition from a member to one that has two fewer, or more; False: none is left."""
-    for name in sorted(given, key=lambda one: (-len(given[one]), one)):
-        for topic in sorted({partition.topic for partition in given[name]}):
-            least = min(takers[topic], key=lambda one: (len(given[one]), one))
-            if len(given[name]) - len(given[least]) >= 2:
-                partition = max(one for one in given[name] if one.topic == topic)
-                given[name].remove(partition)
-                given[least].add(partition)
+    for name in sorted(shares, key=lambda one: (-shares[one].size, one)):
+        share = shares[name]
+        for topic in share.topics:
+            least = shares[_least(shares, takers[topic])]
+            if share.size - least.size >= 2:
+                least.add(topic, share.pop(topic))
                 return True
     return False

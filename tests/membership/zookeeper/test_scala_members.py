@@ -1,0 +1,139 @@
+"""Groups in ZooKeeper, shared with Kafka 0.8's own Scala consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from tests.brokers import RealCluster
+from tests.membership.foreign import ScalaMember
+from tests.membership.real import eventually, produce
+from tests.membership.zookeeper.group import Group, options_for, ours
+from tests.testing.targets import new_name
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
+
+older = [
+    pytest.param("0.8.1.1", marks=pytest.mark.full),
+    pytest.param("0.8.0", marks=pytest.mark.full),
+]
+
+
+@pytest.mark.parametrize("cluster", ["0.8.2.2", *older], indirect=True)
+async def test_a_group_with_scala_members(
+    cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    async def scala(*, from_beginning: bool = False) -> ScalaMember:
+        member = await asyncio.to_thread(
+            ScalaMember, cluster, tmp_path, group.name, group.topic, from_beginning=from_beginning
+        )
+        stops.append(member.stop)
+        return member
+
+    first = await scala(from_beginning=True)
+    await group.shared(1)
+    async with ours(cluster, group) as mine:
+        await group.shared(2)
+        sent = await produce(cluster, group.topic, "one")
+
+        def taken(*more: Any) -> list[str]:
+            found = [*first.values, *mine.values]
+            return sorted([*found, *(value for one in more for value in one.values)])
+
+        await eventually(lambda: set(taken()) == sent, "taking all")
+        assert taken() == sorted(sent)
+        assert mine.values
+        assert first.values
+        async with ours(cluster, group) as other:
+            await group.shared(3)
+            await asyncio.to_thread(first.stop)
+            await group.shared(2)
+            sent |= await produce(cluster, group.topic, "two")
+            await eventually(lambda: set(taken(other)) == sent, "taking all")
+            assert taken(other) == sorted(sent)
+        second = await scala()
+        await group.shared(2)
+        sent |= await produce(cluster, group.topic, "three")
+        await eventually(lambda: set(taken(other, second)) == sent, "taking all")
+        assert taken(other, second) == sorted(sent)
+        assert second.values
+    await group.shared(1)
+    sent |= await produce(cluster, group.topic, "four")
+    await eventually(lambda: set(taken(other, second)) == sent, "taking all")
+    assert taken(other, second) == sorted(sent)
+
+
+async def test_roundrobin_deals_as_scala_does(
+    cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    scala = await asyncio.to_thread(
+        ScalaMember, cluster, tmp_path, group.name, group.topic, strategy="roundrobin"
+    )
+    stops.append(scala.stop)
+    await group.shared(1)
+    strategy = [RoundRobinPartitionAssignor]
+    async with ours(cluster, group, partition_assignment_strategy=strategy):
+        await group.shared(2)
+        async with ours(cluster, group, partition_assignment_strategy=strategy):
+            await group.shared(3)
+
+
+async def test_roundrobin_over_topics_that_scala_means_by_a_pattern(
+    cluster: RealCluster,
+    registry: KazooClient,
+    tmp_path: Path,
+    stops: list[Callable[[], Any]],
+) -> None:
+    prefix = new_name("g")
+    topics = [f"{prefix}-{letter}" for letter in "abc"]
+    for topic in topics:
+        await asyncio.to_thread(cluster.create_topic, topic, 4)
+
+    def owners() -> list[str]:
+        found = []
+        for topic in topics:
+            for number in range(4):
+                path = f"/consumers/{prefix}/owners/{topic}/{number}"
+                if registry.exists(path):
+                    found.append(registry.get(path)[0].decode())
+        return found
+
+    def shared(members: int) -> bool:
+        return sorted(Counter(owners()).values()) == [12 // members] * members
+
+    scala = await asyncio.to_thread(
+        ScalaMember, cluster, tmp_path, prefix, f"{prefix}-.*", strategy="roundrobin", pattern=True
+    )
+    stops.append(scala.stop)
+    await eventually(lambda: shared(1), "owning all")
+    options = options_for(cluster, prefix)
+    options["partition_assignment_strategy"] = [RoundRobinPartitionAssignor]
+    async with AIOKafkaConsumer(*topics, **options) as one:
+        await eventually(lambda: shared(2), "sharing by two")
+        assert len(one.assignment()) == 6
+        async with AIOKafkaConsumer(*topics, **options):
+            await eventually(lambda: shared(3), "sharing by three")
+
+
+async def test_a_killed_scala_member_is_replaced(
+    cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    scala = await asyncio.to_thread(ScalaMember, cluster, tmp_path, group.name, group.topic)
+    stops.append(scala.stop)
+    await group.shared(1)  # from the beginning it begins only where the group has no offsets
+    async with ours(cluster, group) as mine:
+        await group.shared(2)
+        sent = await produce(cluster, group.topic, "one")
+        await eventually(lambda: {*mine.values, *scala.values} == sent, "taking all")
+        scala.process.kill()
+        await group.shared(1)
+        sent |= await produce(cluster, group.topic, "two")
+        await eventually(lambda: {*mine.values, *scala.values} == sent, "taking all")
