@@ -4,6 +4,7 @@
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
     nox -s full                                 every Python found, both loops, many rounds, build
     nox -s bench -- --quick                     beside the peers, on a real broker
+    nox -s bench -- --spark                     the Spark data source beside Spark's own
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real one
@@ -155,8 +156,18 @@ def works(python: str) -> bool:
 def bench(session: nox.Session) -> None:
     """This client and its peers on a real 0.8.2.2 broker, side by side. `-- --help` for options."""
     install(session, "bench")
+    if "--spark" in session.posargs:
+        bench_spark(session, *(one for one in session.posargs if one != "--spark"))
+        return
     fetch_brokers(session)
     session.run("python", "-m", "tests.bench", *session.posargs)
+
+
+def bench_spark(session: nox.Session, *arguments: str) -> None:
+    """The data source beside Spark's own instead: `nox -s bench -- --spark --help`."""
+    fetch_brokers(session)
+    # It ends Spark and its brokers by itself.
+    session.run("python", "-m", "tests.bench.spark", *arguments, interrupt_timeout=30.0)
 
 
 @nox.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -278,9 +279,8 @@ def test_keys_are_put_alike_by_both_twins(name: str) -> None:
     blobs = Twin(name).Blobs(0, len(column), validity, offsets, data)
     functions = [partitioners.pure_partitions_of]
     if name == "c":
-        from aiokafka08.producer import _producer_c
-
-        functions.append(_producer_c.partitions_of)
+        module = importlib.import_module("aiokafka08.producer._producer_c")
+        functions.append(module.partitions_of)
     for partitions in ([0], [0, 1, 2], [3, 5, 1000]):
         expected = [
             -1 if key is None else partitions[(murmur2(key) & 0x7FFFFFFF) % len(partitions)]
