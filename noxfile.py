@@ -4,7 +4,6 @@
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
     nox -s full                                 every Python found, both loops, many rounds, build
     nox -s bench -- --quick                     beside the peers, on a real broker
-    nox -s bench -- --spark                     the Spark data source beside Spark's own
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real one

@@ -3,6 +3,5 @@
 `python -m tests.bench` (or `nox -s bench`) runs it. `cases` says what is measured, `worker`
 measures one case of one client in a process of its own, `clients/` holds one file per client,
 `report` turns the results into a table. `python -m tests.bench.embedded` is apart from that: it
-measures the embedded cluster, not clients. So is `spark` (`nox -s bench -- --spark`), whose report
-`spark_report` writes: the data source beside Spark's own.
+measures the embedded cluster, not clients.
 """
