@@ -127,8 +127,7 @@ class Rows:
         Raises:
             KafkaConfigurationError: pyarrow isn't installed.
             TypeError: it isn't a RecordBatch, or a column is of a wrong type.
-            IllegalArgumentError: there is no column `value`; or a row has neither key nor value, or
-                a negative timestamp.
+            IllegalArgumentError: there is no column `value`, or a row has a negative timestamp.
         """
         pa = require_pyarrow()
         import pyarrow.compute as pc
@@ -149,13 +148,6 @@ class Rows:
                 column = convert(pa, batch, name)
                 if column.null_count < len(column):
                     columns[name] = column
-        if columns["value"].null_count:
-            missing = columns["value"].is_null()
-            if "key" in columns:
-                missing = pc.and_(missing, columns["key"].is_null())
-            row = pc.index(missing, True).as_py()
-            if row >= 0:
-                raise IllegalArgumentError(f"row {row} has neither a key nor a value")
         if "timestamp" in columns:
             row = pc.index(pc.less(columns["timestamp"], 0), True).as_py()
             if row >= 0:

@@ -437,11 +437,11 @@ class AIOKafkaProducer:
         Args:
             topic: where to; a column of this name isn't looked at.
             batch: its columns, others than these are ignored:
-                `value`: binary or text, of any Arrow type.
+                `value`: binary or text, of any Arrow type; may be null.
                 `key`: as `value`; null for rows without a key.
                 `partition`: integers; null lets the partitioner choose.
                 `timestamp`: of any unit, or integers, milliseconds since the epoch; null for now.
-                So what `getmany_arrow` gives can be sent.
+                So what `getmany_arrow` gives can be sent, whatever is in it.
 
         Returns:
             Await it for a sequence of `RecordMetadata` in the order of the rows.
@@ -450,8 +450,8 @@ class AIOKafkaProducer:
             As `send_many`; the text has the row's number, from 0 on.
             KafkaConfigurationError: pyarrow isn't installed.
             TypeError: it isn't a RecordBatch, or a column is of a wrong type.
-            IllegalArgumentError: there is no column `value`; or a row has neither key nor value, or
-                a negative timestamp or partition.
+            IllegalArgumentError: there is no column `value`, or a row has a negative timestamp or
+                partition.
         """
         self._check()
         messages = ArrowMessages.of(batch)
