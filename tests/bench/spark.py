@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ MEMORY = Case(
         Client("spark", "whole", "kafka08, 0.8.2.2, all", Goal(peak_rss_mb=RSS_MB)),
     ),
 )
+CASES = (SUM, PARQUET, WRITE, KEYED, MEMORY)
 
 
 def main() -> None:
@@ -91,12 +92,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=FULL_ROWS, help="that are written")
     parser.add_argument("--rounds", type=int, default=FULL_ROUNDS, help="one more warms up")
     parser.add_argument("--quick", action="store_true", help="a small run: does it work?")
+    parser.add_argument("--case", default="", help="only works whose words contain this")
     parser.add_argument("--no-jvm", action="store_true", help="without Spark's own source")
     parser.add_argument("--output", type=Path, help="write PATH.json and PATH.md too")
     options = parser.parse_args()
     if options.quick:
         options.messages, options.rounds = QUICK_MESSAGES, QUICK_ROUNDS
         options.rows = QUICK_ROWS
+    cases = [case for case in CASES if options.case.lower() in case.work.lower()]
+    if not cases:
+        parser.error(f"--case: none of {[case.work for case in CASES]} contains it")
     load = os.getloadavg()[0]
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -113,12 +118,13 @@ def main() -> None:
             cluster.create_topic(TOPIC, 3)
             cluster.create_topic(WRITTEN, 3)
             asyncio.run(fill(cluster.bootstrap_servers, TOPIC, 3, options.messages))
-        older.create_topic(LONG, 1)
-        asyncio.run(fill(older.bootstrap_servers, LONG, 1, options.messages))
+        if MEMORY in cases:
+            older.create_topic(LONG, 1)
+            asyncio.run(fill(older.bootstrap_servers, LONG, 1, options.messages))
         spark = session(folder, None if options.no_jvm else jars())
         works = Works(spark, servers, options.messages, options.rows, folder)
         try:
-            results = measure(works, options.rounds, with_jvm=not options.no_jvm)
+            results = measure(works, cases, options.rounds, with_jvm=not options.no_jvm)
         finally:
             spark.stop()
     machine = (
@@ -255,14 +261,15 @@ class Works:
 Measured = dict[Case, dict[Client, list[dict[str, float]]]]
 
 
-def measure(works: Works, rounds: int, *, with_jvm: bool) -> Measured:
+def measure(works: Works, cases: Sequence[Case], rounds: int, *, with_jvm: bool) -> Measured:
     """Each work in rounds, the first of which isn't counted; in a round each client in turn.
 
     Work by work: Spark ends a Python worker that had nothing to do for a minute, and one that has
     to start again costs seconds, which would be counted.
     """
     measured: Measured = defaultdict(lambda: defaultdict(list))
-    for case, work in works.by_case.items():
+    for case in cases:
+        work = works.by_case[case]
         clients = [one for one in case.clients if with_jvm or one.call != "kafka"]
         for number in range(rounds + 1):
             for client in clients:
