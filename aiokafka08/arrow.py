@@ -127,7 +127,8 @@ class Rows:
         Raises:
             KafkaConfigurationError: pyarrow isn't installed.
             TypeError: it isn't a RecordBatch, or a column is of a wrong type.
-            IllegalArgumentError: there is no column `value`, or a row has a negative timestamp.
+            IllegalArgumentError: there is no column `value`, or a row has a negative timestamp, or
+                a number that is too large.
         """
         pa = require_pyarrow()
         import pyarrow.compute as pc
@@ -157,6 +158,11 @@ class Rows:
                 )
             columns["timestamp"] = columns["timestamp"].fill_null(now_ms)
         return cls(pa.RecordBatch.from_pydict(columns), range(batch.num_rows))
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes on average, at least 1."""
+        return max(int(self._batch.nbytes) // max(len(self.values), 1), 1)
 
     def named(self) -> list[int]:
         """The partitions that rows name."""

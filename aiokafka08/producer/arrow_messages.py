@@ -22,7 +22,8 @@ from aiokafka08.producer.routes import Route
 from aiokafka08.protocol.message_set import message_size
 
 _ROWS: Final = 8192
-"""How many are spread at a time: a millisecond or two of the event loop."""
+_BYTES: Final = 2 * 1024 * 1024
+"""How many are spread, and so copied, at a time: a millisecond or two of the event loop."""
 
 
 class ArrowMessages:
@@ -64,7 +65,7 @@ class ArrowMessages:
         self, route: Route, start: int
     ) -> tuple[Sequence[tuple[PartitionQueue, ArrowMessages]], int]:
         """See `Messages`."""
-        rows = self._rows.part(start, _ROWS)
+        rows = self._rows.part(start, min(_ROWS, _BYTES // self._rows.row_bytes + 1))
         keys, kind = rows.keys, type(route.partitioner)
         by_key = None
         if keys is not None and kind in BY_MURMUR2:

@@ -68,10 +68,10 @@ def _introduction(record: Record) -> Iterator[str]:
         f"{record.load:.1f} when it began): each work once to warm up, then {record.rounds} "
         "round(s), the sources in turn, in one Spark session, `local[2]`; medians, and the spread "
         f"of the rate as (max - min) / median. Read are {record.messages:,} messages of 100 bytes "
-        "in 3 partitions, written are rows of 100 bytes from Spark's cache. Spark, its Python workers "
-        "and the brokers share the cores. Spark's own source runs in the JVM and reads no broker "
-        "before 0.10. Python CPU is user and system time of all of Spark's Python workers, those "
-        "that plan included; peak RSS is the kernel's high-water mark of the largest of them."
+        "in 3 partitions, written are rows of 100 bytes from Spark's cache. Spark, its Python "
+        "workers and the brokers share the cores. Spark's own source runs in the JVM and reads no "
+        "broker before 0.10. Python CPU is user and system time of all of Spark's Python workers, "
+        "those that plan included; peak RSS is the kernel's high-water mark of the largest of them."
     )
     yield ""
     why = []

@@ -202,6 +202,18 @@ async def test_more_than_the_memory_is_accepted_bit_by_bit(
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
+async def test_long_rows_are_spread_a_few_at_a_time(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    values = [bytes([number]) * 700_000 for number in range(10)]
+    batch = pa.record_batch({"key": numbers(10), "value": values})
+    results = await (await producer.send_arrow("t", batch))
+    for number, result in enumerate(results):
+        message = cluster.log("t", result.partition)[result.offset]
+        assert (message.key, message.value) == (b"%d" % number, values[number])
+
+
 async def test_wrong_rows_are_told_before_anything_is_buffered(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
