@@ -272,15 +272,16 @@ def _milliseconds(pa: Any, batch: Any, name: str) -> Any:
     column, kind = batch.column(name), batch.column(name).type
     allowed = "timestamps, and integers: milliseconds since the epoch"
     if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("ms", kind.tz), safe=kind.unit not in ("us", "ns"))
+        exact = kind.unit in ("s", "ms")
+        column = _cast(pa, column, name, pa.timestamp("ms", kind.tz), allowed, exact=exact)
     elif not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise _wrong_type(name, column, allowed)
     return _cast(pa, column, name, pa.int64(), allowed)
 
 
-def _cast(pa: Any, column: Any, name: str, kind: Any, allowed: str) -> Any:
+def _cast(pa: Any, column: Any, name: str, kind: Any, allowed: str, *, exact: bool = True) -> Any:
     try:
-        return column.cast(kind)
+        return column.cast(kind, safe=exact)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise IllegalArgumentError(
             f"the column {name!r}: {error}; allowed are {allowed}"

@@ -242,6 +242,10 @@ async def test_wrong_rows_are_told_before_anything_is_buffered(
         "row 1 has the timestamp -5 ms",
         rows(value=["a", "b"], timestamp=[1, -5]),
     )
+    far = pa.array([2**60], pa.timestamp("s"))
+    await refused(
+        IllegalArgumentError, "'timestamp': .*milliseconds", rows(value=["a"], timestamp=far)
+    )
     await refused(UnsupportedVersionError, "timestamp", rows(value=["a"], timestamp=[1]))
     await refused(IllegalArgumentError, "partition=-1", rows(value=["a"], partition=[-1]))
     await refused(
