@@ -164,9 +164,19 @@ def works(python: str) -> bool:
 def bench(session: nox.Session) -> None:
     """This client and its peers on real brokers, side by side, then growth. `-- --help`."""
     install(session, "bench")
+    if "--spark" in session.posargs:
+        bench_spark(session, *(one for one in session.posargs if one != "--spark"))
+        return
     fetch_brokers(session)
     # It ends its brokers by itself on Ctrl-C; nox's own patience is 0.3 s.
     session.run("python", "-m", "tests.bench", *session.posargs, interrupt_timeout=30.0)
+
+
+def bench_spark(session: nox.Session, *arguments: str) -> None:
+    """The data source beside Spark's own instead: `nox -s bench -- --spark --help`."""
+    fetch_brokers(session)
+    # It ends Spark and its brokers by itself.
+    session.run("python", "-m", "tests.bench.spark", *arguments, interrupt_timeout=30.0)
 
 
 @nox.session

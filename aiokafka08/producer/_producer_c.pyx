@@ -1,18 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, binding=True
-"""The producer's work on single messages, in C. The references are `appender.PureAppender` and
-`partitioner.pure_murmur2`.
+"""The producer's work on single messages, in C. The references are `appender.PureAppender`,
+`partitioner.pure_murmur2` and `partitioner.pure_partitions_of`.
 
 Imported only by `compiled`. Reads and writes the slots of batches, queues and memory directly;
 whatever isn't exactly one of those, or isn't the usual case, goes the slow way.
 """
 
+from cpython.array cimport array, clone
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint32_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from aiokafka08.protocol._message_set_c cimport MessageSetBuilder
+from aiokafka08.protocol._message_set_c cimport Blobs, MessageSetBuilder
 
 from aiokafka08.producer.accumulator import Batch, PartitionQueue
 from aiokafka08.producer.delivery import DeliveryFuture
@@ -129,8 +130,32 @@ cdef class Appender:
 
 def murmur2(data):
     cdef bytes key = data if type(data) is bytes else bytes(memoryview(data))
-    cdef const unsigned char *at = key
-    cdef Py_ssize_t left = len(key)
+    return murmur2_of(<const unsigned char *><const char *>key, len(key))
+
+
+def partitions_of(Blobs keys not None, partitions):
+    cdef array found = clone(int32s, len(keys), zero=False)
+    cdef array all_partitions = array("i", partitions)
+    cdef uint32_t count = len(all_partitions)
+    cdef const char *key
+    cdef Py_ssize_t index, size
+    if not count:
+        raise ValueError("no partitions to choose from")
+    for index in range(len(found)):
+        size = keys.find(index, &key)
+        if size < 0:
+            found.data.as_ints[index] = -1
+        else:
+            found.data.as_ints[index] = all_partitions.data.as_ints[
+                (murmur2_of(<const unsigned char *>key, size) & 0x7FFFFFFFU) % count
+            ]
+    return found
+
+
+cdef array int32s = array("i")
+
+
+cdef uint32_t murmur2_of(const unsigned char *at, Py_ssize_t left) noexcept nogil:
     cdef uint32_t word, hash_ = 0x9747B28CU ^ <uint32_t>left
     while left >= 4:
         word = at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24

@@ -1,26 +1,21 @@
 """The way of many messages in at once: whole runs of them go into a batch in one step.
 
 What a message costs is one turn of the builder's loop; turns, memory and metadata are asked for
-per chunk (`admission`). Law: the event loop isn't held for longer than a few milliseconds.
+per chunk (`admission`). Law: the event loop isn't held for longer than a few milliseconds. Messages
+as Arrow has them are `arrow_messages`'.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
 from aiokafka08.producer.admission import Admission, Data
 from aiokafka08.producer.deliveries import Group
 from aiokafka08.producer.memory import BufferMemory
-from aiokafka08.producer.partitioner import (
-    DefaultPartitioner,
-    RandomPartitioner,
-    ScalaPartitioner080,
-    ScalaPartitioner082,
-    StickyPartitioner,
-)
+from aiokafka08.producer.partitioner import ANYWHERE_WITHOUT_KEY, Partitioner
 from aiokafka08.producer.routes import Route
 from aiokafka08.producer.sender import Sender
 from aiokafka08.protocol.message_set import message_size
@@ -30,14 +25,39 @@ _HOLD_S: Final = 0.004
 _HOLD_BYTES: Final = 128 * 1024
 _HOLD_MESSAGES: Final = 1024
 
-_CHOOSE_ANY: Final = {
-    DefaultPartitioner,
-    RandomPartitioner,
-    ScalaPartitioner080,
-    ScalaPartitioner082,
-    StickyPartitioner,
-}
-"""Partitioners that promise nothing for messages without a key: asked once per run of them."""
+
+class Messages(Protocol):
+    """What `Bulk` is given: columns of messages, kept in one way or another."""
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """Their places in what the caller gave."""
+
+    @property
+    def keys(self) -> Sequence[Data] | None:
+        """None: no message has a key."""
+
+    @property
+    def values(self) -> Sequence[Data]:
+        """As many as messages."""
+
+    @property
+    def timestamps_ms(self) -> Sequence[int] | None:
+        """None: now."""
+
+    def named(self) -> Sequence[int]:
+        """The partitions that messages name themselves."""
+
+    def too_large(self, limit_bytes: int) -> tuple[str, int] | None:
+        """The first message that takes more than so many bytes, in words, and what it takes."""
+
+    def is_run(self, partitioner: Partitioner) -> bool:
+        """Whether all may go wherever the partitioner chooses once."""
+
+    def spread(
+        self, route: Route, start: int
+    ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
+        """Some messages from `start` on, by their partition's queue, and where the rest begins."""
 
 
 class Bulk:
@@ -57,12 +77,7 @@ class Bulk:
         self._clock = asyncio.get_running_loop().time
 
     async def append(
-        self,
-        topic: str,
-        keys: Sequence[Data] | None,
-        values: Sequence[Data],
-        partition: int | None,
-        timestamps_ms: Sequence[int] | None,
+        self, topic: str, messages: Messages, partition: int | None = None
     ) -> list[Group]:
         """Append many messages, chunk by chunk as memory allows; says where they are.
 
@@ -70,58 +85,47 @@ class Bulk:
         `delivery_timeout_ms`. Where an error is raised, or the call is cancelled, the messages that
         were accepted before are sent all the same.
 
+        Args:
+            topic: where to.
+            messages: what to append.
+            partition: one for all; None: what they name themselves, else the partitioner's choice.
+
         Raises:
             As `Intake.append_in_turn`.
         """
-        self._check_sizes(keys, values)
+        found = messages.too_large(self._admission.max_message_bytes)
+        if found is not None:
+            where, size = found
+            raise self._admission.too_large(size, where)
         groups: list[Group] = []
-        if not values:
+        count = len(messages.values)
+        if not count:
             return groups
         hold = self._clock()
         async with self._admission.turn(topic, bounded=False) as route:
-            many = _Messages(range(len(values)), keys, values, timestamps_ms)
             if partition is not None:
                 queue = await self._admission.queue(route, partition, None)
-                runs = [(queue, many)]
+            for named in messages.named():
+                await self._admission.queue(route, named, None)
             start = 0
-            while start < len(values):
-                if partition is None:
-                    if keys is None and type(route.partitioner) in _CHOOSE_ANY:
-                        runs = [(route.choose(None), many)]
-                    else:
-                        stop = min(start + _HOLD_MESSAGES, len(values))
-                        runs = self._by_partition(route, many, start, stop)
-                        start = stop
-                for queue, messages in runs:
-                    if messages is many:
-                        start = await self._fill(queue, messages, start, groups)
-                    else:
+            while start < count:
+                if partition is not None:
+                    start = await self._fill(queue, messages, start, groups)
+                elif messages.is_run(route.partitioner):
+                    start = await self._fill(route.choose(None), messages, start, groups)
+                else:
+                    parts, start = messages.spread(route, start)
+                    for queue, part in parts:
                         done = 0
-                        while done < len(messages.values):
-                            done = await self._fill(queue, messages, done, groups)
+                        while done < len(part.values):
+                            done = await self._fill(queue, part, done, groups)
                 if self._clock() - hold > _HOLD_S:
                     await asyncio.sleep(0)
                     hold = self._clock()
         return groups
 
-    def _by_partition(
-        self, route: Route, many: _Messages, start: int, stop: int
-    ) -> list[tuple[PartitionQueue, _Messages]]:
-        """The messages from `start` to `stop`, sorted by the queue that the partitioner chooses."""
-        choose = route.choose
-        keys = many.keys
-        chosen: dict[PartitionQueue, list[int]] = {}
-        for index in range(start, stop):
-            queue = choose(None if keys is None else keys[index])
-            indices = chosen.get(queue)
-            if indices is None:
-                chosen[queue] = [index]
-            else:
-                indices.append(index)
-        return [(queue, many.only(indices)) for queue, indices in chosen.items()]
-
     async def _fill(
-        self, queue: PartitionQueue, messages: _Messages, start: int, groups: list[Group]
+        self, queue: PartitionQueue, messages: Messages, start: int, groups: list[Group]
     ) -> int:
         """Append messages from `start` on to the queue's open batch while there is room in it and
         memory, at least one; says where the next one is."""
@@ -156,25 +160,9 @@ class Bulk:
         groups.append(Group(messages.indices[start:stop], batch.delivery, first, now_ms))
         return stop
 
-    def _check_sizes(self, keys: Sequence[Data] | None, values: Sequence[Data]) -> None:
-        longest = _longest(values) + (0 if keys is None else _longest(keys))
-        if longest + 34 <= self._admission.max_message_bytes:
-            return
-        for index, value in enumerate(values):
-            size = message_size(1, None if keys is None else keys[index], value)
-            if size > self._admission.max_message_bytes:
-                raise self._admission.too_large(size, f"message {index}")
 
-
-def _longest(data: Sequence[Data]) -> int:
-    try:
-        return max(map(len, data), default=0)  # type: ignore[arg-type]
-    except TypeError:  # some are None
-        return max((len(one) for one in data if one is not None), default=0)
-
-
-class _Messages:
-    """A part of what `send_many` was given; `indices` are the places in the whole."""
+class ListedMessages:
+    """What `send_many` was given, or a part of it."""
 
     __slots__ = ("indices", "keys", "timestamps_ms", "values")
 
@@ -190,12 +178,55 @@ class _Messages:
         self.values = values
         self.timestamps_ms = timestamps_ms
 
-    def only(self, indices: list[int]) -> _Messages:
-        """Those at these places."""
+    def named(self) -> Sequence[int]:
+        """See `Messages`."""
+        return ()
+
+    def too_large(self, limit_bytes: int) -> tuple[str, int] | None:
+        """See `Messages`."""
+        keys = self.keys
+        longest = _longest(self.values) + (0 if keys is None else _longest(keys))
+        if message_size(1, None, None) + longest <= limit_bytes:
+            return None
+        for index, value in enumerate(self.values):
+            size = message_size(1, None if keys is None else keys[index], value)
+            if size > limit_bytes:
+                return f"message {index}", size
+        return None
+
+    def is_run(self, partitioner: Partitioner) -> bool:
+        """See `Messages`."""
+        return self.keys is None and type(partitioner) in ANYWHERE_WITHOUT_KEY
+
+    def spread(
+        self, route: Route, start: int
+    ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
+        """See `Messages`."""
+        choose = route.choose
+        keys = self.keys
+        stop = min(start + _HOLD_MESSAGES, len(self.values))
+        chosen: dict[PartitionQueue, list[int]] = {}
+        for index in range(start, stop):
+            queue = choose(None if keys is None else keys[index])
+            indices = chosen.get(queue)
+            if indices is None:
+                chosen[queue] = [index]
+            else:
+                indices.append(index)
+        return [(queue, self._only(indices)) for queue, indices in chosen.items()], stop
+
+    def _only(self, indices: list[int]) -> ListedMessages:
         keys, values, timestamps = self.keys, self.values, self.timestamps_ms
-        return _Messages(
+        return ListedMessages(
             indices,
             None if keys is None else [keys[index] for index in indices],
             [values[index] for index in indices],
             None if timestamps is None else [timestamps[index] for index in indices],
         )
+
+
+def _longest(data: Sequence[Data]) -> int:
+    try:
+        return max(map(len, data), default=0)  # type: ignore[arg-type]
+    except TypeError:  # some are None
+        return max((len(one) for one in data if one is not None), default=0)

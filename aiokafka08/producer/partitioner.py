@@ -12,11 +12,13 @@ from __future__ import annotations
 import copy
 import random
 import struct
+from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal, Protocol, runtime_checkable
 
 from aiokafka08.producer.compiled import compiled
+from aiokafka08.protocol.message_set import Blobs
 
 __all__ = [
     "PARTITIONERS",
@@ -32,6 +34,7 @@ __all__ = [
     "java_string_hash_code",
     "murmur2",
     "partitioner_factory",
+    "partitions_of",
 ]
 
 
@@ -88,9 +91,28 @@ def pure_murmur2(data: bytes) -> int:
     return hash_ ^ hash_ >> 15
 
 
+def pure_partitions_of(keys: Blobs, partitions: Sequence[int]) -> array[int]:
+    """Where the Java client puts each key, by `murmur2`; -1 for a null.
+
+    Raises:
+        ValueError: `partitions` is empty.
+    """
+    if not partitions:
+        raise ValueError("no partitions to choose from")
+    count = len(partitions)
+    return array(
+        "i",
+        (-1 if key is None else partitions[(murmur2(key) & _POSITIVE) % count] for key in keys),
+    )
+
+
 _compiled = compiled()
 murmur2: Final[Callable[[bytes], int]] = pure_murmur2 if _compiled is None else _compiled.murmur2
 """`pure_murmur2`, in C where the compiled message set is in use."""
+partitions_of: Final[Callable[[Blobs, Sequence[int]], array[int]]] = (
+    pure_partitions_of if _compiled is None else _compiled.partitions_of
+)
+"""`pure_partitions_of`, in C where the compiled message set is in use."""
 
 
 def java_bytes_hash_code(data: bytes) -> int:
@@ -283,6 +305,23 @@ PARTITIONERS: Final[dict[str, Callable[[], Partitioner]]] = {
     "random": RandomPartitioner,
 }
 """The names that a producer's `partitioner=` takes, and what makes an instance for a topic."""
+
+
+BY_MURMUR2: Final[frozenset[type]] = frozenset(
+    {DefaultPartitioner, RandomPartitioner, RoundRobinPartitioner, StickyPartitioner}
+)
+"""Partitioners that put a key where `partitions_of` says."""
+
+ANYWHERE_WITHOUT_KEY: Final[frozenset[type]] = frozenset(
+    {
+        DefaultPartitioner,
+        RandomPartitioner,
+        ScalaPartitioner080,
+        ScalaPartitioner082,
+        StickyPartitioner,
+    }
+)
+"""Partitioners that promise nothing for messages without a key: asked once per run of them."""
 
 
 def partitioner_factory(

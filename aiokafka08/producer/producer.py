@@ -13,7 +13,7 @@ import ssl
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -32,7 +32,9 @@ from aiokafka08.net.config import (
 )
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
+from aiokafka08.producer.arrow_messages import ArrowMessages
 from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
+from aiokafka08.producer.bulk import ListedMessages
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.delivery import DeliveryFuture
 from aiokafka08.producer.engine import NO_METRICS, Engine
@@ -46,6 +48,9 @@ from aiokafka08.producer.serialize import (
 )
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
+
+if TYPE_CHECKING:
+    from aiokafka08.arrow import RecordBatch
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 _numbers = itertools.count(1)
@@ -421,8 +426,40 @@ class AIOKafkaProducer:
             values, keys, timestamps_ms, self._key_serializer, self._value_serializer
         )
         assert self._engine is not None
-        groups = await self._engine.bulk.append(topic, all_keys, all_values, partition, timestamps)
+        messages = ListedMessages(range(len(all_values)), all_keys, all_values, timestamps)
+        groups = await self._engine.bulk.append(topic, messages, partition)
         return Deliveries(len(all_values), groups, timestamps)
+
+    async def send_arrow(self, topic: str, batch: RecordBatch) -> Deliveries:
+        """Buffer the rows of a `pyarrow.RecordBatch`, as `send_many`; no object is made per row.
+
+        The extra `arrow` is needed. Serializers aren't applied. With a partitioner that doesn't go
+        by murmur2 (`scala-…`, or your own) each key that it is asked about is made an object.
+
+        Args:
+            topic: where to; a column of this name isn't looked at.
+            batch: its columns, others than these are ignored:
+                `value`: binary or text, of any Arrow type; may be null.
+                `key`: as `value`; null for rows without a key.
+                `partition`: integers; null lets the partitioner choose.
+                `timestamp`: of any unit, or integers, milliseconds since the epoch; null for now.
+                So what `getmany_arrow` gives can be sent, whatever is in it.
+
+        Returns:
+            Await it for a sequence of `RecordMetadata` in the order of the rows.
+
+        Raises:
+            As `send_many`; the text has the row's number, from 0 on.
+            KafkaConfigurationError: pyarrow isn't installed.
+            TypeError: it isn't a RecordBatch, or a column is of a wrong type.
+            IllegalArgumentError: there is no column `value`, or a row has a negative timestamp or
+                partition.
+        """
+        self._check()
+        messages = ArrowMessages.of(batch)
+        assert self._engine is not None
+        groups = await self._engine.bulk.append(topic, messages)
+        return Deliveries(len(messages.values), groups, messages.timestamps_ms)
 
     def create_batch(self) -> BatchBuilder:
         """An empty batch to be filled by the caller, for `send_batch`."""

@@ -1,4 +1,4 @@
-# What the producer's compiled way in needs of the builder.
+# What the producer's compiled way in needs of the builder, and of keys in Arrow's layout.
 
 from libc.stdint cimport int64_t
 
@@ -14,6 +14,28 @@ cdef class MessageSetBuilder:
 
     cdef int _make_room(self, Py_ssize_t more) except -1
     cdef int _append(self, object key, object value, int64_t timestamp_ms, Py_ssize_t limit) except -1
+    cdef int _put(
+        self,
+        const char *key,
+        Py_ssize_t key_size,
+        const char *value,
+        Py_ssize_t value_size,
+        int64_t timestamp_ms,
+        Py_ssize_t limit,
+    ) except -1
     cdef void _seal(self, char *begin, Py_ssize_t body) noexcept
     cdef object _view(self)
     cdef Py_ssize_t _adopt(self, MessageSetBuilder other, Py_ssize_t pos) except -1
+
+
+cdef class Blobs:
+    cdef Py_buffer _validity
+    cdef Py_buffer _offsets
+    cdef Py_buffer _data
+    cdef Py_ssize_t _first
+    cdef Py_ssize_t _count
+    cdef bint _nullable
+    cdef bint _wide
+
+    cdef int64_t _offset(self, Py_ssize_t row) noexcept nogil
+    cdef Py_ssize_t find(self, Py_ssize_t index, const char **begin) noexcept nogil

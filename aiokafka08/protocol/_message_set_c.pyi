@@ -1,5 +1,6 @@
 """The compiled twin has the interface of the pure ones."""
 
+from aiokafka08.protocol._blobs_py import Blobs as Blobs
 from aiokafka08.protocol._columns_py import Columns as Columns
 from aiokafka08.protocol._message_set_py import MessageSetBuilder as MessageSetBuilder
 from aiokafka08.protocol._message_set_py import MessageSetReader as MessageSetReader

@@ -104,20 +104,35 @@ cdef class MessageSetBuilder:  # its attributes stand in the .pxd
 
     cdef int _append(self, object key, object value, int64_t timestamp_ms, Py_ssize_t limit) except -1:
         """1: appended; 0: it would take the set beyond `limit`, which isn't negative."""
-        cdef Py_ssize_t key_size = 0, value_size = 0, body
-        cdef char *at
-        cdef char *begin
+        cdef Py_ssize_t key_size = -1, value_size = -1
+        cdef const char *key_at = NULL
+        cdef const char *value_at = NULL
         if key is not None:
             if not PyBytes_CheckExact(key):
                 key = bytes(memoryview(key))
-            key_size = PyBytes_GET_SIZE(key)
+            key_at, key_size = PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)
         if value is not None:
             if not PyBytes_CheckExact(value):
                 value = bytes(memoryview(value))
-            value_size = PyBytes_GET_SIZE(value)
-        if key_size > INT32_MAX - 64 or value_size > INT32_MAX - 64 - key_size:
+            value_at, value_size = PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)
+        return self._put(key_at, key_size, value_at, value_size, timestamp_ms, limit)
+
+    cdef int _put(
+        self,
+        const char *key,
+        Py_ssize_t key_size,
+        const char *value,
+        Py_ssize_t value_size,
+        int64_t timestamp_ms,
+        Py_ssize_t limit,
+    ) except -1:
+        """As `_append`; a size of -1 means null."""
+        cdef Py_ssize_t key_bytes = max(key_size, 0), value_bytes = max(value_size, 0), body
+        cdef char *at
+        cdef char *begin
+        if key_bytes > INT32_MAX - 64 or value_bytes > INT32_MAX - 64 - key_bytes:
             raise OverflowError("a message of 2 GiB or more")
-        body = (10 if self.magic == 0 else 18) + key_size + value_size
+        body = (10 if self.magic == 0 else 18) + key_bytes + value_bytes
         if limit >= 0 and self._count and self.size_bytes + BODY_AT + body > limit:
             return 0
         self._make_room(BODY_AT + body)
@@ -129,17 +144,13 @@ cdef class MessageSetBuilder:  # its attributes stand in the .pxd
         if self.magic:
             put_int64(at, timestamp_ms)
             at += 8
-        if key is None:
-            put_int32(at, -1)
-        else:
-            put_int32(at, <int32_t>key_size)
-            memcpy(at + 4, PyBytes_AS_STRING(key), key_size)
-        at += 4 + key_size
-        if value is None:
-            put_int32(at, -1)
-        else:
-            put_int32(at, <int32_t>value_size)
-            memcpy(at + 4, PyBytes_AS_STRING(value), value_size)
+        put_int32(at, <int32_t>key_size)
+        if key_bytes:
+            memcpy(at + 4, key, key_bytes)
+        at += 4 + key_bytes
+        put_int32(at, <int32_t>value_size)
+        if value_bytes:
+            memcpy(at + 4, value, value_bytes)
         self._seal(begin, body)
         if self.magic and timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = timestamp_ms
@@ -160,6 +171,12 @@ cdef class MessageSetBuilder:  # its attributes stand in the .pxd
         cdef object all_keys = None, all_values, each = None, key = None
         cdef int64_t timestamp = -1
         cdef Py_ssize_t index, count
+        if (
+            type(values) is Blobs
+            and (keys is None or type(keys) is Blobs)
+            and (isinstance(timestamps_ms, int) or is_int64s(timestamps_ms))
+        ):
+            return extend_blobs(self, keys, values, timestamps_ms, start, limit_bytes)
         all_values = PySequence_Fast(values, "values must be a sequence")
         if keys is not None:
             all_keys = PySequence_Fast(keys, "keys must be a sequence")
@@ -794,3 +811,122 @@ cdef inline int put_bytes(_Bytes target, const char *data, Py_ssize_t size) exce
 
 cdef inline void set_bit(_Bytes bits, Py_ssize_t row) noexcept:
     bits.at[row >> 3] |= 1 << (row & 7)
+
+
+# --- from columns ---------------------------------------------------------------------------------
+
+
+cdef class Blobs:  # its attributes stand in the .pxd
+    def __cinit__(
+        self, Py_ssize_t first, Py_ssize_t count, validity, offsets, data, bint wide=False
+    ):
+        cdef Py_ssize_t rows, stop, row
+        cdef int64_t before, at
+        if first < 0 or count < 0:
+            raise ValueError(f"first={first}, count={count}: allowed are integers from 0 on")
+        self._first, self._count, self._wide = first, count, wide
+        if validity is not None:
+            PyObject_GetBuffer(validity, &self._validity, PyBUF_SIMPLE)
+            self._nullable = True
+        if offsets is not None:
+            PyObject_GetBuffer(offsets, &self._offsets, PyBUF_SIMPLE)
+        if data is not None:
+            PyObject_GetBuffer(data, &self._data, PyBUF_SIMPLE)
+        if not count:
+            return
+        rows = self._offsets.len // (8 if wide else 4) - 1
+        if self._nullable:
+            rows = min(rows, 8 * self._validity.len)
+        if first > rows or count > rows - first:
+            raise ValueError(f"the buffers hold fewer than {<object>first + count} rows")
+        before = self._offset(first)
+        if before < 0:
+            raise wrong_offsets()
+        for row in range(first + 1, first + count + 1):
+            at = self._offset(row)
+            if at < before:
+                raise wrong_offsets()
+            before = at
+        if before > self._data.len:
+            raise wrong_offsets()
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self._validity)  # those that were never filled are left alone
+        PyBuffer_Release(&self._offsets)
+        PyBuffer_Release(&self._data)
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        cdef const char *begin
+        cdef Py_ssize_t at, size
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(self._count))]
+        at = index
+        if not -self._count <= at < self._count:
+            raise IndexError(f"{index}: there are {self._count} rows")
+        size = self.find(at + self._count if at < 0 else at, &begin)
+        return nullable(begin, size)
+
+    cdef int64_t _offset(self, Py_ssize_t row) noexcept nogil:
+        cdef int32_t narrow
+        cdef int64_t wide
+        if self._wide:
+            memcpy(&wide, <const char *>self._offsets.buf + 8 * row, 8)
+            return wide
+        memcpy(&narrow, <const char *>self._offsets.buf + 4 * row, 4)
+        return narrow
+
+    cdef Py_ssize_t find(self, Py_ssize_t index, const char **begin) noexcept nogil:
+        """The size of a row that there is, and where it begins; -1: null."""
+        cdef Py_ssize_t row = self._first + index
+        cdef int64_t at
+        if self._nullable and not (<const uint8_t *>self._validity.buf)[row >> 3] >> (row & 7) & 1:
+            begin[0] = NULL
+            return -1
+        at = self._offset(row)
+        begin[0] = <const char *>self._data.buf + at
+        return self._offset(row + 1) - at
+
+
+cdef object wrong_offsets():
+    return ValueError("offsets fall, or lead out of the data")
+
+
+cdef bint is_int64s(object data) except -1:
+    return isinstance(data, memoryview) and data.format == "q" and data.c_contiguous
+
+
+cdef Py_ssize_t extend_blobs(
+    MessageSetBuilder builder, Blobs keys, Blobs values, timestamps_ms, Py_ssize_t start, Py_ssize_t limit
+) except -1:
+    """`extend` without an object per message."""
+    cdef Py_buffer times
+    cdef bint each = not isinstance(timestamps_ms, int)
+    cdef int64_t timestamp = -1
+    cdef const char *key = NULL
+    cdef const char *value = NULL
+    cdef Py_ssize_t index, key_size = -1, value_size
+    if start < 0:
+        raise IndexError(f"start={start}")
+    if builder.magic and not each:
+        timestamp = timestamps_ms
+    limit = max(limit, 0)
+    PyObject_GetBuffer(timestamps_ms if each else b"", &times, PyBUF_SIMPLE)
+    try:
+        for index in range(start, values._count):
+            if keys is not None:
+                if index >= keys._count:
+                    raise IndexError("there are fewer keys than values")
+                key_size = keys.find(index, &key)
+            if each and builder.magic:
+                if index >= times.len // 8:
+                    raise IndexError("there are fewer timestamps than values")
+                memcpy(&timestamp, <const char *>times.buf + 8 * index, 8)
+            value_size = values.find(index, &value)
+            if not builder._put(key, key_size, value, value_size, timestamp, limit):
+                return index
+    finally:
+        PyBuffer_Release(&times)
+    return values._count

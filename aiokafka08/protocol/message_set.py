@@ -1,6 +1,7 @@
 """Message formats 0 and 1: the only door to the implementations of the message set.
 
-- `MessageSetBuilder`: messages in, the wire format out (producer).
+- `MessageSetBuilder`: messages in, the wire format out (producer); from lists, or from `Blobs`, the
+  buffers of an Arrow column.
 - `survey`: what a fetched set holds by its headers alone: where the next fetch begins, and how
   large a cut-off message is (fetcher).
 - `MessageSetReader`: a fetched set decoded slice by slice, wrappers included (consumer): `read` to
@@ -9,8 +10,9 @@
   and the embedded cluster, which must see messages as they are.
 
 The first three have two implementations that behave alike: `_message_set_c` (compiled, optional)
-and `_message_set_py` with `_columns_py` (pure, the reference). `IMPLEMENTATION` names the one in
-use; AIOKAFKA08_IMPL=c or =python in the environment demands one. Compression is `compression`'s.
+and `_message_set_py` with `_columns_py` and `_blobs_py` (pure, the reference). `IMPLEMENTATION`
+names the one in use; AIOKAFKA08_IMPL=c or =python in the environment demands one. Compression is
+`compression`'s.
 """
 
 from __future__ import annotations
@@ -61,10 +63,12 @@ IMPLEMENTATION: Final = _choose()
 """Which twin decodes and builds message sets: "c" or "python"."""
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
+    from aiokafka08.protocol._blobs_py import Blobs
     from aiokafka08.protocol._columns_py import Columns
     from aiokafka08.protocol._message_set_py import MessageSetBuilder, MessageSetReader, survey
 else:
     _compiled = importlib.import_module(_COMPILED)
+    Blobs = _compiled.Blobs
     Columns = _compiled.Columns
     MessageSetBuilder = _compiled.MessageSetBuilder
     MessageSetReader = _compiled.MessageSetReader
@@ -77,6 +81,7 @@ __all__ = [
     "IMPLEMENTATION",
     "LOG_APPEND_TIME",
     "MIN_MESSAGE_BYTES",
+    "Blobs",
     "Column",
     "Columns",
     "Entry",

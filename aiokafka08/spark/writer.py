@@ -3,8 +3,7 @@
 Columns are those of Spark's own sink: `value` (needed), `key`, `topic`, `partition`, `timestamp`,
 `headers`; others are ignored. Law: a task succeeds only when each of its rows is acknowledged, and
 fails with the broker's reason; a task that is repeated writes its rows again (at least once). The
-rows of a partition keep the order in which the task has them, those that name it apart from those
-for which the partitioner chose it.
+rows of a partition keep the order in which the task has them. No Python object is made per row.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +32,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    UnsupportedVersionError,
+)
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.partitioner import PARTITIONERS
@@ -53,6 +56,8 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "timestamp": (TimestampType,),
 }
 _HEADERS = "array<struct<key:string,value:binary>>"
+
+_WITHOUT_TIMESTAMP = ("value", "key", "partition")
 
 _UNDER_WAY = 4
 """Arrow batches that may be buffered or sent and not acknowledged yet."""
@@ -187,8 +192,10 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Wr
     async with AIOKafkaProducer(
         **settings, ssl_context=ssl_context(options.client.tls)
     ) as producer:
+        rows = 0
         while batch is not None:
-            under_way.append(await _send(producer, options, batch))
+            under_way.append(await _send(producer, options, batch, rows))
+            rows += batch.num_rows
             if len(under_way) >= _UNDER_WAY:
                 await _acknowledged(under_way.popleft(), written)
             batch = await asyncio.to_thread(next, batches, None)
@@ -209,34 +216,33 @@ async def _acknowledged(sent: list[Deliveries], written: Written) -> None:
 
 
 async def _send(
-    producer: AIOKafkaProducer, options: WriteOptions, batch: pa.RecordBatch
+    producer: AIOKafkaProducer, options: WriteOptions, batch: pa.RecordBatch, before: int
 ) -> list[Deliveries]:
-    """Buffer a batch's rows: one call per topic, or per partition where rows name theirs."""
+    """Buffer a batch's rows, before which the task had so many: one call per topic."""
     _check_rows(options, batch)
+    names = [name for name in _sent(options) if name in batch.schema.names]
     sent = []
-    for topic, rows in _by(batch, "topic") if options.topic is None else [(options.topic, batch)]:
-        if topic is None:
-            raise IllegalArgumentError(
-                "a row has no topic; fill the column, or set the option 'topic' for all rows"
+    for topic, rows in _by_topic(batch) if options.topic is None else [(options.topic, batch)]:
+        try:
+            sent.append(await producer.send_arrow(topic, rows.select(names)))
+        except UnsupportedVersionError as error:
+            error.args = (
+                f"the column 'timestamp': {error.text}; set the option timestamps=drop to "
+                "write the rows without",
             )
-        for partition, part in _by(rows, "partition"):
-            keys = _column(part, "key")
-            try:
-                deliveries = await producer.send_many(
-                    topic,
-                    _column(part, "value") or (),
-                    keys,
-                    partition=partition,
-                    timestamps_ms=_timestamps(options, part),
-                )
-            except UnsupportedVersionError as error:
-                error.args = (
-                    f"the column 'timestamp': {error.text}; set the option timestamps=drop to "
-                    "write the rows without",
-                )
-                raise
-            sent.append(deliveries)
+            raise
+        except MessageSizeTooLargeError as error:
+            error.args = (
+                f"topic {topic!r}: {error.text} (counted from 0 among this topic's rows in the "
+                f"Arrow batch that begins with row {before} of the task; in Spark: the options "
+                "kafka.max.request.size and kafka.buffer.memory)",
+            )
+            raise
     return sent
+
+
+def _sent(options: WriteOptions) -> Sequence[str]:
+    return _WITHOUT_TIMESTAMP if options.drop_timestamps else (*_WITHOUT_TIMESTAMP, "timestamp")
 
 
 def _check_rows(options: WriteOptions, batch: pa.RecordBatch) -> None:
@@ -259,40 +265,13 @@ def _check_rows(options: WriteOptions, batch: pa.RecordBatch) -> None:
             )
 
 
-def _by(batch: pa.RecordBatch, name: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """The rows by what stands in a column, in their order; all of them where there is none."""
-    if name not in batch.schema.names:
-        yield None, batch
-        return
-    column = batch.column(name)
-    different = pc.unique(column).to_pylist()
-    if len(different) == 1:
-        yield different[0], batch
-        return
-    for value in different:
-        chosen = pc.is_null(column) if value is None else pc.equal(column, value)
-        yield value, batch.filter(chosen)
-
-
-def _column(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
-    """A column as bytes; None where there is no such column, or nothing in it."""
-    if name not in batch.schema.names:
-        return None
-    column = batch.column(name)
-    if name == "key" and column.null_count == len(column):
-        return None
-    found: list[bytes | None] = column.cast(pa.binary()).to_pylist()
-    return found
-
-
-def _timestamps(options: WriteOptions, batch: pa.RecordBatch) -> list[int] | None:
-    """In milliseconds, of now where a row has none; None where all are of now."""
-    if options.drop_timestamps or "timestamp" not in batch.schema.names:
-        return None
-    column = batch.column("timestamp")
-    if column.null_count == len(column):
-        return None
-    milliseconds: list[int] = pc.fill_null(
-        pc.divide(column.cast(pa.int64()), 1000), int(time.time() * 1000)
-    ).to_pylist()
-    return milliseconds
+def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows by their topic, in their order."""
+    column = batch.column("topic")
+    if column.null_count:
+        raise IllegalArgumentError(
+            "a row has no topic; fill the column, or set the option 'topic' for all rows"
+        )
+    topics = column.unique().to_pylist()
+    for topic in topics:
+        yield topic, batch if len(topics) == 1 else batch.filter(pc.equal(column, topic))

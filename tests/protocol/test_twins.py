@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import random
 import zlib
+from array import array
 from typing import Any
 
 import crcmod.predefined
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -305,6 +307,108 @@ def test_what_is_not_bytes_is_refused_and_leaves_the_set_whole(twin: Twin, wrong
     assert len(builder) == 1
 
 
+# --- building from columns ------------------------------------------------------------------------
+
+
+TYPES = ["binary", "string", "large_binary", "large_string"]
+texts = st.none() | st.text(max_size=8)
+
+
+def blobs(twin: Twin, column: Any) -> Any:
+    """A column of Arrow's as the twin takes it."""
+    validity, offsets, data = column.buffers()
+    wide = str(column.type).startswith("large")
+    return twin.Blobs(column.offset, len(column), validity, offsets, data, wide)
+
+
+@st.composite
+def columns_of(draw: st.DrawFn, rows: int) -> Any:
+    """So many rows, often sliced out of more."""
+    before, after = draw(st.integers(0, 9)), draw(st.integers(0, 2))
+    count = before + rows + after
+    content = draw(st.lists(texts, min_size=count, max_size=count))
+    return pa.array(content, draw(st.sampled_from(TYPES))).slice(before, rows)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@examples(100)
+@given(data=st.data())
+def test_sets_are_built_from_columns_as_from_lists(magic: int, data: st.DataObject) -> None:
+    rows = data.draw(st.integers(0, 12))
+    values, keys = data.draw(columns_of(rows)), data.draw(st.none() | columns_of(rows))
+    times: Any = data.draw(st.lists(st.integers(0, 2**63 - 1), min_size=rows, max_size=rows))
+    kind = data.draw(st.sampled_from(("list", "buffer", "one")))
+    times = {"list": times, "buffer": memoryview(array("q", times)), "one": 7}[kind]
+    start, limit = data.draw(st.integers(0, rows)), data.draw(st.integers(0, 300))
+    lists = [
+        None if column is None else column.cast("large_binary").to_pylist()
+        for column in (keys, values)
+    ]
+    results = []
+    for twin, from_columns in ((COMPILED, True), (PURE, True), (PURE, False)):
+        given = lists
+        if from_columns:
+            given = [None if one is None else blobs(twin, one) for one in (keys, values)]
+            assert [None if one is None else list(one) for one in given] == lists
+        builder = twin.MessageSetBuilder(magic)
+        stop = builder.extend(*given, times, start, limit)
+        results.append([stop, *state(builder)])
+    assert results[0] == results[1] == results[2]
+
+
+def of_buffers(twin: Twin, how: tuple[Any, ...]) -> Any:
+    try:
+        return list(twin.Blobs(*how))
+    except ValueError as error:
+        return str(error)
+
+
+@examples(300)
+@given(
+    first=st.integers(-1, 9),
+    count=st.integers(-1, 9),
+    validity=st.none() | st.binary(max_size=2),
+    offsets=st.none() | st.lists(st.integers(-1, 12), max_size=10),
+    data=st.none() | st.binary(max_size=12),
+    wide=st.booleans(),
+    odd=st.sampled_from((b"", b"x")),
+)
+def test_buffers_that_contradict_each_other_are_refused_alike(
+    first: int,
+    count: int,
+    validity: bytes | None,
+    offsets: list[int] | None,
+    data: bytes | None,
+    wide: bool,
+    odd: bytes,
+) -> None:
+    raw = None if offsets is None else array("q" if wide else "i", offsets).tobytes() + odd
+    how = first, count, validity, raw, data, wide
+    assert of_buffers(COMPILED, how) == of_buffers(PURE, how)
+    rising = None if offsets is None else array("q" if wide else "i", sorted(offsets)).tobytes()
+    how = first, count, validity, rising, data, wide
+    assert of_buffers(COMPILED, how) == of_buffers(PURE, how)
+
+
+@pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
+def test_a_column_is_a_sequence(twin: Twin) -> None:
+    column = blobs(twin, pa.array(["a", None, "", "bcd"]))
+    assert [column[0], column[-1], column[1:3], len(column)] == [b"a", b"bcd", [None, b""], 4]
+    for wrong in (4, -5):
+        with pytest.raises(IndexError):
+            column[wrong]
+    assert list(twin.Blobs(0, 0, None, None, None)) == []
+    with pytest.raises(TypeError):
+        twin.Blobs(0, 1, None, "text", None)
+    short, times = blobs(twin, pa.array(["k"])), memoryview(array("q", [1]))
+    for keys, timestamps in ((short, 1), (None, times)):
+        builder = twin.MessageSetBuilder(1)
+        with pytest.raises(IndexError):
+            builder.extend(keys, column, timestamps, 0, 1000)
+        assert len(builder) == 1, "what came before stays whole"
+        assert [one.value for one in message_set.entries(builder.build())] == [b"a"]
+
+
 # --- CRC-32 ---------------------------------------------------------------------------------------
 
 
@@ -325,5 +429,6 @@ def test_the_twin_in_use_has_the_name_that_is_told() -> None:
     chosen = Twin(message_set.IMPLEMENTATION)
     assert message_set.MessageSetReader is chosen.MessageSetReader
     assert message_set.MessageSetBuilder is chosen.MessageSetBuilder
+    assert message_set.Blobs is chosen.Blobs
     assert message_set.Columns is chosen.Columns
     assert message_set.survey is chosen.survey

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.protocol import _columns_py, _message_set_py, message_set
+from aiokafka08.protocol import _blobs_py, _columns_py, _message_set_py, message_set
 
-NAMES = ("Columns", "MessageSetBuilder", "MessageSetReader", "survey")
+NAMES = ("Blobs", "Columns", "MessageSetBuilder", "MessageSetReader", "survey")
 
-TWINS: dict[str, tuple[ModuleType, ...]] = {"python": (_message_set_py, _columns_py)}
+TWINS: dict[str, tuple[ModuleType, ...]] = {"python": (_message_set_py, _columns_py, _blobs_py)}
 try:
     from aiokafka08.protocol import _message_set_c
 except ImportError:
@@ -27,6 +27,7 @@ else:
 class Twin:
     """One of the two; `use` chooses."""
 
+    Blobs: Any
     Columns: Any
     MessageSetBuilder: Any
     MessageSetReader: Any

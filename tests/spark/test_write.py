@@ -10,7 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.spark.options import write_options
 from aiokafka08.spark.source import Kafka08DataSource
@@ -205,6 +209,48 @@ def test_arrows_other_types_of_text_and_bytes_are_written(
         (b"k", None),
         (b"k", b""),
     ]
+
+
+def test_a_row_that_is_too_large_is_named(cluster: EmbeddedCluster) -> None:
+    batches = [
+        pa.RecordBatch.from_pydict({"value": ["a", "b", "c"]}),
+        pa.RecordBatch.from_pydict({"value": ["d", "v" * 2000], "key": [None, "k"]}),
+    ]
+    given = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "topic": "t",
+        "kafka.max.request.size": "1000",
+    }
+    with pytest.raises(MessageSizeTooLargeError) as caught:
+        write_task(write_options(given), iter(batches))
+    assert str(caught.value).startswith(
+        "[Error 10] MessageSizeTooLargeError: topic 't': row 1 takes 2035"
+    )
+    assert "the Arrow batch that begins with row 3 of the task" in str(caught.value)
+    assert "kafka.max.request.size" in str(caught.value)
+    written = sorted(value for log in stored(cluster) for _, value in log)
+    assert written in ([], [b"a", b"b", b"c"]), "nothing of the batch with that row"
+
+
+def test_a_batch_for_several_topics_and_partitions_keeps_its_order(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.create_topic("u", 2)
+    count = 30_000
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "topic": ["t" if number % 2 else "u" for number in range(count)],
+            "partition": pa.array([number // 2 % 2 for number in range(count)], pa.int32()),
+            "value": [str(number) for number in range(count)],
+        }
+    )
+    options = write_options({"kafka.bootstrap.servers": cluster.bootstrap_servers})
+    written = write_task(options, iter([rows.slice(0, 10_001), rows.slice(10_001)]))
+    assert sum(written.rows.values()) == count
+    found = {"t": stored(cluster), "u": stored(cluster, "u", 2)}
+    for rest in range(4):
+        log = found["t" if rest % 2 else "u"][rest // 2]
+        assert [int(value) for _, value in log] == list(range(rest, count, 4))
 
 
 def test_a_topic_that_is_not_there_and_not_created_is_told() -> None:
