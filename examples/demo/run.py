@@ -56,8 +56,11 @@ Raises `DemoError` or the client's `KafkaError`.
 def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run on uvloop where it is installed, else on asyncio's loop."""
     try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
+        try:
+            from uvloop import new_event_loop
+        except ImportError:
+            return asyncio.run(work)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(work)
+    finally:
+        work.close()  # Ctrl-C may come before it has begun: no warning then that nobody awaited it

@@ -12,10 +12,12 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.image
 import psutil
@@ -279,6 +281,20 @@ def test_options_that_mean_nothing_are_refused(
         run_command(arguments)
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_ctrl_c_before_the_loop_runs_leaves_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def work() -> None: ...
+
+    monkeypatch.setitem(sys.modules, "uvloop", SimpleNamespace(new_event_loop=interrupted))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(KeyboardInterrupt):
+            on_loop(work())
+    assert not said
 
 
 @pytest.mark.parametrize("stage", ["ingest", "verify"])
