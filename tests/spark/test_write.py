@@ -130,7 +130,7 @@ def test_only_appending_is_possible(spark: Any, cluster: EmbeddedCluster) -> Non
         .option("topic", "t")
     )
     # Spark's default mode, errorifexists, isn't for Python sources; it says so itself.
-    with pytest.raises(Exception, match="ErrorIfExists mode, please use Append"):
+    with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         writer.save()
     with pytest.raises(Exception, match="mode='overwrite': kafka08 can only append"):
         writer.mode("overwrite").save()
