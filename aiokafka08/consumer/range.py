@@ -2,7 +2,9 @@
 
 For Spark, the demo and the command line, which decode in their own way. Law: the sets come in order
 and cover the range once; a range always ends, with its last offset passed or with an error, also
-where offsets are empty (`reach`, the same algorithm as the consumer's).
+where offsets are empty (`reach`, the same algorithm as the consumer's). Where a log ends before the
+range does, it is asked for the range's end, which it refuses if it is shorter: then messages are
+gone. Else they are only not committed yet (docs/brokers.md 9.5), and are waited for.
 
 The offset behind a set is known only when the set is there. To have several requests under way all
 the same, the next ones begin where sets as long as the shortest of the last ones would end. A guess
@@ -26,6 +28,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     LeaderNotAvailableError,
     OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
     broker_error,
 )
 from aiokafka08.net.backoff import Backoff
@@ -85,6 +88,7 @@ async def read_range(
     limit_bytes: int = 52428800,
     in_flight: int = 3,
     timeout_s: float | None = None,
+    missing_s: float | None = None,
 ) -> AsyncGenerator[RawSet, None]:
     """Yield the message sets of the offsets from `start` to before `end`, in order.
 
@@ -99,9 +103,12 @@ async def read_range(
         limit_bytes: up to which size a larger message is fetched.
         in_flight: how many requests may be under way or waiting to be taken.
         timeout_s: seconds without any progress until it gives up; `request_timeout_ms` by default.
+        missing_s: for how long Metadata may be without the partition (a broker that just came up
+            may not know of all) until it counts as deleted; None: it never does.
 
     Raises:
         OffsetOutOfRangeError: the log doesn't have the range (any more); says what it has.
+        UnknownTopicOrPartitionError: the partition was deleted.
         KafkaTimeoutError: no progress in time; says what was seen last.
         RecordTooLargeError: a message is larger than `limit_bytes`.
         CorruptRecordException: no message can be made out at some offset.
@@ -109,7 +116,15 @@ async def read_range(
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     reader = _RangeReader(
-        router, topic_partition, start, end, max_bytes, limit_bytes, in_flight, limit_s
+        router,
+        topic_partition,
+        start,
+        end,
+        max_bytes,
+        limit_bytes,
+        in_flight,
+        limit_s,
+        limit_s if missing_s is None else missing_s,
     )
     try:
         while (raw := await reader.next()) is not None:
@@ -129,6 +144,7 @@ class _RangeReader:
         limit_bytes: int,
         in_flight: int,
         limit_s: float,
+        missing_s: float,
     ) -> None:
         self._router = router
         self._tp = topic_partition
@@ -137,6 +153,9 @@ class _RangeReader:
         self._limit_bytes = max(limit_bytes, max_bytes)
         self._in_flight = in_flight
         self._limit_s = limit_s
+        self._missing_s = missing_s
+        self._missing_since: float | None = None
+        self._refusals = 0  # of the same offset, one after the other
         self._reach = Reach(start)
         self._flights: deque[_Flight] = deque()  # by offset
         self._spans: deque[int] = deque(maxlen=_REMEMBERED)  # offsets per answer
@@ -150,18 +169,18 @@ class _RangeReader:
         backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
         deadline = loop.time() + limit_s
         while self._reach.offset < self._end:
-            offset = self._reach.offset
+            offset = refused = self._reach.offset
             try:
                 flight, (fetched, elapsed_s) = await self._answer()
-                if fetched.error_code:
-                    raise broker_error(
-                        fetched.error_code,
-                        f"fetch of {self._tp.topic}/{self._tp.partition} at offset {flight.offset}",
-                    )
+                self._check(fetched, flight.offset)
                 finding = self._take_in(flight, fetched, elapsed_s)
+                if finding.step is Step.END:
+                    # Not committed yet, or gone: a log that is shorter refuses the range's end.
+                    refused = self._end
+                    self._check((await self._result(self._launch(refused, 1)))[0], refused)
             except KafkaError as error:
                 if isinstance(error, OffsetOutOfRangeError):
-                    await self._check_bounds(offset)
+                    await self._check_bounds(offset, refused)
                 elif is_final(error):
                     raise
                 if loop.time() >= deadline:
@@ -170,6 +189,7 @@ class _RangeReader:
                 await self._find_leader(deadline)
                 await asyncio.sleep(backoff.next())
                 continue
+            self._refusals = 0
             if finding.step is Step.DATA:
                 end = min(self._reach.offset, self._end)
                 self._fly()
@@ -224,6 +244,12 @@ class _RangeReader:
         flight = flights.popleft()
         return flight, await self._result(flight)
 
+    def _check(self, fetched: FetchedPartition, offset: int) -> None:
+        if fetched.error_code:
+            topic, partition = self._tp
+            where = f"fetch of {topic}/{partition} at offset {offset}"
+            raise broker_error(fetched.error_code, where)
+
     def _take_in(self, flight: _Flight, fetched: FetchedPartition, elapsed_s: float) -> Finding:
         reach, offset = self._reach, self._reach.offset
         finding = reach.answered(
@@ -276,7 +302,7 @@ class _RangeReader:
         # A leader that hangs leaves time to learn of the next one.
         patience_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
         if leader is None:
-            await self._router.metadata.topic(topic, timeout_s=patience_s)
+            await self._router.metadata.topic(topic, timeout_s=self._missing_s / 4)
             leader = self._router.metadata.snapshot.leader(self._tp)
         if leader is None:
             raise LeaderNotAvailableError(f"{topic}/{partition} has no leader that is known")
@@ -300,16 +326,32 @@ class _RangeReader:
         """Learn who leads now, if that can be learnt in time: the old one may hang for as long."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self._router.metadata.refresh()
+                snapshot = await self._router.metadata.refresh()
         except (KafkaError, TimeoutError):
-            pass  # told by the refresh; the next request says what is wrong
+            self._missing_since = None
+            return  # told by the refresh; the next request says what is wrong
+        topic, partition = self._tp
+        now = asyncio.get_running_loop().time()
+        if partition in snapshot.partitions(topic):
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        elif now - self._missing_since >= self._missing_s:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r}, partition {partition} isn't there any more; the range from "
+                f"{self._reach.offset} to {self._end} wasn't read"
+            )
 
-    async def _check_bounds(self, offset: int) -> None:
-        """A refusal alone proves nothing (KAFKA-2477): the log's bounds do."""
+    async def _check_bounds(self, offset: int, refused: int) -> None:
+        """A refusal alone proves nothing (KAFKA-2477): the log's bounds do. Its end twice, with new
+        metadata in between: it may have been another's than the leader's."""
         limit_s, tp = self._limit_s, self._tp
         first = (await list_offsets(self._router, {tp: EARLIEST}, timeout_s=limit_s))[tp]
         last = (await list_offsets(self._router, {tp: LATEST}, timeout_s=limit_s))[tp]
-        if first and last and offset < first[0]:
+        self._refusals += 1
+        if not first or not last:
+            return
+        if offset < first[0] or (last[0] < refused and self._refusals > 1):
             topic, partition = self._tp
             raise OffsetOutOfRangeError(
                 f"topic {topic!r}, partition {partition}: offset {offset} of the range up to "

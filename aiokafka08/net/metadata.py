@@ -44,6 +44,9 @@ class Metadata:
         self.snapshot = ClusterSnapshot()
         self.all_topics = False
         """Ask for every topic on each refresh (pattern subscriptions)."""
+        self.by_name = True
+        """Beside all topics, ask by name for one that isn't among them and is waited for: brokers
+        may create it then."""
         self._topics: set[str] = set()
         self._waiting: Counter[str] = Counter()  # topics that `topic()` waits for
         self._inquiry = Inquiry(nodes, config)
@@ -194,6 +197,8 @@ class Metadata:
                         seen = self._why_unusable(info)
                         if action_for(info.error_code) is Action.FINAL:
                             raise seen
+                    elif not self.by_name:
+                        seen = UnknownTopicOrPartitionError(f"the cluster has no topic {topic!r}")
                     await asyncio.sleep(backoff.next())
         except TimeoutError:
             if info is not None and info.partitions:
@@ -223,7 +228,7 @@ class Metadata:
         topics = sorted(self._topics | self._waiting.keys())
         try:
             if self.all_topics:
-                answers = await self._inquiry.everything(self._waiting)
+                answers = await self._inquiry.everything(self._waiting if self.by_name else ())
             else:
                 answers = await self._inquiry.topics(topics)
         except KafkaError as error:

@@ -57,10 +57,11 @@ def serialize_all(
 ) -> tuple[Sequence[bytes | None], Sequence[bytes | None] | None, Sequence[int] | None]:
     """Values, keys and timestamps of many messages, as sequences of the same length.
 
+    A message may have neither key nor value: whole logs are copied this way, whatever is in them.
+
     Raises:
         TypeError: a key or value isn't bytes, or a string is given where many are wanted.
-        IllegalArgumentError: the lengths differ, a message has neither key nor value, or a
-            timestamp is negative.
+        IllegalArgumentError: the lengths differ, or a timestamp is negative.
 
     Where it is about one message the text has its index; a note has it for what serialisers raise.
     """
@@ -69,10 +70,6 @@ def serialize_all(
     all_keys = None if keys is None else _each("key", keys, key_serializer)
     if all_keys is not None and len(all_keys) != count:
         raise IllegalArgumentError(f"{count} values, but {len(all_keys)} keys are given")
-    if None in all_values:
-        for index, value in enumerate(all_values):
-            if value is None and (all_keys is None or all_keys[index] is None):
-                raise nothing_to_send(index)
     timestamps = None if timestamps_ms is None else list(timestamps_ms)
     if timestamps is not None:
         if len(timestamps) != count:
@@ -84,11 +81,9 @@ def serialize_all(
     return all_values, all_keys, timestamps
 
 
-def nothing_to_send(index: int | None = None) -> IllegalArgumentError:
+def nothing_to_send() -> IllegalArgumentError:
     """The error for a message without key and value."""
-    if index is None:
-        return IllegalArgumentError("a message needs a key or a value")
-    return IllegalArgumentError(f"message {index} has neither a key nor a value")
+    return IllegalArgumentError("a message needs a key or a value")
 
 
 def _each(what: str, data: Iterable[Any], serializer: Serializer | None) -> Sequence[bytes | None]:

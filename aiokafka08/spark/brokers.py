@@ -224,7 +224,13 @@ def sets_of(
     """`read_range`, as the options say."""
     own = options.client.own
     sizes = {name: own[name] for name in ("max_bytes", "limit_bytes") if name in own}
-    return read_range(router, tp, start, end, timeout_s=options.poll_timeout_s, **sizes)
+    timeout_s = options.poll_timeout_s
+    # An error comes when the driver, too, would give up on a partition that isn't known any more.
+    # Where the query goes on without it that has to be sure: a whole cluster may be coming up.
+    missing_s = timeout_s / 2
+    if options.fail_on_data_loss:
+        missing_s = min(missing_s, options.fetch_offset_retries * options.fetch_offset_interval_s)
+    return read_range(router, tp, start, end, timeout_s=timeout_s, missing_s=missing_s, **sizes)
 
 
 def reader_of(options: ReadOptions, tp: TopicPartition, raw: RawSet) -> MessageSetReader:
@@ -242,7 +248,7 @@ def reader_of(options: ReadOptions, tp: TopicPartition, raw: RawSet) -> MessageS
 async def _started(config: NetConfig) -> Router:
     router = Router(config, Telemetry())
     # A request that names a topic would create it on brokers that do so.
-    router.metadata.all_topics = True
+    router.metadata.all_topics, router.metadata.by_name = True, False
     await router.start()
     return router
 

@@ -140,7 +140,7 @@ def plan_query(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
                 f"{_where(tp)}: the query would begin at offset {first} and end at {last}; the log "
                 f"goes from {earliest[tp]} to {latest[tp]}"
             )
-        ranges += _within(tp, first, last, earliest, latest, losses)
+        ranges += within(tp, first, last, earliest, latest, losses)
     return Plan(tuple(ranges), tuple(losses))
 
 
@@ -173,11 +173,11 @@ def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
             if tp in start:
                 losses.append(cut_text(tp, first, last))
             continue
-        ranges += _within(tp, first, last, earliest, latest, losses)
+        ranges += within(tp, first, last, earliest, latest, losses)
     return Plan(tuple(ranges), tuple(losses))
 
 
-def _within(
+def within(
     tp: TopicPartition,
     first: int,
     last: int,
@@ -185,7 +185,8 @@ def _within(
     latest: Offsets,
     losses: list[str],
 ) -> list[OffsetRange]:
-    """What of the range is in the log; what isn't goes to `losses`."""
+    """What of the range from `first` to `last` is in the log, one range at most; what isn't goes to
+    `losses`."""
     begin, end = earliest[tp], latest[tp]
     if first < last and first < begin:
         losses.append(
@@ -352,6 +353,16 @@ def gone_text(partitions: Collection[TopicPartition]) -> list[str]:
     """The loss of whole partitions, if there are any."""
     names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
     return [f"the partitions {names} were deleted"] if names else []
+
+
+def deleted_text(tp: TopicPartition, start: int, end: int) -> list[str]:
+    """The loss of a range of a partition that is gone."""
+    return [f"{_where(tp)} was deleted: the range [{start}, {end}) wasn't read"]
+
+
+def beyond_text(tp: TopicPartition, start: int, end: int) -> str:
+    """What a new query would begin at, and the log doesn't have."""
+    return f"{_where(tp)}: the query would begin at offset {start}; the log ends at {end}"
 
 
 def cut_text(tp: TopicPartition, known: int, end: int) -> str:

@@ -27,10 +27,11 @@ from aiokafka08.errors import (
     KafkaError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import EARLIEST
+from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.spark.brokers import Brokers, Driver, reader_of, sets_of
 from aiokafka08.spark.offsets import Offsets
@@ -41,11 +42,13 @@ from aiokafka08.spark.planning import (
     Resolved,
     Wanted,
     check_named,
+    deleted_text,
     loss_text,
     narrow,
     plan_query,
     resolve,
     split,
+    within,
 )
 from aiokafka08.structs import TopicPartition
 
@@ -216,7 +219,7 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
     """The messages of a task's range, as Arrow batches of bounded size.
 
     Raises:
-        OffsetOutOfRangeError: part of the range aged out meanwhile, and `failOnDataLoss` is true.
+        OffsetOutOfRangeError: part of the range is gone meanwhile, and `failOnDataLoss` is true.
         CorruptRecordException: a message is corrupt; names topic, partition and offset.
         KafkaError: others of `read_range`.
     """
@@ -268,30 +271,32 @@ async def _batches(
 async def _sets(
     router: Router, options: ReadOptions, part: OffsetRange
 ) -> AsyncGenerator[RawSet, None]:
-    """The message sets of a range; what aged out since it was planned is skipped or an error."""
+    """The message sets of a range; what is gone since it was planned is skipped or an error."""
     tp = TopicPartition(part.topic, part.partition)
-    at = part.start
-    while at < part.end:
+    at, end = part.start, part.end
+    while at < end:
         try:
-            async with aclosing(sets_of(router, options, tp, at, part.end)) as sets:
+            async with aclosing(sets_of(router, options, tp, at, end)) as sets:
                 async for raw in sets:
                     at = raw.end_offset
                     yield raw
             return
-        except OffsetOutOfRangeError as error:
-            begin = (await list_offsets(router, {tp: EARLIEST}))[tp][0]
-            if begin <= at:
+        except (OffsetOutOfRangeError, UnknownTopicOrPartitionError) as error:
+            losses: list[str] = []
+            if isinstance(error, UnknownTopicOrPartitionError):
+                losses += deleted_text(tp, at, end)
+                left = []
+            else:
+                begin = (await list_offsets(router, {tp: EARLIEST}))[tp][0]
+                last = (await list_offsets(router, {tp: LATEST}))[tp][0]
+                left = within(tp, at, end, {tp: begin}, {tp: last}, losses)
+            if not losses:
                 raise
-            lost = (
-                f"topic {tp.topic!r}, partition {tp.partition}: the range "
-                f"[{at}, {min(begin, part.end)}) aged out while it was read; the log begins at "
-                f"offset {begin}"
-            )
-            told = loss_text([lost], options.fail_on_data_loss)
+            told = loss_text(losses, options.fail_on_data_loss)
             if options.fail_on_data_loss:
                 raise OffsetOutOfRangeError(told) from error
             _logger.warning("%s", told)
-            at = begin
+            at, end = (left[0].start, left[0].end) if left else (end, end)
 
 
 def _batch(tp: TopicPartition, columns: Columns, headers: bool) -> pa.RecordBatch:

@@ -27,10 +27,11 @@ from pyspark.sql.streaming.datasource import (
 from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.spark.brokers import Driver
 from aiokafka08.spark.offsets import OffsetDict, Offsets, dump, load, text
-from aiokafka08.spark.options import ReadOptions
+from aiokafka08.spark.options import ByOffset, ReadOptions
 from aiokafka08.spark.planning import (
     Resolved,
     available,
+    beyond_text,
     cut_text,
     gone_text,
     lag_text,
@@ -69,16 +70,29 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called on the driver ---------------------------------------------------------------------
 
     def initialOffset(self) -> OffsetDict:
-        """Where a new query begins; the same at each call."""
+        """Where a new query begins; the same at each call.
+
+        Raises:
+            OffsetOutOfRangeError: an offset of the options is beyond the log's end, and
+                `failOnDataLoss` is true.
+        """
         if self._initial is None:
             for note in self._options.notes:
                 _logger.warning("%s", note)
-            driver = self._driver
+            driver, bound = self._driver, self._options.start
             chosen = driver.partitions()
-            earliest, latest = driver.earliest(chosen), driver.latest(chosen, {})
-            self._initial = resolve_bound(
-                driver, self._options.start, chosen, earliest, latest, start=True
-            )
+            given = bound.offsets if isinstance(bound, ByOffset) else {}
+            earliest, latest = driver.earliest(chosen), driver.latest(chosen, given)
+            begin = resolve_bound(driver, bound, chosen, earliest, latest, start=True)
+            beyond = sorted(went_back(latest, begin).items())
+            if beyond:
+                told = loss_text(
+                    (beyond_text(tp, *ends) for tp, ends in beyond), self._options.fail_on_data_loss
+                )
+                if self._options.fail_on_data_loss:
+                    raise OffsetOutOfRangeError(told)
+                _logger.warning("%s", told)
+            self._initial = {tp: min(one, latest[tp]) for tp, one in begin.items()}
             _logger.info("the query begins at %s", text(self._initial))
         return dump(self._initial)
 

@@ -253,16 +253,6 @@ def _check_rows(options: WriteOptions, batch: pa.RecordBatch) -> None:
             raise IllegalArgumentError(
                 "a row has headers, which message formats 0 and 1 don't have; leave the column out"
             )
-    values = batch.column("value")
-    if values.null_count:
-        missing = pc.is_null(values)
-        if "key" in names:
-            missing = pc.and_(missing, pc.is_null(batch.column("key")))
-        if pc.any(missing).as_py():
-            raise IllegalArgumentError(
-                "the column 'value' is null in a row without a key; only a row with a key may "
-                "have no value (it deletes the key in a compacted topic)"
-            )
 
 
 def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -17,6 +17,7 @@ from aiokafka08.errors import (
     OffsetOutOfRangeError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka08.net.config import net_config
 from aiokafka08.net.router import Router
@@ -174,10 +175,10 @@ async def test_ranges_that_can_t_be_read(cluster: EmbeddedCluster, router: Route
     cluster.delete_before("t", 0, 50)
     with pytest.raises(OffsetOutOfRangeError, match=r"offset 10 of the range up to 60.*50 to 100"):
         await read(router, 10, 60)
-    with pytest.raises(OffsetOutOfRangeError):
-        await read(router, 200, 210, timeout_s=0.2)
-    with pytest.raises(KafkaTimeoutError, match=r"offset 100 .* up to 110 .* ends at 100"):
-        await read(router, 90, 110, timeout_s=0.2)
+    with pytest.raises(OffsetOutOfRangeError, match=r"offset 200 of the range up to 210.*to 100"):
+        await read(router, 200, 210)
+    with pytest.raises(OffsetOutOfRangeError, match=r"offset 100 of the range up to 110.*to 100"):
+        await read(router, 90, 110)
     cluster.fault(FetchRequest, then=Answer(29))
     with pytest.raises(TopicAuthorizationFailedError):
         await read(router, 60, 70)
@@ -192,6 +193,40 @@ async def test_ranges_that_can_t_be_read(cluster: EmbeddedCluster, router: Route
     cluster.append("t", 2, values(1, 3))
     with pytest.raises(CorruptRecordException, match=r"offset 0.*seek\(\) to 1"):
         await read(router, 0, 3, 2)
+
+
+async def test_what_is_not_committed_yet_is_waited_for(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    """A new leader's high watermark lags behind what was acknowledged (docs/brokers.md 10.5)."""
+    cluster.append("t", 0, values(0, 50))
+    follower = 1 - cluster.leader("t", 0)
+    cluster.kill(follower, then="unnoticed")
+    cluster.append("t", 0, values(50, 60))
+    assert cluster.offsets("t", 0) == (0, 50, 60)
+    with pytest.raises(KafkaTimeoutError, match=r"offset 50 of the range up to 60 within 200 ms"):
+        await read(router, 0, 60, timeout_s=0.2)
+    at_the_end = cluster.fault(
+        FetchRequest,
+        then=Delay(0),
+        times=None,
+        where=lambda request: request.topics[0].partitions[0].fetch_offset == 60,
+    )
+    reading = asyncio.create_task(read(router, 0, 60))
+    await until(lambda: at_the_end.hits > 1)
+    assert not reading.done()
+    cluster.notice(follower)
+    assert await asyncio.wait_for(reading, 20) == list(range(60))
+
+
+async def test_a_range_of_a_deleted_topic_ends_soon(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    cluster.append("t", 0, values(0, 50))
+    router.metadata.all_topics, router.metadata.by_name = True, False
+    cluster.delete_topic("t")
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"partition 0 .* from 10 to 50 wasn't"):
+        await read(router, 10, 50, missing_s=0.1)
 
 
 async def test_a_leader_that_hangs_is_left_for_another_one(

@@ -108,8 +108,6 @@ async def test_wrong_arguments_are_told_before_anything_is_buffered(
         await producer.send_many("t", [b"", b""], [b""])
     with pytest.raises(IllegalArgumentError, match="2 values, but 1 timestamps_ms"):
         await producer.send_many("t", [b"", b""], timestamps_ms=[1])
-    with pytest.raises(IllegalArgumentError, match="message 1 has neither a key nor a value"):
-        await producer.send_many("t", [b"", None], [b"", None])
     with pytest.raises(IllegalArgumentError, match=r"timestamps_ms\[1\]=-5"):
         await producer.send_many("t", [b"", b""], timestamps_ms=[1, -5])
     with pytest.raises(UnsupportedVersionError, match="timestamp"):
@@ -118,7 +116,20 @@ async def test_wrong_arguments_are_told_before_anything_is_buffered(
         await producer.send_many("t", [b"", b"v" * 1000])
     assert cluster.requests(ProduceRequest) == []
     assert producer.metrics()["buffer_used_bytes"] == 0
-    await (await producer.send_many("t", [b"", None], [None, b""]))
+
+
+@pytest.mark.parametrize("codec", [None, "gzip"])
+async def test_keys_and_values_may_be_missing(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, codec: str | None
+) -> None:
+    """Both, too: a log that is copied may hold that."""
+    producer = await producer_for(cluster, compression_type=codec)
+    pairs = [(None, b""), (b"", None), (None, None), (b"k", b"v"), (None, None)]
+    keys, values = zip(*pairs, strict=True)
+    await (await producer.send_many("t", values, keys, partition=0))
+    await (await producer.send_many("t", [None, b""], partition=0))
+    stored = [(one.key, one.value) for one in cluster.log("t", 0)]
+    assert stored == [*pairs, (None, None), (None, b"")]
 
 
 async def test_what_a_serializer_raises_tells_at_which_message(

@@ -96,6 +96,15 @@ def reading(spark: Any, cluster: EmbeddedCluster | str, **options: str) -> Any:
     return reader.load()
 
 
+def writing(frame: Any, cluster: EmbeddedCluster | str, **options: str) -> None:
+    """Append a DataFrame."""
+    servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
+    writer = frame.write.format("kafka08").option("kafka.bootstrap.servers", servers)
+    for name, value in options.items():
+        writer = writer.option(name.replace("__", "."), value)
+    writer.mode("append").save()
+
+
 def fill(cluster: EmbeddedCluster, counts: list[int], topic: str = "t") -> None:
     """So many messages in each partition, "partition-number" as the value."""
     for partition, count in enumerate(counts):

@@ -1,7 +1,7 @@
 """A job for executors in processes of their own: run by test_executors in a process of its own.
 
-python job.py BOOTSTRAP_SERVERS ZIP_OF_THE_PACKAGE: reads topic t, writes it to topic `copy`, and
-prints as JSON what it found.
+python job.py BOOTSTRAP_SERVERS [ZIP_OF_THE_PACKAGE]: reads topic t, writes it to topic `copy`, and
+prints as JSON what it found. Without the zip the executors have the package installed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from pyspark.sql import SparkSession
 from aiokafka08.spark import register
 
 
-def where(_: Iterable[int]) -> Iterable[tuple[int, str]]:
-    """The executor's Python daemon, and the file that the package came from."""
+def where(_: Iterable[int]) -> Iterable[tuple[int, str, str]]:
+    """The executor's Python daemon, the file that the package came from, and the twin that runs."""
     import os
 
     import aiokafka08
+    from aiokafka08.protocol.message_set import IMPLEMENTATION
 
-    yield os.getppid(), aiokafka08.__file__
+    yield os.getppid(), aiokafka08.__file__, IMPLEMENTATION
 
 
-def main(servers: str, package: str) -> None:
+def main(servers: str, package: str = "") -> None:
     spark = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .config("spark.submit.pyFiles", package)
@@ -63,8 +64,9 @@ def main(servers: str, package: str) -> None:
             {
                 "messages": rows[0].messages,
                 "total": rows[0].total,
-                "executors": len({daemon for daemon, _ in ran}),
-                "files": sorted({file for _, file in ran}),
+                "executors": len({daemon for daemon, _, _ in ran}),
+                "files": sorted({file for _, file, _ in ran}),
+                "twins": sorted({twin for _, _, twin in ran}),
             }
         )
     )

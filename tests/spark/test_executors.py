@@ -1,13 +1,16 @@
-"""Executors in processes of their own, which get the package as a zip."""
+"""Executors in processes of their own: what they need, and what is said where it is missing."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,55 +18,133 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.conftest import spark_home
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(tmp_path: Path) -> None:
-    package = tmp_path / "aiokafka08.zip"
-    with zipfile.ZipFile(package, "w") as archive:
-        for path in (ROOT / "aiokafka08").rglob("*.py"):
-            archive.write(path, path.relative_to(ROOT))
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        # A zip has pure Python only.
-        if name not in {"AIOKAFKA08_IMPL", "PYTHONASYNCIODEBUG", "PYTHONPATH", "SPARK_HOME"}
-        and not name.startswith("PYSPARK")
-    }
+@pytest.fixture
+def filled() -> Iterator[EmbeddedCluster]:
+    """The numbers below 5000 in each of two partitions, in sets of snappy."""
     with EmbeddedCluster(brokers=2, topics={"t": 2, "copy": 2}) as cluster:
         for partition in (0, 1):
             for start in range(0, 5000, 500):
                 values = [str(number).encode() for number in range(start, start + 500)]
                 cluster.append("t", partition, values, codec=Codec.SNAPPY)
-        done = subprocess.run(
-            [
-                sys.executable,
-                str(ROOT / "tests" / "spark" / "job.py"),
-                cluster.bootstrap_servers,
-                str(package),
-            ],
-            cwd=tmp_path,
-            env=environment
-            | {
-                "PYTHONPATH": str(package),
-                "PYSPARK_PYTHON": sys.executable,
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "SPARK_HOME": spark_home(tmp_path),
-                "SPARK_LOCAL_DIRS": str(tmp_path),
-                "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={tmp_path}",
-            },
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
-        assert done.returncode == 0, done.stderr[-5000:]
-        found = json.loads(done.stdout.splitlines()[-1])
-        assert found["messages"] == 10_000
-        assert found["total"] == 2 * sum(range(5000))
-        assert found["executors"] == 2
-        assert all(".zip" in file for file in found["files"])
-        for partition in (0, 1):
-            copied = sorted(int(one.value or b"") for one in cluster.log("copy", partition))
-            assert copied == list(range(5000))
+        yield cluster
+
+
+def zipped(folder: Path) -> Path:
+    """The package as a zip: pure Python only."""
+    package = folder / "aiokafka08.zip"
+    with zipfile.ZipFile(package, "w") as archive:
+        for path in (ROOT / "aiokafka08").rglob("*.py"):
+            archive.write(path, path.relative_to(ROOT))
+    return package
+
+
+def wheel(folder: Path) -> Path:
+    """The package as it is installed; built away from here, where other tests use what is built."""
+    source = folder / "source"
+    ignore = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
+    shutil.copytree(ROOT / "aiokafka08", source / "aiokafka08", ignore=ignore)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder / "wheels"), str(source))
+    [built] = (folder / "wheels").iterdir()
+    return built
+
+
+def python_with(folder: Path, *packages: str) -> str:
+    """A Python of the executors' own, with nothing but these packages."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    python = str(folder / "venv" / "bin" / "python")
+    pip(python, "install", *packages)
+    return python
+
+
+def pip(python: str, *arguments: str) -> None:
+    subprocess.run([python, "-m", "pip", "--quiet", *arguments], check=True)
+
+
+def run(
+    cluster: EmbeddedCluster,
+    folder: Path,
+    python: str = sys.executable,
+    package: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """The job, whose executors run this Python; the driver is a process with this one's."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"AIOKAFKA08_IMPL", "PYTHONASYNCIODEBUG", "PYTHONPATH", "SPARK_HOME"}
+        and not name.startswith("PYSPARK")
+    }
+    environment |= {
+        "PYSPARK_PYTHON": python,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": spark_home(folder),
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder}",
+    }
+    if package is not None:
+        environment["PYTHONPATH"] = str(package)
+    return subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "tests" / "spark" / "job.py"),
+            cluster.bootstrap_servers,
+            *([] if package is None else [str(package)]),
+        ],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=560,
+    )
+
+
+def copied(done: subprocess.CompletedProcess[str], cluster: EmbeddedCluster) -> dict[str, Any]:
+    """Check that the job read and wrote all there is; what it found."""
+    assert done.returncode == 0, done.stderr[-5000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert found["messages"] == 10_000
+    assert found["total"] == 2 * sum(range(5000))
+    assert found["executors"] == 2
+    for partition in (0, 1):
+        values = sorted(int(one.value or b"") for one in cluster.log("copy", partition))
+        assert values == list(range(5000))
+    return found
+
+
+def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(
+    filled: EmbeddedCluster, tmp_path: Path
+) -> None:
+    found = copied(run(filled, tmp_path, package=zipped(tmp_path)), filled)
+    assert all(".zip" in file for file in found["files"])
+    assert found["twins"] == ["python"]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_a_job_runs_where_executors_have_nothing_but_the_wheel(
+    filled: EmbeddedCluster, tmp_path: Path
+) -> None:
+    python = python_with(tmp_path, f"aiokafka08[arrow] @ {wheel(tmp_path).as_uri()}")
+    found = copied(run(filled, tmp_path, python), filled)
+    assert all(Path(file).is_relative_to(tmp_path / "venv") for file in found["files"])
+    assert found["twins"] == ["c"]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_what_a_zip_needs_beside_it_is_named(filled: EmbeddedCluster, tmp_path: Path) -> None:
+    """pyarrow always; what decompresses where it is needed."""
+    python = python_with(tmp_path, "pyarrow")
+    done = run(filled, tmp_path, python, zipped(tmp_path))
+    assert done.returncode
+    assert "snappy needs python-snappy and cramjam: no module named" in done.stderr
+    pip(python, "install", "python-snappy", "cramjam")
+    again = tmp_path / "again"
+    again.mkdir()
+    copied(run(filled, again, python, tmp_path / "aiokafka08.zip"), filled)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.brokers.fixtures import BrokerClusters
-from tests.spark.conftest import reading
+from tests.spark.conftest import reading, writing
 
 drain = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "spark_drain.py"))["drain"]
 
@@ -28,21 +28,17 @@ def write(spark: Any, servers: str, topic: str, start: int, end: int, codec: str
         "CAST(id AS STRING) AS value",
         "CAST(id % 3 AS INT) AS partition",
     )
-    (
-        frame.write.format("kafka08")
-        .option("kafka.bootstrap.servers", servers)
-        .option("kafka.compression.type", codec)
-        .option("topic", topic)
-        .mode("append")
-        .save()
-    )
+    writing(frame, servers, topic=topic, kafka__compression__type=codec)
 
 
 def rows(spark: Any, servers: str, topic: str) -> list[tuple[Any, ...]]:
     """Partition, key and value, in the order of the log."""
     found = reading(spark, servers, subscribe=topic)
     columns = found.select("partition", "offset", "key", "value").collect()
-    return [(r.partition, bytes(r.key), bytes(r.value)) for r in sorted(columns)]
+    return [
+        (r.partition, *(None if one is None else bytes(one) for one in (r.key, r.value)))
+        for r in sorted(columns, key=lambda row: (row.partition, row.offset))
+    ]
 
 
 @pytest.mark.parametrize("version", LINES)
@@ -76,8 +72,11 @@ def test_a_topic_is_drained_to_a_modern_broker_and_resumed(
     topic = unique_topic("drain")
     for cluster in (old, new):
         cluster.create_topic(topic, 3)
+    odd = [(b"k", None), (None, b"v"), (None, None), (b"", b"")]
+    frame = spark.createDataFrame(odd, "key binary, value binary")
     for start, end in ((0, 3000), (3000, 4000)):
         write(spark, old.bootstrap_servers, topic, start, end)
+        writing(frame.selectExpr("*", "2 AS partition"), old.bootstrap_servers, topic=topic)
         query = drain(
             spark,
             old.bootstrap_servers,
@@ -88,11 +87,20 @@ def test_a_topic_is_drained_to_a_modern_broker_and_resumed(
         )
         query.awaitTermination()
         expected = rows(spark, old.bootstrap_servers, topic)
-        assert len(expected) == end
+        assert len(expected) == end + len(odd) * (1 if end == 3000 else 2)
+        assert (2, None, None) in expected
         assert rows(spark, new.bootstrap_servers, topic) == expected
 
 
-def test_a_broker_that_is_too_new_is_named(spark: Any, broker_clusters: BrokerClusters) -> None:
-    cluster = broker_clusters.get("4.1.0")
-    with pytest.raises(Exception, match=r"UnsupportedVersionError: .*it is a 4\.x"):
-        reading(spark, cluster.bootstrap_servers, subscribe="t").collect()
+def test_a_broker_that_is_too_new_is_named(
+    spark: Any, broker_clusters: BrokerClusters, tmp_path: Path
+) -> None:
+    servers = broker_clusters.get("4.1.0").bootstrap_servers
+    says = r"UnsupportedVersionError: .*it is a 4\.x"
+    with pytest.raises(Exception, match=says):
+        reading(spark, servers, subscribe="t").collect()
+    with pytest.raises(Exception, match=says):
+        writing(spark.range(1).selectExpr("'v' AS value"), servers, topic="t")
+    query = drain(spark, servers, servers, "t", str(tmp_path))
+    with pytest.raises(Exception, match=says):
+        query.awaitTermination()

@@ -307,6 +307,20 @@ def test_a_small_batch_is_put_off_until_there_is_enough(
     assert one.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 3, "1": 2, "2": 1}}
 
 
+def test_a_beginning_beyond_the_end_is_told_or_moved_to_it(
+    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, [10])
+    given = {"startingOffsets": '{"t":{"0":12,"1":-2,"2":-1}}'}
+    says = "topic 't', partition 0: the query would begin at offset 12; the log ends at 10"
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        reader(**given).initialOffset()
+    assert says in str(caught.value)
+    lenient = reader(**given, failOnDataLoss="false")
+    assert lenient.initialOffset() == {"t": {"0": 10, "1": 0, "2": 0}}
+    assert says in caplog.text
+
+
 def test_an_end_that_went_back_is_told_before_it_is_journaled(
     reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -19,27 +20,30 @@ from pyspark.sql.datasource import (
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaConfigurationError,
+    KafkaError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
-from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
+from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.spark import brokers, reader
 from aiokafka08.spark.brokers import Driver
-from aiokafka08.spark.options import ByTime, ReadOptions, read_options
+from aiokafka08.spark.options import ByTime, ReadOptions, read_options, write_options
 from aiokafka08.spark.planning import OffsetRange, Resolved, narrow
 from aiokafka08.spark.properties import TLS
 from aiokafka08.spark.reader import MAX_BATCH_BYTES, MAX_INTERVALS, ReadTask, read_task, wanted
+from aiokafka08.spark.writer import write_task
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, EmbeddedCluster
 from tests.brokers.cluster import RealCluster
-from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.spark.conftest import fill
 
 pytestmark = pytest.mark.spark
 
 T0 = TopicPartition("t", 0)
+OTHER_LINES = ("0.9.0.1", "0.10.2.2", "3.9.1")
 
 
 def options(cluster: EmbeddedCluster, **given: str) -> ReadOptions:
@@ -99,7 +103,7 @@ def test_what_ages_out_after_planning_is_told_or_skipped(
     fill(cluster, [10])
     cluster.delete_before("t", 0, 4)
     batches = task(cluster, 1, 8, failOnDataLoss=str(fail).lower())
-    says = "the range [1, 4) aged out while it was read; the log begins at offset 4"
+    says = "topic 't', partition 0: the range [1, 4) aged out; the log begins at offset 4"
     if fail:
         with pytest.raises(OffsetOutOfRangeError) as caught:
             offsets(batches)
@@ -107,6 +111,48 @@ def test_what_ages_out_after_planning_is_told_or_skipped(
     else:
         assert offsets(batches) == [4, 5, 6, 7]
         assert says in caplog.text
+
+
+@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("end", [2, 6])
+def test_a_log_that_was_cut_after_planning_is_told_or_read_up_to_its_end(
+    cluster: EmbeddedCluster, fail: bool, end: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind and before where the task is to begin: truncated, or the topic made anew."""
+    fill(cluster, [10])
+    cluster.truncate("t", 0, end)
+    batches = task(cluster, 4, 10, failOnDataLoss=str(fail).lower())
+    says = f"topic 't', partition 0: the range [{max(end, 4)}, 10) isn't there; the log ends at"
+    if fail:
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            offsets(batches)
+        assert f"{says} offset {end}" in str(caught.value)
+        assert "failOnDataLoss" in str(caught.value)
+    else:
+        assert offsets(batches) == list(range(4, end))
+        assert f"{says} offset {end}" in caplog.text
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_topic_that_was_deleted_after_planning_is_told_or_left_out(
+    cluster: EmbeddedCluster, fail: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, [10])
+    cluster.delete_topic("t")
+    given = (
+        {"fetchOffset__retryIntervalMs": "10"} if fail else {"kafkaConsumer__pollTimeoutMs": "2000"}
+    )
+    batches = task(cluster, 4, 10, failOnDataLoss=str(fail).lower(), **given)
+    says = "topic 't', partition 0 was deleted: the range [4, 10) wasn't read"
+    if fail:
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            offsets(batches)
+        assert says in str(caught.value)
+    else:
+        assert offsets(batches) == []
+        assert says in caplog.text
+    with pytest.raises(ValueError, match="there is no topic 't'"):  # nor was it made anew
+        cluster.offsets("t", 0)
 
 
 def test_a_task_survives_lost_connections_and_a_killed_broker(
@@ -151,8 +197,10 @@ def driver(cluster: EmbeddedCluster) -> Iterator[Driver]:
 
 
 def test_a_question_costs_one_request_per_broker(cluster: EmbeddedCluster, driver: Driver) -> None:
+    assert len(driver.partitions()) == 3
+    before = len(cluster.requests(MetadataRequest))
     partitions = driver.partitions()
-    assert len(partitions) == 3
+    assert len(cluster.requests(MetadataRequest)) == before + 1
     for _ in range(3):
         assert driver.latest(partitions, {}) == dict.fromkeys(partitions, 0)
     # Without topics it is what tells a broker's version.
@@ -186,6 +234,23 @@ def test_a_partition_that_is_not_known_any_more_is_asked_for_again(
     answers[:] = [()] * 9
     assert driver.partitions(known=[T0]) == ()
     assert len(answers) == 5  # once, and fetchOffset.numRetries times
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_not_created_by_asking(
+    cluster: EmbeddedCluster,
+) -> None:
+    once = options(cluster, fetchOffset__numRetries="0", kafka__request__timeout__ms="1000")
+    driver = Driver(once)
+    try:
+        partitions = driver.partitions()
+        cluster.delete_topic("t")
+        driver.partitions(known=[])
+        with pytest.raises(KafkaError, match="'t'"):
+            driver.latest(partitions, {})
+    finally:
+        driver.close()
+    with pytest.raises(ValueError, match="there is no topic 't'"):
+        cluster.offsets("t", 0)
 
 
 def test_the_driver_goes_on_after_its_connections_broke(
@@ -302,3 +367,55 @@ def test_a_cluster_is_asked_over_tls() -> None:
             assert driver.latest(driver.partitions(), {}) == {T0: 0}
         finally:
             driver.close()
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize(
+    "version", ["0.8.2.2", *(pytest.param(one, marks=pytest.mark.full) for one in OTHER_LINES)]
+)
+def test_a_topic_that_is_deleted_or_made_anew_while_it_is_read_is_told_or_left_out(
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[..., str],
+    version: str,
+    fail: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    real = broker_clusters.get(version)
+    topic = unique_topic("cut")
+    given = {
+        "kafka.bootstrap.servers": real.bootstrap_servers,
+        "subscribe": topic,
+        "failOnDataLoss": str(fail).lower(),
+        "kafkaConsumer.pollTimeoutMs": "120000" if fail else "20000",
+    }
+    checked = read_options(given, streaming=False)
+
+    def read(start: int) -> list[int]:
+        return offsets(read_task(checked, ReadTask(OffsetRange(topic, 0, start, 9))))
+
+    def loses(start: int, says: str) -> None:
+        caplog.clear()
+        if fail:
+            with pytest.raises(OffsetOutOfRangeError) as caught:
+                read(start)
+            assert says in str(caught.value)
+        else:
+            assert read(start) == list(range(start, 5))
+            assert says in caplog.text
+
+    def append(count: int) -> None:
+        batch = pa.RecordBatch.from_pydict({"value": [b"v"] * count})
+        to = write_options({"kafka.bootstrap.servers": real.bootstrap_servers, "topic": topic})
+        assert write_task(to, iter([batch])).rows == {TopicPartition(topic, 0): count}
+
+    real.create_topic(topic)
+    append(9)
+    assert read(3) == list(range(3, 9))
+    real.delete_topic(topic)
+    loses(7, f"topic {topic!r}, partition 0 was deleted: the range [7, 9) wasn't read")
+    real.create_topic(topic)
+    append(5)
+    loses(7, "the range [7, 9) isn't there; the log ends at offset 5")
+    loses(3, "the range [5, 9) isn't there; the log ends at offset 5")
