@@ -23,10 +23,9 @@ from aiokafka08.producer.partitioner import (
 )
 from aiokafka08.producer.routes import Route
 from aiokafka08.producer.sender import Sender
+from aiokafka08.producer.turns import Turns
 from aiokafka08.protocol.message_set import message_size
 
-_HOLD_S: Final = 0.004
-"""How long the event loop may be held at a stretch."""
 _HOLD_BYTES: Final = 128 * 1024
 _HOLD_MESSAGES: Final = 1024
 
@@ -49,11 +48,13 @@ class Bulk:
         accumulator: Accumulator,
         memory: BufferMemory,
         sender: Sender,
+        turns: Turns,
     ) -> None:
         self._admission = admission
         self._accumulator = accumulator
         self._memory = memory
         self._sender = sender
+        self._turns = turns
         self._clock = asyncio.get_running_loop().time
 
     async def append(
@@ -71,13 +72,14 @@ class Bulk:
         were accepted before are sent all the same.
 
         Raises:
-            As `Intake.append_in_turn`.
+            As `Intake.append`.
         """
         self._check_sizes(keys, values)
         groups: list[Group] = []
         if not values:
             return groups
-        hold = self._clock()
+        if self._turns.look():
+            await self._turns.give()
         async with self._admission.turn(topic, bounded=False) as route:
             many = _Messages(range(len(values)), keys, values, timestamps_ms)
             if partition is not None:
@@ -99,9 +101,8 @@ class Bulk:
                         done = 0
                         while done < len(messages.values):
                             done = await self._fill(queue, messages, done, groups)
-                if self._clock() - hold > _HOLD_S:
-                    await asyncio.sleep(0)
-                    hold = self._clock()
+                if self._turns.look():
+                    await self._turns.give()
         return groups
 
     def _by_partition(
