@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, binding=True
 """The producer's work on single messages, in C. The references are `appender.PureAppender`,
-`future.PureDeliveryFuture` and `partitioner.pure_murmur2`: docstrings and reasons stand there.
+`future.PureDeliveryFuture`, `routes.pure_choose_each` and `partitioner.pure_murmur2`: docstrings and
+reasons stand there.
 
 Imported only by `compiled`. Reads and writes the slots of batches, queues, memory and deliveries
 directly; whatever isn't exactly one of those, or isn't the usual case, goes the slow way.
@@ -493,6 +494,26 @@ cdef object choose(object route, object key):
         number = hash_of(<bytes>key) & 0x7FFFFFFF
     queue = (<dict?>get(route, route_queues)).get(partitions[<Py_ssize_t>(number % <uint64_t>len(partitions))])
     return route.choose(key) if type(queue) is not queue_type else queue
+
+
+def choose_each(route, keys, Py_ssize_t start, Py_ssize_t stop):
+    cdef dict chosen = {}
+    cdef Py_ssize_t index
+    cdef object key = None, queue, indices
+    learn_routes()
+    for index in range(start, stop):
+        if keys is not None:
+            key = keys[index]
+        if type(route) is route_type and (key is None or isinstance(key, bytes)):
+            queue = choose(route, key)
+        else:
+            queue = route.choose(key)
+        indices = chosen.get(queue)
+        if indices is None:
+            chosen[queue] = [index]
+        else:
+            (<list>indices).append(index)
+    return chosen
 
 
 def murmur2(data):

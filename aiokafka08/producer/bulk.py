@@ -21,7 +21,7 @@ from aiokafka08.producer.partitioner import (
     ScalaPartitioner082,
     StickyPartitioner,
 )
-from aiokafka08.producer.routes import Route
+from aiokafka08.producer.routes import Route, choose_each
 from aiokafka08.producer.sender import Sender
 from aiokafka08.producer.turns import Turns
 from aiokafka08.protocol.message_set import message_size
@@ -109,16 +109,7 @@ class Bulk:
         self, route: Route, many: _Messages, start: int, stop: int
     ) -> list[tuple[PartitionQueue, _Messages]]:
         """The messages from `start` to `stop`, sorted by the queue that the partitioner chooses."""
-        choose = route.choose
-        keys = many.keys
-        chosen: dict[PartitionQueue, list[int]] = {}
-        for index in range(start, stop):
-            queue = choose(None if keys is None else keys[index])
-            indices = chosen.get(queue)
-            if indices is None:
-                chosen[queue] = [index]
-            else:
-                indices.append(index)
+        chosen = choose_each(route, many.keys, start, stop)
         return [(queue, many.only(indices)) for queue, indices in chosen.items()]
 
     async def _fill(

@@ -154,7 +154,8 @@ class Delivery:
     def tell_soon(self, future: DeliveryFuture) -> None:
         """A future that is done has callbacks: they run in the next turn of the loop."""
         assert self.loop is not None
-        self.loop.call_soon(_tell, [future], 0)
+        alone: list[DeliveryFuture | None] = [future]
+        self.loop.call_soon(_tell, alone, 0)
 
     def _decide(self) -> None:
         self.done = True

@@ -1,7 +1,7 @@
 """The way of single messages in, and of the caller's own batches: into an open batch, in order.
 
 `send` is the way of nearly all: ahead at once where the topic is known, memory is there and nobody
-waits (`appender`). `append` is for all others. What can't go ahead takes its turn (`admission`), and
+waits (`appender`). `append` is for the others: who can't go ahead takes its turn (`admission`), and
 the time that this costs counts for its batch too.
 """
 
