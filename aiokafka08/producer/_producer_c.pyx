@@ -13,6 +13,7 @@ import copy
 import os
 import random
 
+cimport cython
 from cpython.object cimport PyObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -111,6 +112,7 @@ cdef inline int put(object instance, Py_ssize_t offset, object value) except -1:
     return 0
 
 
+@cython.no_gc_clear  # a slot of its delivery is read unasked; all else in a cycle can be cleared
 cdef class DeliveryFuture:
     cdef object _delivery
     cdef int64_t _timestamp_ms
