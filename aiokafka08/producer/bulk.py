@@ -16,12 +16,11 @@ from aiokafka08.producer.admission import Admission, Data
 from aiokafka08.producer.deliveries import Group
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.partitioner import ANYWHERE_WITHOUT_KEY, Partitioner
-from aiokafka08.producer.routes import Route
+from aiokafka08.producer.routes import Route, choose_each
 from aiokafka08.producer.sender import Sender
+from aiokafka08.producer.turns import Turns
 from aiokafka08.protocol.message_set import message_size
 
-_HOLD_S: Final = 0.004
-"""How long the event loop may be held at a stretch."""
 _HOLD_BYTES: Final = 128 * 1024
 _HOLD_MESSAGES: Final = 1024
 
@@ -69,11 +68,13 @@ class Bulk:
         accumulator: Accumulator,
         memory: BufferMemory,
         sender: Sender,
+        turns: Turns,
     ) -> None:
         self._admission = admission
         self._accumulator = accumulator
         self._memory = memory
         self._sender = sender
+        self._turns = turns
         self._clock = asyncio.get_running_loop().time
 
     async def append(
@@ -91,7 +92,7 @@ class Bulk:
             partition: one for all; None: what they name themselves, else the partitioner's choice.
 
         Raises:
-            As `Intake.append_in_turn`.
+            As `Intake.append`.
         """
         found = messages.too_large(self._admission.max_message_bytes)
         if found is not None:
@@ -101,7 +102,8 @@ class Bulk:
         count = len(messages.values)
         if not count:
             return groups
-        hold = self._clock()
+        if self._turns.look():
+            await self._turns.give()
         async with self._admission.turn(topic, bounded=False) as route:
             if partition is not None:
                 queue = await self._admission.queue(route, partition, None)
@@ -119,9 +121,8 @@ class Bulk:
                         done = 0
                         while done < len(part.values):
                             done = await self._fill(queue, part, done, groups)
-                if self._clock() - hold > _HOLD_S:
-                    await asyncio.sleep(0)
-                    hold = self._clock()
+                if self._turns.look():
+                    await self._turns.give()
         return groups
 
     async def _fill(
@@ -202,17 +203,8 @@ class ListedMessages:
         self, route: Route, start: int
     ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
         """See `Messages`."""
-        choose = route.choose
-        keys = self.keys
         stop = min(start + _HOLD_MESSAGES, len(self.values))
-        chosen: dict[PartitionQueue, list[int]] = {}
-        for index in range(start, stop):
-            queue = choose(None if keys is None else keys[index])
-            indices = chosen.get(queue)
-            if indices is None:
-                chosen[queue] = [index]
-            else:
-                indices.append(index)
+        chosen = choose_each(route, self.keys, start, stop)
         return [(queue, self._only(indices)) for queue, indices in chosen.items()], stop
 
     def _only(self, indices: list[int]) -> ListedMessages:

@@ -23,6 +23,7 @@ from aiokafka08.producer.partitioner import Partitioner
 from aiokafka08.producer.routes import Routes
 from aiokafka08.producer.sender import Sender
 from aiokafka08.producer.settle import Settler
+from aiokafka08.producer.turns import Turns
 
 _log = logging.getLogger("aiokafka08.producer")
 
@@ -73,8 +74,9 @@ class Engine:
             options,
             router.config.request_timeout_s,
         )
-        self.intake = Intake(admission, self._accumulator, self._memory, self.sender)
-        self.bulk = Bulk(admission, self._accumulator, self._memory, self.sender)
+        turns = Turns()
+        self.intake = Intake(admission, self._accumulator, self._memory, self.sender, turns)
+        self.bulk = Bulk(admission, self._accumulator, self._memory, self.sender, turns)
 
     @property
     def used_bytes(self) -> int:

@@ -1,7 +1,8 @@
 """The way of single messages in, and of the caller's own batches: into an open batch, in order.
 
-`append` goes ahead at once where the topic is known, memory is there and nobody waits; else the
-message takes its turn (`admission`), and the time that this costs counts for its batch too.
+`send` is the way of nearly all: ahead at once where the topic is known, memory is there and nobody
+waits (`appender`). `append` is for the others: who can't go ahead takes its turn (`admission`), and
+the time that this costs counts for its batch too.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ import asyncio
 
 from aiokafka08.producer.accumulator import Accumulator, Batch, PartitionQueue
 from aiokafka08.producer.admission import Admission, Data
-from aiokafka08.producer.appender import Append, Appender
+from aiokafka08.producer.appender import Appender, Send
 from aiokafka08.producer.batch_builder import BatchBuilder, no_timestamps
-from aiokafka08.producer.delivery import DeliveryFuture
+from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.sender import Sender
+from aiokafka08.producer.turns import Turns
 
 
 class Intake:
     """Puts messages into batches and wakes the sender.
 
     Attributes:
-        by_topic: the topics that were asked for, known or not yet.
+        send: `PureAppender.send`.
     """
 
     def __init__(
@@ -30,26 +32,60 @@ class Intake:
         accumulator: Accumulator,
         memory: BufferMemory,
         sender: Sender,
+        turns: Turns,
     ) -> None:
-        self.by_topic = admission.by_topic
         self._admission = admission
         self._accumulator = accumulator
         self._memory = memory
         self._sender = sender
         self._clock = asyncio.get_running_loop().time
-        appender = Appender(memory, accumulator.batch_bytes, self._append_slowly, self._on_full)
-        self.append: Append = appender.append
-        """Append a message now, or not at all: None where there is no memory.
+        self._turns = turns
+        appender = Appender(
+            admission.by_topic,
+            memory,
+            accumulator.batch_bytes,
+            admission.max_message_bytes,
+            self._append_slowly,
+            self._on_full,
+            turns.look,
+        )
+        self.send: Send = appender.send
+        self._append_now = appender.append
+
+    async def append(
+        self, topic: str, key: Data, value: Data, partition: int | None, timestamp_ms: int | None
+    ) -> DeliveryFuture:
+        """Append a message: at once where that is possible, else when it is its turn.
 
         Raises:
+            KafkaTimeoutError: that took longer than `delivery_timeout_ms`.
             MessageSizeTooLargeError: it is larger than `max_request_size` or `buffer_memory`.
             UnsupportedVersionError: a timestamp for message format 0.
+            ProducerClosed, InvalidTopicError, UnknownTopicOrPartitionError: as `Routes.turn`.
         """
+        if self._turns.due:
+            await self._turns.give()
+        route = self._admission.by_topic.get(topic)
+        if route is not None and route.is_open:
+            if partition is None:
+                queue: PartitionQueue | None = route.choose(key)
+            else:
+                queue = route.queues.get(partition)
+            if queue is not None:
+                future = self._append_now(queue, key, value, timestamp_ms)
+                if future is not None:
+                    return future
+                partition = queue.topic_partition.partition  # chosen once
+        since = self._clock()
+        async with self._admission.turn(topic) as route:
+            queue = await self._admission.queue(route, partition, key)
+            size, timestamp_ms = await self._admission.admit(queue, key, value, timestamp_ms)
+            return self._accept(queue, key, value, timestamp_ms, size, since)
 
     def _append_slowly(
         self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
     ) -> DeliveryFuture | None:
-        """What `append` does where it isn't a matter of a few steps."""
+        """Append a message now, or not at all: None where there is no memory."""
         size, timestamp_ms = self._admission.measure(queue, key, value, timestamp_ms)
         if not self._memory.try_take(size):
             return None
@@ -62,29 +98,13 @@ class Intake:
         if accumulator.news:
             self._sender.wake()
 
-    async def append_in_turn(
-        self, topic: str, key: Data, value: Data, partition: int | None, timestamp_ms: int | None
-    ) -> DeliveryFuture:
-        """Append a message when it is its turn.
-
-        Raises:
-            KafkaTimeoutError: that took longer than `delivery_timeout_ms`.
-            MessageSizeTooLargeError, UnsupportedVersionError: as `append`.
-            ProducerClosed, InvalidTopicError, UnknownTopicOrPartitionError: as `Routes.turn`.
-        """
-        since = self._clock()
-        async with self._admission.turn(topic) as route:
-            queue = await self._admission.queue(route, partition, key)
-            size, timestamp_ms = await self._admission.admit(queue, key, value, timestamp_ms)
-            return self._accept(queue, key, value, timestamp_ms, size, since)
-
     async def append_batch(
         self, batch_builder: BatchBuilder, topic: str, partition: int
     ) -> DeliveryFuture:
         """Queue a batch that the caller has built.
 
         Raises:
-            As `append_in_turn`.
+            As `append`.
         """
         async with self._admission.turn(topic) as route:
             queue = await self._admission.queue(route, partition, None)

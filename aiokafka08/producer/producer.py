@@ -32,12 +32,13 @@ from aiokafka08.net.config import (
 )
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
+from aiokafka08.producer.appender import Send
 from aiokafka08.producer.arrow_messages import ArrowMessages
 from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
 from aiokafka08.producer.bulk import ListedMessages
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.producer.delivery import DeliveryFuture
 from aiokafka08.producer.engine import NO_METRICS, Engine
+from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.options import check_duration, producer_options
 from aiokafka08.producer.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
 from aiokafka08.producer.serialize import (
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 _numbers = itertools.count(1)
-_running_loop = asyncio._get_running_loop
 _COUNTERS = (
     "batches_failed",
     "acks0_unknown",
@@ -181,11 +181,11 @@ class AIOKafkaProducer:
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
         )
-        self._max_message_bytes = self._options.max_message_bytes
         callable_or_none("key_serializer", key_serializer)
         callable_or_none("value_serializer", value_serializer)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
+        self._serializes = key_serializer is not None or value_serializer is not None
         try:
             self._new_partitioner = partitioner_factory(partitioner)
         except (TypeError, ValueError) as error:
@@ -193,6 +193,7 @@ class AIOKafkaProducer:
         self._telemetry = Telemetry(on_event)
         self._router = Router(self._config, self._telemetry)
         self._engine: Engine | None = None
+        self._send_now: Send = _not_now
         self._loop: asyncio.AbstractEventLoop | None = None  # set while sends are welcome
         self._stopping: asyncio.Future[None] | None = None
 
@@ -240,6 +241,7 @@ class AIOKafkaProducer:
                 raise ProducerClosed("the producer was stopped while it started") from None
             raise
         self._engine = Engine(self._router, self._options, self._new_partitioner)
+        self._send_now = self._engine.intake.send
         self._loop = loop
 
     async def stop(self, timeout: float | None = None) -> None:
@@ -265,6 +267,7 @@ class AIOKafkaProducer:
         if self._loop is not None:
             self._lifecycle.check()
         self._loop = None
+        self._send_now = _not_now
         self._lifecycle.stopped = True
         stopping = self._stopping = asyncio.get_running_loop().create_future()
         error: KafkaError = ProducerClosed("the producer was stopped before it was acknowledged")
@@ -311,9 +314,11 @@ class AIOKafkaProducer:
     ) -> DeliveryFuture:
         """Buffer a message; the future that is returned tells what became of it.
 
-        Returns at once where the topic is known and memory is there. Within a partition the log
-        has the order of these calls. Cancelling this call before it returns withdraws the message;
-        cancelling the future doesn't.
+        Returns at once where the topic is known and memory is there; but a task that calls it again
+        and again without ever having to wait gives the others a turn of the event loop every few
+        milliseconds, before the message has its place. Within a partition the log has the order of
+        these calls. Cancelling this call before it returns withdraws the message; cancelling the
+        future doesn't.
 
         Args:
             topic: where to.
@@ -341,43 +346,13 @@ class AIOKafkaProducer:
             ProducerClosed: stopped before, or while, this call ran.
             TypeError: key or value isn't bytes.
         """
-        if _running_loop() is not self._loop or self._loop is None:
+        if self._serializes:
             self._check()
-        if headers:
-            raise no_headers()
-        if self._key_serializer is not None:
-            key = self._key_serializer(key)
-        if self._value_serializer is not None:
-            value = self._value_serializer(value)
-        if value.__class__ is not bytes:
-            value = to_bytes("value", value)
-        if key is not None:
-            if key.__class__ is not bytes:
-                key = to_bytes("key", key)
-            if len(key) > self._max_message_bytes:  # before it is hashed
-                raise self._options.too_large(len(key), "the key alone")
-        elif value is None:
-            raise nothing_to_send()
-        if timestamp_ms is not None:
-            not_negative("timestamp_ms", timestamp_ms)
-        engine = self._engine
-        assert engine is not None
-        intake = engine.intake
-        route = intake.by_topic.get(topic)
-        if route is not None and route.is_open:
-            if partition is None:
-                chosen = route.partitioner(key, route.partitions, route.available)
-                queue = route.queues.get(chosen)
-                if queue is None:
-                    raise route.no_such_choice(chosen)
-                partition = chosen
-            else:
-                queue = route.queues.get(partition)
-            if queue is not None:
-                future = intake.append(queue, key, value, timestamp_ms)
-                if future is not None:
-                    return future
-        return await intake.append_in_turn(topic, key, value, partition, timestamp_ms)
+            key, value = self._serialized(key, value)
+        future = self._send_now(topic, value, key, partition, timestamp_ms, headers)
+        if future is None:
+            future = await self._send(topic, value, key, partition, timestamp_ms, headers)
+        return future
 
     async def send_and_wait(
         self,
@@ -389,8 +364,13 @@ class AIOKafkaProducer:
         headers: Headers = None,
     ) -> RecordMetadata:
         """Send a message and wait until it is acknowledged. Raises as `send` and its future."""
-        delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
-        return await (delivery if delivery.done() else delivery.as_future())
+        if self._serializes:
+            self._check()
+            key, value = self._serialized(key, value)
+        future = self._send_now(topic, value, key, partition, timestamp_ms, headers)
+        if future is None:
+            future = await self._send(topic, value, key, partition, timestamp_ms, headers)
+        return await future
 
     async def send_many(
         self,
@@ -576,8 +556,44 @@ class AIOKafkaProducer:
         if self._loop is None:
             raise IllegalStateError("this AIOKafkaProducer is still starting")
 
+    def _serialized(self, key: Any, value: Any) -> tuple[Any, Any]:
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        return key, value
+
+    async def _send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> DeliveryFuture:
+        """What `send` does where it isn't a matter of a few steps; key and value are serialised."""
+        self._check()
+        if headers:
+            raise no_headers()
+        key_bytes, value_bytes = to_bytes("key", key), to_bytes("value", value)
+        if key_bytes is None and value_bytes is None:
+            raise nothing_to_send()
+        if key_bytes is not None and len(key_bytes) > self._options.max_message_bytes:
+            raise self._options.too_large(len(key_bytes), "the key alone")  # before it is hashed
+        if timestamp_ms is not None:
+            not_negative("timestamp_ms", timestamp_ms)
+        assert self._engine is not None
+        return await self._engine.intake.append(
+            topic, key_bytes, value_bytes, partition, timestamp_ms
+        )
+
     def _serialize(self, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
         return serialize_pair(key, value, self._key_serializer, self._value_serializer)
+
+
+def _not_now(*arguments: object) -> None:
+    """In place of `PureAppender.send` while the producer doesn't run."""
 
 
 def _no_transactions() -> UnsupportedVersionError:

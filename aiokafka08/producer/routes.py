@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -26,6 +26,7 @@ from aiokafka08.net.cluster import ClusterSnapshot, check_topic_name
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
+from aiokafka08.producer.compiled import compiled
 from aiokafka08.producer.line import Line
 from aiokafka08.producer.partitioner import BatchAware, Partitioner
 from aiokafka08.structs import TopicPartition
@@ -89,6 +90,26 @@ class Route:
             f"the partitioner chose {partition!r}; topic {self.topic!r} has the partitions "
             f"{self.partitions}"
         )
+
+
+def pure_choose_each(
+    route: Route, keys: Sequence[bytes | None] | None, start: int, stop: int
+) -> dict[PartitionQueue, list[int]]:
+    """`Route.choose` for the keys from `start` to `stop`: their places, by queue."""
+    chosen: dict[PartitionQueue, list[int]] = {}
+    for index in range(start, stop):
+        queue = route.choose(None if keys is None else keys[index])
+        indices = chosen.get(queue)
+        if indices is None:
+            chosen[queue] = [index]
+        else:
+            indices.append(index)
+    return chosen
+
+
+_compiled = compiled()
+choose_each: Final = pure_choose_each if _compiled is None else _compiled.choose_each
+"""`pure_choose_each`, in C where the compiled message set is in use."""
 
 
 class Routes:

@@ -1,26 +1,42 @@
-"""`DeliveryFuture` does what users and asyncio do with a future, and never more to its batch."""
+"""`DeliveryFuture` does what users and asyncio do with a future, and never more to its batch.
+
+Both twins do.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from aiokafka08.errors import KafkaError, MessageSizeTooLargeError
-from aiokafka08.producer.delivery import Delivery, DeliveryFuture
+from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.future import DeliveryFuture, PureDeliveryFuture
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
 TP = TopicPartition("t", 2)
 
 pytestmark = pytest.mark.both_loops
 
+twin: type[DeliveryFuture] = DeliveryFuture
+
+
+@pytest.fixture(autouse=True, params=sorted({DeliveryFuture, PureDeliveryFuture}, key=str))
+def each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`twin` is the compiled one, where it is in use, then the pure one."""
+    global twin  # noqa: PLW0603
+    twin = request.param
+    yield
+    twin = DeliveryFuture
+
 
 def make(count: int = 3) -> tuple[Delivery, list[DeliveryFuture]]:
     delivery = Delivery(TP, asyncio.get_running_loop())
-    return delivery, [DeliveryFuture(delivery, index, 1000 + index) for index in range(count)]
+    return delivery, [twin(delivery, index, 1000 + index) for index in range(count)]
 
 
 def acknowledge(delivery: Delivery, base_offset: int = 40) -> None:
@@ -272,23 +288,3 @@ async def test_cancelling_a_task_that_was_just_woken_loses_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert futures[0].result().offset == 40
-
-
-async def test_as_a_future_of_asyncios_own() -> None:
-    delivery, messages = make(600)
-    futures = [message.as_future() for message in messages]
-    futures[1].cancel()
-    loop = asyncio.get_running_loop()
-    first, second = Delivery(TP, loop), Delivery(TP, loop)
-    delivery.divide(400, first, second)
-    acknowledge(first, 0)
-    second.fail(KafkaError("no"))
-    results = await asyncio.gather(*futures, return_exceptions=True)
-    for index, result in enumerate(results):
-        if index == 1:
-            assert isinstance(result, asyncio.CancelledError)
-        elif index < 400:
-            assert result == messages[index].result()
-        else:
-            assert isinstance(result, KafkaError)
-    assert not messages[1].cancelled()

@@ -24,6 +24,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.producer.accumulator import PartitionQueue
 from aiokafka08.producer.partitioner import (
     PARTITIONERS,
     BatchAware,
@@ -40,6 +42,8 @@ from aiokafka08.producer.partitioner import (
     partitioner_factory,
     pure_murmur2,
 )
+from aiokafka08.producer.routes import Route, choose_each, pure_choose_each
+from aiokafka08.structs import TopicPartition
 
 AIOKAFKA: Any = importlib.import_module("aiokafka.partitioner")
 VECTORS = json.loads((pathlib.Path(__file__).parent / "partitioner_vectors.json").read_text())
@@ -362,3 +366,43 @@ def test_the_murmur2_in_use_agrees_with_the_pure_one(kind: type) -> None:
         for _ in range(20):
             data = random_bytes.randbytes(length)
             assert murmur2(kind(data)) == pure_murmur2(data)
+
+
+# --- for many at once ---
+
+
+def route(partitioner: Partitioner) -> Route:
+    made = Route("t", partitioner)
+    made.partitions = [0, 1, 2, 3]
+    made.available = [1, 3]
+    made.queues = {
+        number: PartitionQueue(TopicPartition("t", number), 1000) for number in made.partitions
+    }
+    return made
+
+
+@pytest.mark.parametrize("name", ["murmur2", "scala-0.8.2", "round_robin"])
+@pytest.mark.parametrize("each", [choose_each, pure_choose_each])
+def test_keys_chosen_at_once_go_where_each_would(each: Any, name: str) -> None:
+    one = route(PARTITIONERS[name]())
+    keys = [b"%d" % number for number in range(100)] + [b"", b"\xff" * 7]
+    places = each(one, keys, 3, 102)
+    assert sorted(index for indices in places.values() for index in indices) == [*range(3, 102)]
+    for queue, indices in places.items():
+        assert [one.choose(keys[index]) for index in indices] == [queue] * len(indices)
+        assert indices == sorted(indices)
+
+
+@pytest.mark.parametrize("each", [choose_each, pure_choose_each])
+def test_without_a_key_each_goes_to_one_of_those_with_a_leader(each: Any) -> None:
+    one = route(DefaultPartitioner())
+    for keys in (None, [None] * 300):
+        places = each(one, keys, 0, 300)
+        assert {queue.topic_partition.partition for queue in places} == {1, 3}
+        assert min(map(len, places.values())) > 90
+
+
+@pytest.mark.parametrize("each", [choose_each, pure_choose_each])
+def test_a_choice_that_there_is_not_is_told(each: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match="the partitioner chose 7"):
+        each(route(lambda key, partitions, available: 7), None, 0, 1)
