@@ -42,10 +42,12 @@ cdef extern from "_native.h":
     void put_int64(char *at, int64_t value) nogil
     Py_ssize_t slot_offset(object type, const char *name) except -1
     void fill_slot(object instance, Py_ssize_t offset, object value)
+    int track_when_assigned(object type) except -1
 
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject
     object PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t items)
+    void PyObject_GC_UnTrack(object)
     object PySequence_Fast(object, const char *message)
     Py_ssize_t PySequence_Fast_GET_SIZE(object)
     PyObject *PySequence_Fast_GET_ITEM(object, Py_ssize_t)
@@ -305,6 +307,7 @@ cdef Py_ssize_t at_key_size = slot_offset(ConsumerRecord, "serialized_key_size")
 cdef Py_ssize_t at_value_size = slot_offset(ConsumerRecord, "serialized_value_size")
 cdef Py_ssize_t at_headers = slot_offset(ConsumerRecord, "headers")
 cdef object record_type = ConsumerRecord
+track_when_assigned(ConsumerRecord)
 cdef object no_headers = ()
 
 
@@ -319,8 +322,13 @@ cdef inline int fill(object record, Py_ssize_t at, object value) except -1:
 
 
 cdef object new_record(object topic, object partition, Message *m):
-    """What calling ConsumerRecord does, without the call: a slot left empty by an error is none."""
+    """What calling ConsumerRecord does, without the call: a slot left empty by an error is none.
+
+    With nothing in it that could lead back to it, garbage collections needn't walk it: that would
+    take as long as its making.
+    """
     cdef object record = PyType_GenericAlloc(<PyTypeObject *>record_type, 0)
+    PyObject_GC_UnTrack(record)
     fill(record, at_topic, topic)
     fill(record, at_partition, partition)
     fill(record, at_offset, m.offset)
@@ -387,6 +395,11 @@ cdef class MessageSetReader:
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
         memoryview(message_set)  # a buffer, or TypeError now
+        self._message_set = message_set
+
+    def move_to(self, bytes message_set not None):
+        if PyBytes_GET_SIZE(message_set) < self._pos:
+            raise ValueError("not a copy of the message set")
         self._message_set = message_set
 
     cdef int _hold(self, Py_buffer *buffer) except -1:

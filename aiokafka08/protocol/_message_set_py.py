@@ -296,6 +296,11 @@ class MessageSetReader:
         self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
         self.error: CorruptRecordException | None = None
 
+    def move_to(self, message_set: bytes) -> None:
+        """Go on in a copy of the same bytes: nothing is kept of what it was made with."""
+        self._data = message_set
+        self._view = memoryview(message_set)
+
     def read(self, max_records: int) -> list[ConsumerRecord[bytes, bytes]]:
         """Up to `max_records` next messages; an empty list means that there are no more.
 

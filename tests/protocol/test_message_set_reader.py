@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+import weakref
 from typing import Any
 
 import pytest
@@ -569,3 +572,39 @@ def test_a_survey_agrees_with_the_reader(sizes: list[int], cut: int, kind: type)
     assert seen.next_offset == (len(read(data + tail)) or None)
     assert seen.whole_bytes == len(data)
     assert seen.tail_size == (76 if cut >= 12 else None)
+
+
+def test_a_reader_goes_on_in_a_copy_of_its_set() -> None:
+    data = bytearray(b"".join(entry(offset, message(None, b"v")) for offset in range(5)))
+    whole = reader(memoryview(data))
+    assert len(whole.read(2)) == 2
+    whole.move_to(bytes(data))
+    data.clear()  # nobody holds on to the bytes
+    assert [record.offset for record in whole.read(10)] == [2, 3, 4]
+
+
+def test_a_record_takes_what_is_assigned_to_it_and_pickles() -> None:
+    [record] = reader(entry(0, message(b"k", b"v"))).read(1)
+    same = pickle.loads(pickle.dumps(record))
+    assert same == record
+    record.value = None
+    del record.key
+    assert record.value is None
+    assert not hasattr(record, "key")
+    with pytest.raises(AttributeError):
+        record.unknown = 1  # type: ignore[attr-defined]
+
+
+def test_a_record_that_becomes_part_of_a_cycle_is_collected() -> None:
+    """Records as they are read may be unknown to the garbage collector."""
+
+    class Context:
+        record: Any
+
+    context = Context()
+    gone = weakref.ref(context)
+    [context.record] = reader(entry(0, message(None, b"v"))).read(1)
+    context.record.value = context
+    del context
+    gc.collect()
+    assert gone() is None
