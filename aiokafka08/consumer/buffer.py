@@ -35,6 +35,9 @@ CHUNK_OVERHEAD_BYTES = 512
 """What a fetched set costs beside its bytes (objects, the rest of its frame), so that a trickle of
 single messages is bounded too."""
 
+TURN_BYTES = 1024 * 1024
+"""Behind so many bytes decompressed at a step the next wrapper is left to the next step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
@@ -82,6 +85,7 @@ class RecordBuffer:
 
     Attributes:
         buffered_bytes: what the sets that aren't decoded to their ends take.
+        opened_bytes: how many bytes the last step of decoding has decompressed.
         walk: the records of the current slice that are still to come.
     """
 
@@ -97,6 +101,7 @@ class RecordBuffer:
         "_slices",
         "_topic_partition",
         "buffered_bytes",
+        "opened_bytes",
         "walk",
     )
 
@@ -109,7 +114,7 @@ class RecordBuffer:
         self._raw: list[Record] = []  # decoded, but the deserializers failed on the first
         self._before = self._after = self._end = 0
         self._begun = 0  # records of the slices that were given to `walk`
-        self.buffered_bytes = 0
+        self.buffered_bytes = self.opened_bytes = 0
         self.walk: Iterator[Record] = iter(self._records)
 
     @property
@@ -188,6 +193,8 @@ class RecordBuffer:
     def decode(self, max_records: int) -> bool:
         """Decode the next slice of at most `max_records`; False if there is none (yet).
 
+        True also where a step has found no message and others are to follow (`TURN_BYTES`).
+
         Raises:
             CorruptRecordException: the next message to hand out is corrupt.
             Exception: what a deserializer raised on the next message to hand out.
@@ -195,9 +202,10 @@ class RecordBuffer:
         reader = self._chunks[0].reader if self._chunks else None
         if (self._raw or (reader is not None and reader.error is not None)) and self.has_records:
             return False  # its turn comes when those before it are taken
+        self.opened_bytes = 0
         records = self._raw or self._read(max_records)
         if not records:
-            return False
+            return bool(self._chunks)
         self._raw = []
         if self._decoding.key_deserializer or self._decoding.value_deserializer:
             count, error = self._deserialize(records)
@@ -271,10 +279,12 @@ class RecordBuffer:
                 self._after = columns.last_offset + 1
                 if count == max_records and self._after < chunk.next_offset:
                     break
-            if reader.error is not None or columns.is_full:
+            if reader.error is not None or columns.is_full or reader.paused:
                 break
             self._finished(chunk)
             self._reached(chunk.next_offset if self._chunks else self._end)
+            if reader.opened_bytes >= TURN_BYTES:
+                break
         return count
 
     # --- inside -----------------------------------------------------------------------------------
@@ -284,15 +294,19 @@ class RecordBuffer:
             chunk = self._chunks[0]
             reader = self._reader_of(chunk)
             records: list[Record] = reader.read(max_records)
+            self.opened_bytes += reader.opened_bytes
             behind = records[-1].offset + 1 if records else 0
-            if reader.error is not None or (
-                len(records) == max_records and behind < chunk.next_offset
+            if (
+                reader.error is not None
+                or ((reader.paused or len(records) == max_records) and behind < chunk.next_offset)
             ):
                 return records  # there is more in this set
             self._finished(chunk)
             if records:
                 return records
             self._reached(chunk.next_offset if self._chunks else self._end)
+            if self.opened_bytes >= TURN_BYTES:
+                break
         return []
 
     def _reader_of(self, chunk: _Chunk) -> MessageSetReader:
@@ -303,6 +317,7 @@ class RecordBuffer:
                 chunk.fetch_offset,
                 check_crcs=self._decoding.check_crcs,
                 max_decompressed_bytes=self._decoding.max_decompressed_bytes,
+                turn_bytes=TURN_BYTES,
             )
         return chunk.reader
 

@@ -353,6 +353,16 @@ cdef enum Found:
     WRAPPER = 2
 
 
+cdef class _Turn:
+    cdef int128 limit_bytes
+    cdef int128 opened_bytes
+    cdef bint paused
+
+    cdef void begin(self) noexcept:
+        self.opened_bytes = 0
+        self.paused = False
+
+
 cdef class MessageSetReader:
     cdef readonly object error
     cdef object _topic_partition
@@ -369,6 +379,7 @@ cdef class MessageSetReader:
     cdef int128 _end_offset
     cdef bint _check_crcs
     cdef MessageSetReader _inner
+    cdef _Turn _turn
     # Set on the reader of a wrapper's inside:
     cdef int _nesting
     cdef object _behind
@@ -387,6 +398,7 @@ cdef class MessageSetReader:
         bint check_crcs=True,
         max_decompressed_bytes,
         end_offset=None,
+        turn_bytes=1 << 63,
     ):
         self._topic_partition = topic_partition
         self._topic, self._partition = topic_partition
@@ -396,6 +408,16 @@ cdef class MessageSetReader:
         self._limit = max_decompressed_bytes
         memoryview(message_set)  # a buffer, or TypeError now
         self._message_set = message_set
+        self._turn = _Turn()
+        self._turn.limit_bytes = turn_bytes
+
+    @property
+    def opened_bytes(self):
+        return <object>self._turn.opened_bytes
+
+    @property
+    def paused(self):
+        return self._turn.paused
 
     def move_to(self, bytes message_set not None):
         if PyBytes_GET_SIZE(message_set) < self._pos:
@@ -418,6 +440,7 @@ cdef class MessageSetReader:
         cdef Message m
         cdef Py_ssize_t count = 0
         cdef Py_buffer buffer
+        self._turn.begin()
         if self.error is None:
             self._hold(&buffer)
             try:
@@ -436,6 +459,7 @@ cdef class MessageSetReader:
         cdef Message m
         cdef Py_ssize_t count = 0
         cdef Py_buffer buffer
+        self._turn.begin()
         if max_records <= 0 or columns.full():
             return 0
         if self.error is None:
@@ -460,6 +484,8 @@ cdef class MessageSetReader:
             if self._inner is not None:
                 if self._inner._next(m):
                     return True
+                if self._turn.paused:
+                    return False
                 self._fetch_offset = max(self._fetch_offset, self._inner._fetch_offset)
                 self._inner = None
             found = self._entry(m)
@@ -533,6 +559,10 @@ cdef class MessageSetReader:
             if value_size != stop - at and not (value_size == -1 and at == stop):
                 raise self._corrupt(offset, f"its value length is {value_size}")
             if attributes & CODEC_BITS:
+                if self._turn.opened_bytes >= self._turn.limit_bytes:
+                    self._turn.paused = True
+                    self._pos = pos
+                    return END
                 self._inner = self._open(offset, magic, attributes, m)
                 self._fetch_offset = offset + 1
                 return WRAPPER
@@ -564,6 +594,8 @@ cdef class MessageSetReader:
             check_crcs=self._check_crcs,
             max_decompressed_bytes=self._limit,
         )
+        self._turn.opened_bytes += PyBytes_GET_SIZE(plain)
+        inner._turn = self._turn
         inner._data, inner._end = PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain)
         inner._end_offset = self._end_offset
         inner._nesting = self._nesting + 1

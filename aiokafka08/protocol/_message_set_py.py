@@ -234,6 +234,20 @@ def survey(message_set: Buffer) -> Survey:
     return Survey(None if highest < 0 else highest + 1, pos, tail_size)
 
 
+class _Turn:
+    """What one call has opened, in the wrappers of wrappers too."""
+
+    __slots__ = ("limit_bytes", "opened_bytes", "paused")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.begin()
+
+    def begin(self) -> None:
+        self.opened_bytes = 0
+        self.paused = False
+
+
 class MessageSetReader:
     """Decodes a fetched message set in slices, wrappers included.
 
@@ -247,6 +261,12 @@ class MessageSetReader:
         check_crcs: check each message's CRC, those inside wrappers too.
         max_decompressed_bytes: a wrapper that decompresses to more is refused.
         end_offset: the first message at or above it ends the set, unread.
+        turn_bytes: a call opens no other wrapper when it has decompressed so many bytes.
+
+    Attributes:
+        error: what the next message is corrupt by.
+        opened_bytes: how many bytes the last call has decompressed.
+        paused: it ended because of `turn_bytes`: there is more, though perhaps nothing was read.
     """
 
     __slots__ = (
@@ -264,6 +284,7 @@ class MessageSetReader:
         "_relative_to",
         "_timestamp",
         "_topic_partition",
+        "_turn",
         "_view",
         "error",
     )
@@ -277,6 +298,7 @@ class MessageSetReader:
         check_crcs: bool = True,
         max_decompressed_bytes: int,
         end_offset: int | None = None,
+        turn_bytes: int = _NO_END,
     ) -> None:
         self._topic_partition = topic_partition
         self._data = bytes(message_set)  # slices of bytes are cheaper than those of views
@@ -287,6 +309,7 @@ class MessageSetReader:
         self._end_offset = _NO_END if end_offset is None else end_offset
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
+        self._turn = _Turn(turn_bytes)
         self._inner: MessageSetReader | None = None
         # Set on the reader of a wrapper's inside:
         self._nesting = 0
@@ -296,29 +319,43 @@ class MessageSetReader:
         self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
         self.error: CorruptRecordException | None = None
 
+    @property
+    def opened_bytes(self) -> int:
+        """See the class."""
+        return self._turn.opened_bytes
+
+    @property
+    def paused(self) -> bool:
+        """See the class."""
+        return self._turn.paused
+
     def move_to(self, message_set: bytes) -> None:
         """Go on in a copy of the same bytes: nothing is kept of what it was made with."""
         self._data = message_set
         self._view = memoryview(message_set)
 
     def read(self, max_records: int) -> list[ConsumerRecord[bytes, bytes]]:
-        """Up to `max_records` next messages; an empty list means that there are no more.
+        """Up to `max_records` next messages; an empty list means that there are no more (but see
+        `paused`).
 
         Raises:
             CorruptRecordException: the next message is corrupt; those before it have come.
         """
+        self._turn.begin()
         return self._read(max_records, part=False)
 
     def read_columns(self, columns: Columns, max_records: int) -> int:
         """Append up to `max_records` next messages to `columns`, while that isn't full.
 
-        Returns how many; 0 means that there are no more, or that `columns` is full.
+        Returns how many; 0 means that there are no more (but see `paused`), or that `columns` is
+        full.
 
         Raises:
             CorruptRecordException: as `read`.
         """
+        self._turn.begin()
         left = max_records
-        while left > 0 and not columns.is_full:
+        while left > 0 and not columns.is_full and not self.paused:
             # Part by part: what one holds is bounded by the set, or by `max_decompressed_bytes`.
             try:
                 records = self._read(min(left, _COLUMN_PART), part=True)
@@ -351,7 +388,7 @@ class MessageSetReader:
         while True:
             if self._inner is not None:
                 self._inner._read_into(records, max_records, part=part)
-                if len(records) >= max_records or (part and records):
+                if len(records) >= max_records or (part and records) or self._turn.paused:
                     return
                 self._fetch_offset = max(self._fetch_offset, self._inner._fetch_offset)
                 self._inner = None
@@ -419,7 +456,12 @@ class MessageSetReader:
             else:
                 raise self._corrupt(offset, offset + 1, f"its value length is {value_size}")
             if attributes & CODEC_MASK:
-                self._pos, self._fetch_offset = stop, fetch_offset
+                self._fetch_offset = fetch_offset
+                if self._turn.opened_bytes >= self._turn.limit_bytes:
+                    self._turn.paused = True
+                    self._pos = pos
+                    return
+                self._pos = stop
                 self._inner = self._open(offset, magic, attributes, timestamp, value)
                 self._fetch_offset = offset + 1
                 return
@@ -471,6 +513,8 @@ class MessageSetReader:
             check_crcs=self._check_crcs,
             max_decompressed_bytes=self._limit,
         )
+        self._turn.opened_bytes += len(plain)
+        inner._turn = self._turn
         inner._end_offset = self._end_offset
         inner._nesting = self._nesting + 1
         inner._behind = offset + 1

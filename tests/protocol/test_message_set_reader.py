@@ -608,3 +608,50 @@ def test_a_record_that_becomes_part_of_a_cycle_is_collected() -> None:
     del context
     gc.collect()
     assert gone() is None
+
+
+# --- turns --------------------------------------------------------------------------------------
+
+
+@each_compression
+def test_a_call_opens_no_other_wrapper_when_it_has_decompressed_enough(codec: Codec) -> None:
+    one, two = numbered(0, 1), numbered(2, 3)
+    data = wrapper(1, one, codec) + wrapper(3, two, codec) + numbered(4)
+    whole = turning(data, 1)
+    seen = []
+    while (records := whole.read(10)) or whole.paused:
+        seen.append(([record.offset for record in records], whole.opened_bytes, whole.paused))
+    assert seen == [([0, 1], len(one), True), ([2, 3, 4], len(two), False)]
+
+
+def test_a_call_within_its_turn_opens_as_many_as_it_needs() -> None:
+    data = b"".join(wrapper(offset, numbered(offset), Codec.SNAPPY) for offset in range(10))
+    whole = turning(data, 5 * len(numbered(0)))
+    assert [len(whole.read(100)) for _ in range(3)] == [5, 5, 0]
+
+
+def test_wrappers_that_hold_nothing_end_a_turn_too() -> None:
+    nothing = bytes([0x7F]) * 100  # a cut-off message and no more
+    data = b"".join(wrapper(offset, nothing, Codec.GZIP) for offset in range(3)) + numbered(3)
+    whole = turning(data, 100)
+    assert [(len(whole.read(9)), whole.paused, whole.opened_bytes) for _ in range(4)] == [
+        (0, True, 100),
+        (0, True, 100),
+        (1, False, 100),
+        (0, False, 0),
+    ]
+
+
+def test_a_turn_counts_wrappers_in_wrappers() -> None:
+    inner = wrapper(0, numbered(0), Codec.GZIP) + wrapper(1, numbered(1), Codec.GZIP)
+    whole = turning(wrapper(1, inner, Codec.GZIP), len(inner) + 1)
+    seen = []
+    while (records := whole.read(9)) or whole.paused:
+        seen.append((len(records), whole.paused))
+    assert seen == [(1, True), (1, False)]
+
+
+def turning(data: bytes, turn_bytes: int) -> Any:
+    return twin.MessageSetReader(
+        TP, data, 0, max_decompressed_bytes=LIMIT, turn_bytes=turn_bytes
+    )
