@@ -652,6 +652,4 @@ def test_a_turn_counts_wrappers_in_wrappers() -> None:
 
 
 def turning(data: bytes, turn_bytes: int) -> Any:
-    return twin.MessageSetReader(
-        TP, data, 0, max_decompressed_bytes=LIMIT, turn_bytes=turn_bytes
-    )
+    return twin.MessageSetReader(TP, data, 0, max_decompressed_bytes=LIMIT, turn_bytes=turn_bytes)
