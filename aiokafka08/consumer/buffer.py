@@ -259,7 +259,7 @@ class RecordBuffer:
         Raises:
             CorruptRecordException: the next message to hand out is corrupt.
         """
-        count = 0
+        count = self.opened_bytes = 0
         if self.has_records:  # somebody has begun to take records
             records = self.take(max_records)
             columns.extend(records)
@@ -279,11 +279,12 @@ class RecordBuffer:
                 self._after = columns.last_offset + 1
                 if count == max_records and self._after < chunk.next_offset:
                     break
-            if reader.error is not None or columns.is_full or reader.paused:
+            self.opened_bytes += reader.opened_bytes
+            if reader.error is not None or reader.paused or columns.is_full:
                 break
             self._finished(chunk)
             self._reached(chunk.next_offset if self._chunks else self._end)
-            if reader.opened_bytes >= TURN_BYTES:
+            if self.opened_bytes >= TURN_BYTES:
                 break
         return count
 
@@ -296,9 +297,8 @@ class RecordBuffer:
             records: list[Record] = reader.read(max_records)
             self.opened_bytes += reader.opened_bytes
             behind = records[-1].offset + 1 if records else 0
-            if (
-                reader.error is not None
-                or ((reader.paused or len(records) == max_records) and behind < chunk.next_offset)
+            if reader.error is not None or (
+                (reader.paused or len(records) == max_records) and behind < chunk.next_offset
             ):
                 return records  # there is more in this set
             self._finished(chunk)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol._columns_py import Columns
+from aiokafka08.protocol._columns_py import Columns, Rows
 from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -52,7 +53,7 @@ LOG_APPEND_TIME = 0x08
 _NO_END = 2**63
 """Above any offset."""
 _COLUMN_PART = 1000
-"""Records that are made at a time on their way into columns."""
+"""Rows that are made at a time on their way into columns."""
 
 MAX_NESTING = 2
 """Wrappers in wrappers: 0.9.0.1 stores one such level as it came (docs/brokers.md 6.7)."""
@@ -342,7 +343,7 @@ class MessageSetReader:
             CorruptRecordException: the next message is corrupt; those before it have come.
         """
         self._turn.begin()
-        return self._read(max_records, part=False)
+        return self._records(self._read(max_records, part=False))
 
     def read_columns(self, columns: Columns, max_records: int) -> int:
         """Append up to `max_records` next messages to `columns`, while that isn't full.
@@ -358,45 +359,61 @@ class MessageSetReader:
         while left > 0 and not columns.is_full and not self.paused:
             # Part by part: what one holds is bounded by the set, or by `max_decompressed_bytes`.
             try:
-                records = self._read(min(left, _COLUMN_PART), part=True)
+                rows = self._read(min(left, _COLUMN_PART), part=True)
             except CorruptRecordException:
                 if left < max_records:
                     break
                 raise
-            if not records:
+            if not rows:
                 break
-            columns.extend(records)
-            left -= len(records)
+            columns.extend_rows(rows)
+            left -= len(rows)
         return max_records - left
 
-    def _read(self, max_records: int, *, part: bool) -> list[ConsumerRecord[bytes, bytes]]:
+    def _records(self, rows: Rows) -> list[ConsumerRecord[bytes, bytes]]:
+        topic, partition = self._topic_partition
+        return list(
+            map(
+                ConsumerRecord,
+                repeat(topic),
+                repeat(partition),
+                rows.offsets,
+                rows.timestamps,
+                rows.timestamp_types,
+                rows.keys,
+                rows.values,
+                rows.checksums,
+                rows.key_sizes,
+                rows.value_sizes,
+            )
+        )
+
+    def _read(self, max_records: int, *, part: bool) -> Rows:
         """As `read`; with `part` perhaps fewer, before the next wrapper is opened."""
-        records: list[ConsumerRecord[bytes, bytes]] = []
+        rows = Rows()
         if self.error is None:
             try:
-                self._read_into(records, max_records, part=part)
+                self._read_into(rows, max_records, part=part)
             except CorruptRecordException as error:
                 self.error = error
-        if self.error is not None and not records:
+        if self.error is not None and not rows:
             # Each raise would add to the traceback that the exception holds on to.
             raise self.error.with_traceback(None)
-        return records
+        return rows
 
-    def _read_into(
-        self, records: list[ConsumerRecord[bytes, bytes]], max_records: int, *, part: bool
-    ) -> None:
+    def _read_into(self, rows: Rows, max_records: int, *, part: bool) -> None:
         while True:
             if self._inner is not None:
-                self._inner._read_into(records, max_records, part=part)
-                if len(records) >= max_records or (part and records) or self._turn.paused:
+                self._inner._read_into(rows, max_records, part=part)
+                if len(rows) >= max_records or (part and rows) or self._turn.paused:
                     return
                 self._fetch_offset = max(self._fetch_offset, self._inner._fetch_offset)
                 self._inner = None
-            self._read_entries(records, max_records)
-            if (part and records) or self._inner is None:
+            self._read_entries(rows, max_records)
+            if (part and rows) or self._inner is None:
                 return
 
-    def _read_entries(self, records: list[ConsumerRecord[bytes, bytes]], max_records: int) -> None:
+    def _read_entries(self, rows: Rows, max_records: int) -> None:
         """Read until there are enough, nothing is left, or a wrapper was opened as `_inner`."""
         data, view, end, next_pos = self._data, self._view, self._end, self._pos
         relative_to, fixed_offset, fixed_timestamp = (
@@ -406,9 +423,10 @@ class MessageSetReader:
         )
         fetch_offset, check_crcs = self._fetch_offset, self._check_crcs
         end_offset = self._end_offset
-        topic, partition = self._topic_partition
-        append = records.append
-        room = max_records - len(records)
+        offsets, keys, values, checksums = rows.offsets, rows.keys, rows.values, rows.checksums
+        timestamps, timestamp_types = rows.timestamps, rows.timestamp_types
+        key_sizes, value_sizes = rows.key_sizes, rows.value_sizes
+        room = max_records - len(rows)
         while room > 0:
             pos = next_pos
             if end - pos < _MIN_ENTRY_BYTES:
@@ -465,20 +483,14 @@ class MessageSetReader:
                 self._inner = self._open(offset, magic, attributes, timestamp, value)
                 self._fetch_offset = offset + 1
                 return
-            append(
-                ConsumerRecord(
-                    topic,
-                    partition,
-                    offset,
-                    timestamp,
-                    timestamp_type,
-                    key,
-                    value,
-                    crc,
-                    key_size,
-                    value_size,
-                )
-            )
+            offsets.append(offset)
+            timestamps.append(timestamp)
+            timestamp_types.append(timestamp_type)
+            keys.append(key)
+            values.append(value)
+            checksums.append(crc)
+            key_sizes.append(key_size)
+            value_sizes.append(value_size)
             room -= 1
             if fixed_offset is None:
                 # 3.9.1 sends a batch twice that stands behind a control batch (brokers.md 7.12)
