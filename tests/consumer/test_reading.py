@@ -328,7 +328,7 @@ async def test_getmany_hands_out_what_it_has_when_it_has_decompressed_enough(
     consumer = make_consumer("t")
     await consumer.start()
     await until(lambda: consumer.metrics()["lag"] == 10)
-    seen = []
+    seen: list[int] = []
     while sum(seen) < 10:
         got = await asyncio.wait_for(consumer.getmany(timeout_ms=1000), 20)
         seen.append(sum(map(len, got.values())))
