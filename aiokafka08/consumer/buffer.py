@@ -18,6 +18,7 @@ from itertools import islice
 from operator import length_hint
 from typing import Any
 
+from aiokafka08.consumer.frames import Frame
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -34,6 +35,9 @@ CHUNK_OVERHEAD_BYTES = 512
 """What a fetched set costs beside its bytes (objects, the rest of its frame), so that a trickle of
 single messages is bounded too."""
 
+TURN_BYTES = 1024 * 1024
+"""Behind so many bytes decompressed at a step the next wrapper is left to the next step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
@@ -45,14 +49,27 @@ class Decoding:
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Chunk:
-    """A fetched message set, still in wire format."""
+    """A fetched message set, still in wire format; with a reader once that has begun."""
 
     message_set: Buffer
     fetch_offset: int
     next_offset: int
     charged_bytes: int
+    frame: Frame | None
+    reader: MessageSetReader | None = None
+
+    def move_out(self) -> None:
+        """Out of the frame; see `frames`."""
+        self.message_set = bytes(self.message_set)
+        if self.reader is not None:
+            self.reader.move_to(self.message_set)
+
+    def finished(self) -> None:
+        """It isn't needed any more."""
+        if self.frame is not None:
+            self.frame.finished(self)
 
 
 @dataclass(slots=True)
@@ -68,6 +85,7 @@ class RecordBuffer:
 
     Attributes:
         buffered_bytes: what the sets that aren't decoded to their ends take.
+        opened_bytes: how many bytes the last step of decoding has decompressed.
         walk: the records of the current slice that are still to come.
     """
 
@@ -79,11 +97,11 @@ class RecordBuffer:
         "_decoding",
         "_end",
         "_raw",
-        "_reader",
         "_records",
         "_slices",
         "_topic_partition",
         "buffered_bytes",
+        "opened_bytes",
         "walk",
     )
 
@@ -94,10 +112,9 @@ class RecordBuffer:
         self._slices: deque[_Slice] = deque()
         self._records: list[Record] = []
         self._raw: list[Record] = []  # decoded, but the deserializers failed on the first
-        self._reader: MessageSetReader | None = None  # of the first chunk
         self._before = self._after = self._end = 0
         self._begun = 0  # records of the slices that were given to `walk`
-        self.buffered_bytes = 0
+        self.buffered_bytes = self.opened_bytes = 0
         self.walk: Iterator[Record] = iter(self._records)
 
     @property
@@ -145,31 +162,27 @@ class RecordBuffer:
     def reset(self, position: int) -> None:
         """Drop everything and go on at `position`; walks under way end."""
         self._begun = self.handed_out
-        self._chunks.clear()
+        while self._chunks:
+            self._chunks.popleft().finished()
         self._slices.clear()
         self._records.clear()  # also ends an iterator that somebody holds
         self._records = []
         self._raw = []
-        self._reader = None
         self.walk = iter(self._records)
         self._before = self._after = self._end = position
         self.buffered_bytes = 0
 
-    def add(self, message_set: Buffer, fetch_offset: int, next_offset: int) -> None:
-        """Append a fetched set that reaches to `next_offset`.
-
-        A set that shares its frame with others is copied out of it: else one partition that nobody
-        reads would keep the memory of all.
-        """
-        charged = len(message_set)
-        if isinstance(message_set, memoryview):
-            others = memoryview(message_set.obj).nbytes - charged
-            if others > CHUNK_OVERHEAD_BYTES:
-                message_set = bytes(message_set)
-        charged += CHUNK_OVERHEAD_BYTES
+    def add(
+        self, message_set: Buffer, fetch_offset: int, next_offset: int, frame: Frame | None = None
+    ) -> None:
+        """Append a fetched set that reaches to `next_offset`; `frame`: what it is a view into."""
+        charged = len(message_set) + CHUNK_OVERHEAD_BYTES
         self.buffered_bytes += charged
         self._end = next_offset
-        self._chunks.append(_Chunk(message_set, fetch_offset, next_offset, charged))
+        chunk = _Chunk(message_set, fetch_offset, next_offset, charged, frame)
+        self._chunks.append(chunk)
+        if frame is not None:
+            frame.add(chunk, len(message_set))
 
     def extend_to(self, offset: int) -> None:
         """Behind what is buffered nothing comes up to `offset`: a hole in the log."""
@@ -180,16 +193,19 @@ class RecordBuffer:
     def decode(self, max_records: int) -> bool:
         """Decode the next slice of at most `max_records`; False if there is none (yet).
 
+        True also where a step has found no message and others are to follow (`TURN_BYTES`).
+
         Raises:
             CorruptRecordException: the next message to hand out is corrupt.
             Exception: what a deserializer raised on the next message to hand out.
         """
-        reader = self._reader
+        reader = self._chunks[0].reader if self._chunks else None
         if (self._raw or (reader is not None and reader.error is not None)) and self.has_records:
             return False  # its turn comes when those before it are taken
+        self.opened_bytes = 0
         records = self._raw or self._read(max_records)
         if not records:
-            return False
+            return bool(self._chunks)
         self._raw = []
         if self._decoding.key_deserializer or self._decoding.value_deserializer:
             count, error = self._deserialize(records)
@@ -200,7 +216,7 @@ class RecordBuffer:
                 records = records[:count]
         if self._raw:
             after = self._raw[0].offset
-        elif self._chunks and self._reader is None:
+        elif self._chunks and self._chunks[0].reader is None:
             after = self._chunks[0].fetch_offset  # the set is finished, the next one not begun
         else:
             after = records[-1].offset + 1 if self._chunks else self._end
@@ -243,7 +259,7 @@ class RecordBuffer:
         Raises:
             CorruptRecordException: the next message to hand out is corrupt.
         """
-        count = 0
+        count = self.opened_bytes = 0
         if self.has_records:  # somebody has begun to take records
             records = self.take(max_records)
             columns.extend(records)
@@ -263,10 +279,13 @@ class RecordBuffer:
                 self._after = columns.last_offset + 1
                 if count == max_records and self._after < chunk.next_offset:
                     break
-            if reader.error is not None or columns.is_full:
+            self.opened_bytes += reader.opened_bytes
+            if reader.error is not None or reader.paused or columns.is_full:
                 break
             self._finished(chunk)
             self._reached(chunk.next_offset if self._chunks else self._end)
+            if self.opened_bytes >= TURN_BYTES:
+                break
         return count
 
     # --- inside -----------------------------------------------------------------------------------
@@ -276,34 +295,37 @@ class RecordBuffer:
             chunk = self._chunks[0]
             reader = self._reader_of(chunk)
             records: list[Record] = reader.read(max_records)
+            self.opened_bytes += reader.opened_bytes
             behind = records[-1].offset + 1 if records else 0
             if reader.error is not None or (
-                len(records) == max_records and behind < chunk.next_offset
+                (reader.paused or len(records) == max_records) and behind < chunk.next_offset
             ):
                 return records  # there is more in this set
             self._finished(chunk)
             if records:
                 return records
             self._reached(chunk.next_offset if self._chunks else self._end)
+            if self.opened_bytes >= TURN_BYTES:
+                break
         return []
 
     def _reader_of(self, chunk: _Chunk) -> MessageSetReader:
-        """The reader of the first chunk."""
-        if self._reader is None:
-            self._reader = MessageSetReader(
+        if chunk.reader is None:
+            chunk.reader = MessageSetReader(
                 self._topic_partition,
                 chunk.message_set,
                 chunk.fetch_offset,
                 check_crcs=self._decoding.check_crcs,
                 max_decompressed_bytes=self._decoding.max_decompressed_bytes,
+                turn_bytes=TURN_BYTES,
             )
-        return self._reader
+        return chunk.reader
 
     def _finished(self, chunk: _Chunk) -> None:
         """The first chunk is read to its end."""
-        self._reader = None
         self._chunks.popleft()
         self.buffered_bytes -= chunk.charged_bytes
+        chunk.finished()
 
     def _reached(self, offset: int) -> None:
         """Up to `offset` nothing more comes behind what is decoded."""

@@ -13,6 +13,7 @@ import random
 from dataclasses import dataclass
 
 from aiokafka08.consumer.buffer import Decoding, RecordBuffer
+from aiokafka08.consumer.frames import Frame
 from aiokafka08.consumer.reach import Reach, Step, not_a_message, too_large
 from aiokafka08.errors import (
     Action,
@@ -212,6 +213,7 @@ class Cursor:
         hides_large: bool,
         now: float,
         now_ms: int,
+        frame: Frame | None = None,
     ) -> Verdict:
         """Take in the answer to `ask`.
 
@@ -220,6 +222,7 @@ class Cursor:
             waited: whether the broker used the whole wait; None where the request wasn't alone.
             hides_large: see `Reach.answered`.
             now: loop time. `now_ms`: milliseconds since the epoch.
+            frame: what the answer's message set is a view into.
         """
         if self.ask is not ask:
             return Verdict.LATE
@@ -242,7 +245,7 @@ class Cursor:
             believed = finding.message_set
             if believed is None:
                 believed = fetched.message_set
-            self.buffer.add(believed, offset, self.reach.offset)
+            self.buffer.add(believed, offset, self.reach.offset, frame)
             return Verdict.DATA
         if finding.step is Step.TOO_LARGE:
             error = too_large(self.topic_partition, offset, finding.message_bytes, limit_bytes)

@@ -27,6 +27,9 @@ SLICE_RECORDS = 1000
 SLICE_S = 0.005
 """How long a call decodes before the event loop gets its turn."""
 
+CALL_OPENED_BYTES = 128 * 1024 * 1024
+"""A call that has decompressed so much hands out what there is, however many messages it may."""
+
 Taken = dict[TopicPartition, list[Record]]
 
 
@@ -116,6 +119,8 @@ class Feed:
             record = self._next(partitions)
             if record is not None:
                 return record
+            if self._pending(partitions):
+                continue
             self._on_starved(self._wanted(partitions))
             await self._wait_for_bell(None)
 
@@ -145,6 +150,8 @@ class Feed:
             rings = self.bell.rings
             await self._let_others_work()
             taken = self._take_columns(partitions, limit)
+            if not taken.runs and self._pending(partitions):
+                continue
             if taken.runs or not await self._wait(partitions, deadline, rings):
                 return taken
 
@@ -188,11 +195,17 @@ class Feed:
         chosen = (self._cursors.get(tp) for tp in partitions)
         return [cursor for cursor in chosen if cursor is not None and cursor in self._ready]
 
+    def _pending(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether there is more to decode: a step of it may bring nothing (`TURN_BYTES`)."""
+        return any(cursor.buffer.pending for cursor in self._selected(partitions))
+
     def _next(self, partitions: Collection[TopicPartition]) -> Record | None:
         if partitions:
             for cursor in self._selected(partitions):
                 if self._begin(cursor):
                     return next(cursor.buffer.walk)
+                if cursor.buffer.pending:
+                    break  # not yet
             return None
         for record in self.walk:
             return record
@@ -201,6 +214,8 @@ class Feed:
             if self._begin(cursor):
                 self.walk = cursor.buffer.walk
                 return next(self.walk)
+            if cursor.buffer.pending:
+                break  # not yet
         return None
 
     def _begin(self, cursor: Cursor) -> bool:
@@ -225,11 +240,17 @@ class Feed:
         cursors = self._selected(partitions)
         error: Exception | None = None
         missing = limit
+        opened_bytes = 0
+        found = False
         for cursor in cursors:
             buffer = cursor.buffer
             goal = buffer.end  # not what comes meanwhile: the call would have no end
             count = buffer.count
-            while buffer.decoded_to < goal and (missing is None or count < missing):
+            while (
+                buffer.decoded_to < goal
+                and (missing is None or count < missing)
+                and not (found and opened_bytes >= CALL_OPENED_BYTES)
+            ):
                 room = SLICE_RECORDS if missing is None else min(SLICE_RECORDS, missing - count)
                 try:
                     if not buffer.decode(room):
@@ -240,6 +261,8 @@ class Feed:
                 finally:
                     self._on_taken(cursor)  # also where nothing was in what has been decoded
                 count = buffer.count
+                found = found or count > 0
+                opened_bytes += buffer.opened_bytes
                 await self._let_others_work()
             if missing is not None:
                 missing -= count
@@ -277,8 +300,8 @@ class Feed:
         taken = TakenColumns(columns, [], {})
         error: Exception | None = None
         clock = asyncio.get_running_loop().time
-        for cursor in cursors:
-            if taken.runs and (len(columns) >= limit or clock() >= self._turn_ends):
+        for index, cursor in enumerate(cursors):
+            if index and (len(columns) >= limit or clock() >= self._turn_ends):
                 break
             position = cursor.buffer.position
             count = 0
@@ -301,7 +324,8 @@ class Feed:
         if not taken.runs:
             if error is not None:
                 raise error
-            self._tell_errors(cursors)
+            if not self._pending(partitions):
+                self._tell_errors(cursors)
         return taken
 
     def _tell_errors(self, cursors: Iterable[Cursor]) -> None:

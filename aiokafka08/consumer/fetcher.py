@@ -254,6 +254,7 @@ class Fetcher:
         turn_ends = loop.time() + SLICE_S
         now_ms = time.time_ns() // 1_000_000
         hides_large = may_hide_large(self._router.version(node_id))
+        frame = self._shares.frames.new(sum(len(one.message_set) for one in answer.values()))
         for ask in plan.asks:
             fetched = answer.pop(ask.cursor.topic_partition, None)
             if fetched is None:
@@ -272,6 +273,7 @@ class Fetcher:
                 hides_large=hides_large,
                 now=loop.time(),
                 now_ms=now_ms,
+                frame=frame,
             )
             self._act(ask, verdict, fetched.error_code)
             if loop.time() >= turn_ends:

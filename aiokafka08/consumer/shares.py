@@ -13,6 +13,9 @@ buffered, undecoded, take together at most
   requests. What a paused partition has borrowed is taken back (its sets are fetched again later)
   when another one needs it.
 
+The sets stay in the frames that they came in: what has been read of these takes at most half of
+that again (`frames`).
+
 With 1,000 partitions and the default of 50 MiB a share is 25.6 KiB. Not counted: Python objects
 (`buffer.CHUNK_OVERHEAD_BYTES` a set is), an answer while it is being taken over, a compressed set
 that is being read, what the user holds; sets shrink to new shares only as they are taken. Brokers
@@ -25,6 +28,7 @@ from collections.abc import Collection
 
 from aiokafka08.consumer.buffer import CHUNK_OVERHEAD_BYTES
 from aiokafka08.consumer.cursor import Cursor
+from aiokafka08.consumer.frames import Frames
 
 FLOOR_BYTES = 16 * 1024
 """The least that a partition asks for, unless max_partition_fetch_bytes says less."""
@@ -43,6 +47,7 @@ class Shares:
         share_bytes: what a partition asks for at once.
         room_bytes: what it may have buffered while it asks for more.
         limit_bytes: the largest message (or compressed set) that can be fetched.
+        frames: the answers that the buffered sets are parts of.
     """
 
     def __init__(self, fetch_max_bytes: int, max_partition_fetch_bytes: int) -> None:
@@ -52,6 +57,7 @@ class Shares:
         self._lent: dict[Cursor, int] = {}
         self._queue: dict[Cursor, None] = {}
         self.share_bytes = self.room_bytes = 0
+        self.frames = Frames()
         self.split(1)
 
     def split(self, partitions: int) -> None:
@@ -61,6 +67,7 @@ class Shares:
         # An answer that was cut off at its limit takes a whole share, and its overhead.
         room_bytes = self.share_bytes + CHUNK_OVERHEAD_BYTES
         self.room_bytes = room_bytes if even >= self.share_bytes else 0
+        self.frames.limit_bytes = max(self._total, partitions * FLOOR_BYTES) // 2
 
     def borrow(self, cursor: Cursor) -> bool:
         """Lend what the cursor's next fetch needs beyond its share; False: it has to queue."""

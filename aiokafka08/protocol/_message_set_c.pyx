@@ -42,10 +42,12 @@ cdef extern from "_native.h":
     void put_int64(char *at, int64_t value) nogil
     Py_ssize_t slot_offset(object type, const char *name) except -1
     void fill_slot(object instance, Py_ssize_t offset, object value)
+    int track_when_assigned(object type) except -1
 
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject
     object PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t items)
+    void PyObject_GC_UnTrack(object)
     object PySequence_Fast(object, const char *message)
     Py_ssize_t PySequence_Fast_GET_SIZE(object)
     PyObject *PySequence_Fast_GET_ITEM(object, Py_ssize_t)
@@ -322,6 +324,7 @@ cdef Py_ssize_t at_key_size = slot_offset(ConsumerRecord, "serialized_key_size")
 cdef Py_ssize_t at_value_size = slot_offset(ConsumerRecord, "serialized_value_size")
 cdef Py_ssize_t at_headers = slot_offset(ConsumerRecord, "headers")
 cdef object record_type = ConsumerRecord
+track_when_assigned(ConsumerRecord)
 cdef object no_headers = ()
 
 
@@ -336,8 +339,13 @@ cdef inline int fill(object record, Py_ssize_t at, object value) except -1:
 
 
 cdef object new_record(object topic, object partition, Message *m):
-    """What calling ConsumerRecord does, without the call: a slot left empty by an error is none."""
+    """What calling ConsumerRecord does, without the call: a slot left empty by an error is none.
+
+    With nothing in it that could lead back to it, garbage collections needn't walk it: that would
+    take as long as its making.
+    """
     cdef object record = PyType_GenericAlloc(<PyTypeObject *>record_type, 0)
+    PyObject_GC_UnTrack(record)
     fill(record, at_topic, topic)
     fill(record, at_partition, partition)
     fill(record, at_offset, m.offset)
@@ -362,6 +370,16 @@ cdef enum Found:
     WRAPPER = 2
 
 
+cdef class _Turn:
+    cdef int128 limit_bytes
+    cdef int128 opened_bytes
+    cdef bint paused
+
+    cdef void begin(self) noexcept:
+        self.opened_bytes = 0
+        self.paused = False
+
+
 cdef class MessageSetReader:
     cdef readonly object error
     cdef object _topic_partition
@@ -378,6 +396,7 @@ cdef class MessageSetReader:
     cdef int128 _end_offset
     cdef bint _check_crcs
     cdef MessageSetReader _inner
+    cdef _Turn _turn
     # Set on the reader of a wrapper's inside:
     cdef int _nesting
     cdef object _behind
@@ -396,6 +415,7 @@ cdef class MessageSetReader:
         bint check_crcs=True,
         max_decompressed_bytes,
         end_offset=None,
+        turn_bytes=1 << 63,
     ):
         self._topic_partition = topic_partition
         self._topic, self._partition = topic_partition
@@ -404,6 +424,21 @@ cdef class MessageSetReader:
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
         memoryview(message_set)  # a buffer, or TypeError now
+        self._message_set = message_set
+        self._turn = _Turn()
+        self._turn.limit_bytes = turn_bytes
+
+    @property
+    def opened_bytes(self):
+        return <object>self._turn.opened_bytes
+
+    @property
+    def paused(self):
+        return self._turn.paused
+
+    def move_to(self, bytes message_set not None):
+        if PyBytes_GET_SIZE(message_set) < self._pos:
+            raise ValueError("not a copy of the message set")
         self._message_set = message_set
 
     cdef int _hold(self, Py_buffer *buffer) except -1:
@@ -422,6 +457,7 @@ cdef class MessageSetReader:
         cdef Message m
         cdef Py_ssize_t count = 0
         cdef Py_buffer buffer
+        self._turn.begin()
         if self.error is None:
             self._hold(&buffer)
             try:
@@ -440,6 +476,7 @@ cdef class MessageSetReader:
         cdef Message m
         cdef Py_ssize_t count = 0
         cdef Py_buffer buffer
+        self._turn.begin()
         if max_records <= 0 or columns.full():
             return 0
         if self.error is None:
@@ -464,6 +501,8 @@ cdef class MessageSetReader:
             if self._inner is not None:
                 if self._inner._next(m):
                     return True
+                if self._turn.paused:
+                    return False
                 self._fetch_offset = max(self._fetch_offset, self._inner._fetch_offset)
                 self._inner = None
             found = self._entry(m)
@@ -537,6 +576,10 @@ cdef class MessageSetReader:
             if value_size != stop - at and not (value_size == -1 and at == stop):
                 raise self._corrupt(offset, f"its value length is {value_size}")
             if attributes & CODEC_BITS:
+                if self._turn.opened_bytes >= self._turn.limit_bytes:
+                    self._turn.paused = True
+                    self._pos = pos
+                    return END
                 self._inner = self._open(offset, magic, attributes, m)
                 self._fetch_offset = offset + 1
                 return WRAPPER
@@ -568,6 +611,8 @@ cdef class MessageSetReader:
             check_crcs=self._check_crcs,
             max_decompressed_bytes=self._limit,
         )
+        self._turn.opened_bytes += PyBytes_GET_SIZE(plain)
+        inner._turn = self._turn
         inner._data, inner._end = PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain)
         inner._end_offset = self._end_offset
         inner._nesting = self._nesting + 1

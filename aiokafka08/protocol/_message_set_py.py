@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol._columns_py import Columns
+from aiokafka08.protocol._columns_py import Columns, Rows
 from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -52,7 +53,7 @@ LOG_APPEND_TIME = 0x08
 _NO_END = 2**63
 """Above any offset."""
 _COLUMN_PART = 1000
-"""Records that are made at a time on their way into columns."""
+"""Rows that are made at a time on their way into columns."""
 
 MAX_NESTING = 2
 """Wrappers in wrappers: 0.9.0.1 stores one such level as it came (docs/brokers.md 6.7)."""
@@ -234,6 +235,20 @@ def survey(message_set: Buffer) -> Survey:
     return Survey(None if highest < 0 else highest + 1, pos, tail_size)
 
 
+class _Turn:
+    """What one call has opened, in the wrappers of wrappers too."""
+
+    __slots__ = ("limit_bytes", "opened_bytes", "paused")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.begin()
+
+    def begin(self) -> None:
+        self.opened_bytes = 0
+        self.paused = False
+
+
 class MessageSetReader:
     """Decodes a fetched message set in slices, wrappers included.
 
@@ -247,6 +262,12 @@ class MessageSetReader:
         check_crcs: check each message's CRC, those inside wrappers too.
         max_decompressed_bytes: a wrapper that decompresses to more is refused.
         end_offset: the first message at or above it ends the set, unread.
+        turn_bytes: a call opens no other wrapper when it has decompressed so many bytes.
+
+    Attributes:
+        error: what the next message is corrupt by.
+        opened_bytes: how many bytes the last call has decompressed.
+        paused: it ended because of `turn_bytes`: there is more, though perhaps nothing was read.
     """
 
     __slots__ = (
@@ -264,6 +285,7 @@ class MessageSetReader:
         "_relative_to",
         "_timestamp",
         "_topic_partition",
+        "_turn",
         "_view",
         "error",
     )
@@ -277,6 +299,7 @@ class MessageSetReader:
         check_crcs: bool = True,
         max_decompressed_bytes: int,
         end_offset: int | None = None,
+        turn_bytes: int = _NO_END,
     ) -> None:
         self._topic_partition = topic_partition
         self._data = bytes(message_set)  # slices of bytes are cheaper than those of views
@@ -287,6 +310,7 @@ class MessageSetReader:
         self._end_offset = _NO_END if end_offset is None else end_offset
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
+        self._turn = _Turn(turn_bytes)
         self._inner: MessageSetReader | None = None
         # Set on the reader of a wrapper's inside:
         self._nesting = 0
@@ -296,65 +320,100 @@ class MessageSetReader:
         self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
         self.error: CorruptRecordException | None = None
 
+    @property
+    def opened_bytes(self) -> int:
+        """See the class."""
+        return self._turn.opened_bytes
+
+    @property
+    def paused(self) -> bool:
+        """See the class."""
+        return self._turn.paused
+
+    def move_to(self, message_set: bytes) -> None:
+        """Go on in a copy of the same bytes: nothing is kept of what it was made with."""
+        self._data = message_set
+        self._view = memoryview(message_set)
+
     def read(self, max_records: int) -> list[ConsumerRecord[bytes, bytes]]:
-        """Up to `max_records` next messages; an empty list means that there are no more.
+        """Up to `max_records` next messages; an empty list means that there are no more (but see
+        `paused`).
 
         Raises:
             CorruptRecordException: the next message is corrupt; those before it have come.
         """
-        return self._read(max_records, part=False)
+        self._turn.begin()
+        return self._records(self._read(max_records, part=False))
 
     def read_columns(self, columns: Columns, max_records: int) -> int:
         """Append up to `max_records` next messages to `columns`, while that isn't full.
 
-        Returns how many; 0 means that there are no more, or that `columns` is full.
+        Returns how many; 0 means that there are no more (but see `paused`), or that `columns` is
+        full.
 
         Raises:
             CorruptRecordException: as `read`.
         """
+        self._turn.begin()
         left = max_records
-        while left > 0 and not columns.is_full:
+        while left > 0 and not columns.is_full and not self.paused:
             # Part by part: what one holds is bounded by the set, or by `max_decompressed_bytes`.
             try:
-                records = self._read(min(left, _COLUMN_PART), part=True)
+                rows = self._read(min(left, _COLUMN_PART), part=True)
             except CorruptRecordException:
                 if left < max_records:
                     break
                 raise
-            if not records:
+            if not rows:
                 break
-            columns.extend(records)
-            left -= len(records)
+            columns.extend_rows(rows)
+            left -= len(rows)
         return max_records - left
 
-    def _read(self, max_records: int, *, part: bool) -> list[ConsumerRecord[bytes, bytes]]:
+    def _records(self, rows: Rows) -> list[ConsumerRecord[bytes, bytes]]:
+        topic, partition = self._topic_partition
+        return list(
+            map(
+                ConsumerRecord,
+                repeat(topic),
+                repeat(partition),
+                rows.offsets,
+                rows.timestamps,
+                rows.timestamp_types,
+                rows.keys,
+                rows.values,
+                rows.checksums,
+                rows.key_sizes,
+                rows.value_sizes,
+            )
+        )
+
+    def _read(self, max_records: int, *, part: bool) -> Rows:
         """As `read`; with `part` perhaps fewer, before the next wrapper is opened."""
-        records: list[ConsumerRecord[bytes, bytes]] = []
+        rows = Rows()
         if self.error is None:
             try:
-                self._read_into(records, max_records, part=part)
+                self._read_into(rows, max_records, part=part)
             except CorruptRecordException as error:
                 self.error = error
-        if self.error is not None and not records:
+        if self.error is not None and not rows:
             # Each raise would add to the traceback that the exception holds on to.
             raise self.error.with_traceback(None)
-        return records
+        return rows
 
-    def _read_into(
-        self, records: list[ConsumerRecord[bytes, bytes]], max_records: int, *, part: bool
-    ) -> None:
+    def _read_into(self, rows: Rows, max_records: int, *, part: bool) -> None:
         while True:
             if self._inner is not None:
-                self._inner._read_into(records, max_records, part=part)
-                if len(records) >= max_records or (part and records):
+                self._inner._read_into(rows, max_records, part=part)
+                if len(rows) >= max_records or (part and rows) or self._turn.paused:
                     return
                 self._fetch_offset = max(self._fetch_offset, self._inner._fetch_offset)
                 self._inner = None
-            self._read_entries(records, max_records)
-            if (part and records) or self._inner is None:
+            self._read_entries(rows, max_records)
+            if (part and rows) or self._inner is None:
                 return
 
-    def _read_entries(self, records: list[ConsumerRecord[bytes, bytes]], max_records: int) -> None:
+    def _read_entries(self, rows: Rows, max_records: int) -> None:
         """Read until there are enough, nothing is left, or a wrapper was opened as `_inner`."""
         data, view, end, next_pos = self._data, self._view, self._end, self._pos
         relative_to, fixed_offset, fixed_timestamp = (
@@ -364,9 +423,10 @@ class MessageSetReader:
         )
         fetch_offset, check_crcs = self._fetch_offset, self._check_crcs
         end_offset = self._end_offset
-        topic, partition = self._topic_partition
-        append = records.append
-        room = max_records - len(records)
+        offsets, keys, values, checksums = rows.offsets, rows.keys, rows.values, rows.checksums
+        timestamps, timestamp_types = rows.timestamps, rows.timestamp_types
+        key_sizes, value_sizes = rows.key_sizes, rows.value_sizes
+        room = max_records - len(rows)
         while room > 0:
             pos = next_pos
             if end - pos < _MIN_ENTRY_BYTES:
@@ -414,24 +474,23 @@ class MessageSetReader:
             else:
                 raise self._corrupt(offset, offset + 1, f"its value length is {value_size}")
             if attributes & CODEC_MASK:
-                self._pos, self._fetch_offset = stop, fetch_offset
+                self._fetch_offset = fetch_offset
+                if self._turn.opened_bytes >= self._turn.limit_bytes:
+                    self._turn.paused = True
+                    self._pos = pos
+                    return
+                self._pos = stop
                 self._inner = self._open(offset, magic, attributes, timestamp, value)
                 self._fetch_offset = offset + 1
                 return
-            append(
-                ConsumerRecord(
-                    topic,
-                    partition,
-                    offset,
-                    timestamp,
-                    timestamp_type,
-                    key,
-                    value,
-                    crc,
-                    key_size,
-                    value_size,
-                )
-            )
+            offsets.append(offset)
+            timestamps.append(timestamp)
+            timestamp_types.append(timestamp_type)
+            keys.append(key)
+            values.append(value)
+            checksums.append(crc)
+            key_sizes.append(key_size)
+            value_sizes.append(value_size)
             room -= 1
             if fixed_offset is None:
                 # 3.9.1 sends a batch twice that stands behind a control batch (brokers.md 7.12)
@@ -466,6 +525,8 @@ class MessageSetReader:
             check_crcs=self._check_crcs,
             max_decompressed_bytes=self._limit,
         )
+        self._turn.opened_bytes += len(plain)
+        inner._turn = self._turn
         inner._end_offset = self._end_offset
         inner._nesting = self._nesting + 1
         inner._behind = offset + 1

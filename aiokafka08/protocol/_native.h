@@ -69,4 +69,27 @@ static inline void fill_slot(PyObject *instance, Py_ssize_t offset, PyObject *va
     *(PyObject **)((char *)instance + offset) = value;
 }
 
+static int track_and_assign(PyObject *instance, PyObject *name, PyObject *value)
+{
+    if (!PyObject_GC_IsTracked(instance))
+        PyObject_GC_Track(instance);
+    return PyObject_GenericSetAttr(instance, name, value);
+}
+
+/* Lets the garbage collector know an instance of this class, made untracked, from when one of its
+   attributes is assigned to: then it may be part of a cycle. (As CPython does it with dicts.) */
+static int track_when_assigned(PyObject *type)
+{
+    PyTypeObject *class = (PyTypeObject *)type;
+    if (class->tp_setattro == track_and_assign)
+        return 0;
+    if (class->tp_setattro != PyObject_GenericSetAttr) {
+        PyErr_Format(PyExc_ImportError, "%R has a __setattr__ of its own", type);
+        return -1;
+    }
+    class->tp_setattro = track_and_assign;
+    PyType_Modified(class);
+    return 0;
+}
+
 #endif

@@ -103,33 +103,6 @@ def test_memory_is_counted_until_a_set_is_decoded() -> None:
     assert some.buffered_bytes == 0
 
 
-def add_part_of_frame(to: RecordBuffer, data: bytes, others: int) -> bytearray:
-    """The frame that `data` was a part of; it can be resized when no view of it is kept."""
-    frame = bytearray(data + bytes(others))
-    view = memoryview(frame)
-    to.add(view[: len(data)], 0, 1)
-    view.release()
-    return frame
-
-
-def test_a_small_part_of_a_frame_doesn_t_keep_the_frame() -> None:
-    some = buffer()
-    frame = add_part_of_frame(some, messages(0), 10_000)
-    frame.append(0)
-    assert some.buffered_bytes == len(messages(0)) + CHUNK_OVERHEAD_BYTES
-    assert drain(some) == [0]
-
-
-def test_an_answer_that_fills_its_frame_is_not_copied() -> None:
-    some = buffer()
-    frame = add_part_of_frame(some, messages(0), 100)
-    with pytest.raises(BufferError):
-        frame.append(0)
-    assert some.buffered_bytes == len(messages(0)) + CHUNK_OVERHEAD_BYTES
-    some.reset(0)
-    frame.append(0)
-
-
 def test_a_reset_drops_everything_and_ends_walks() -> None:
     some = buffer()
     some.add(messages(*range(10)), 0, 10)

@@ -17,8 +17,8 @@ from aiokafka08.errors import (
     RecordTooLargeError,
 )
 from aiokafka08.protocol.api import FetchRequest
-from aiokafka08.protocol.compression import Codec, compress
-from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.compression import Codec, compress, decompress
+from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, take, tp, values
 from tests.waiting import until
@@ -268,6 +268,72 @@ async def test_decoding_much_lets_others_have_their_turn(
     counter.cancel()
     assert sum(map(len, got.values())) > 20_000
     assert turns > 3
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("call", ["getone", "getone of a partition", "getmany", "getmany_arrow"])
+async def test_sets_that_decompress_to_much_are_opened_with_turns_for_others(
+    cluster: EmbeddedCluster,
+    make_consumer: MakeConsumer,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+) -> None:
+    """Twenty wrappers of an answer, a good MiB each, with nothing inside; then a message."""
+    monkeypatch.setattr("aiokafka08.consumer.feed.SLICE_S", 0.0)
+    much = bytes([0x7F]) * 1_100_000  # the beginning of a message of 2 GiB
+    bomb = compress(Codec.GZIP, much)
+    bombs = [encode_entry(n, None, bomb, attributes=Codec.GZIP) for n in range(20)]
+    cluster.append_raw("t", 0, b"".join(bombs), next_offset=20)
+    cluster.append("t", 0, values(20, 21))
+    turns = [0]
+    opened: list[int] = []  # in which turn
+
+    def open_one(*how: Any) -> bytes:
+        opened.append(turns[0])
+        return decompress(*how)
+
+    module = MessageSetReader.__module__
+    monkeypatch.setattr(f"{module}.decompress", open_one)
+
+    async def count() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    await until(lambda: consumer.metrics()["lag"] == 21)
+    counter = asyncio.create_task(count())
+    async with asyncio.timeout(20):
+        if call == "getmany":
+            [record] = await take(consumer, 1)
+            offset = record.offset
+        elif call == "getmany_arrow":
+            offset = (await consumer.getmany_arrow(timeout_ms=10_000))["offset"][0].as_py()
+        else:
+            wanted = [tp(0)] if call == "getone of a partition" else []
+            offset = (await consumer.getone(*wanted)).offset
+    counter.cancel()
+    assert offset == 20
+    assert len(opened) == 20
+    assert len(set(opened)) == 20, "several in one turn of the loop"
+
+
+async def test_getmany_hands_out_what_it_has_when_it_has_decompressed_enough(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.consumer.feed.CALL_OPENED_BYTES", 5_000_000)
+    for _ in range(10):
+        cluster.append("t", 0, [bytes(2_000_000)], codec=Codec.GZIP)
+    consumer = make_consumer("t")
+    await consumer.start()
+    await until(lambda: consumer.metrics()["lag"] == 10)
+    seen: list[int] = []
+    while sum(seen) < 10:
+        got = await asyncio.wait_for(consumer.getmany(timeout_ms=1000), 20)
+        seen.append(sum(map(len, got.values())))
+    assert max(seen) == 3
 
 
 async def test_pause_keeps_what_was_fetched_and_resume_gives_it(

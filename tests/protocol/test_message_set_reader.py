@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+import weakref
 from typing import Any
 
 import pytest
@@ -569,3 +572,84 @@ def test_a_survey_agrees_with_the_reader(sizes: list[int], cut: int, kind: type)
     assert seen.next_offset == (len(read(data + tail)) or None)
     assert seen.whole_bytes == len(data)
     assert seen.tail_size == (76 if cut >= 12 else None)
+
+
+def test_a_reader_goes_on_in_a_copy_of_its_set() -> None:
+    data = bytearray(b"".join(entry(offset, message(None, b"v")) for offset in range(5)))
+    whole = reader(memoryview(data))
+    assert len(whole.read(2)) == 2
+    whole.move_to(bytes(data))
+    data.clear()  # nobody holds on to the bytes
+    assert [record.offset for record in whole.read(10)] == [2, 3, 4]
+
+
+def test_a_record_takes_what_is_assigned_to_it_and_pickles() -> None:
+    [record] = reader(entry(0, message(b"k", b"v"))).read(1)
+    same = pickle.loads(pickle.dumps(record))
+    assert same == record
+    record.value = None
+    del record.key
+    assert record.value is None
+    assert not hasattr(record, "key")
+    with pytest.raises(AttributeError):
+        record.unknown = 1  # type: ignore[attr-defined]
+
+
+def test_a_record_that_becomes_part_of_a_cycle_is_collected() -> None:
+    """Records as they are read may be unknown to the garbage collector."""
+
+    class Context:
+        record: Any
+
+    context = Context()
+    gone = weakref.ref(context)
+    [context.record] = reader(entry(0, message(None, b"v"))).read(1)
+    context.record.value = context
+    del context
+    gc.collect()
+    assert gone() is None
+
+
+# --- turns --------------------------------------------------------------------------------------
+
+
+@each_compression
+def test_a_call_opens_no_other_wrapper_when_it_has_decompressed_enough(codec: Codec) -> None:
+    one, two = numbered(0, 1), numbered(2, 3)
+    data = wrapper(1, one, codec) + wrapper(3, two, codec) + numbered(4)
+    whole = turning(data, 1)
+    seen = []
+    while (records := whole.read(10)) or whole.paused:
+        seen.append(([record.offset for record in records], whole.opened_bytes, whole.paused))
+    assert seen == [([0, 1], len(one), True), ([2, 3, 4], len(two), False)]
+
+
+def test_a_call_within_its_turn_opens_as_many_as_it_needs() -> None:
+    data = b"".join(wrapper(offset, numbered(offset), Codec.SNAPPY) for offset in range(10))
+    whole = turning(data, 5 * len(numbered(0)))
+    assert [len(whole.read(100)) for _ in range(3)] == [5, 5, 0]
+
+
+def test_wrappers_that_hold_nothing_end_a_turn_too() -> None:
+    nothing = bytes([0x7F]) * 100  # a cut-off message and no more
+    data = b"".join(wrapper(offset, nothing, Codec.GZIP) for offset in range(3)) + numbered(3)
+    whole = turning(data, 100)
+    assert [(len(whole.read(9)), whole.paused, whole.opened_bytes) for _ in range(4)] == [
+        (0, True, 100),
+        (0, True, 100),
+        (1, False, 100),
+        (0, False, 0),
+    ]
+
+
+def test_a_turn_counts_wrappers_in_wrappers() -> None:
+    inner = wrapper(0, numbered(0), Codec.GZIP) + wrapper(1, numbered(1), Codec.GZIP)
+    whole = turning(wrapper(1, inner, Codec.GZIP), len(inner) + 1)
+    seen = []
+    while (records := whole.read(9)) or whole.paused:
+        seen.append((len(records), whole.paused))
+    assert seen == [(1, True), (1, False)]
+
+
+def turning(data: bytes, turn_bytes: int) -> Any:
+    return twin.MessageSetReader(TP, data, 0, max_decompressed_bytes=LIMIT, turn_bytes=turn_bytes)

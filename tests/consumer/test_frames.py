@@ -1,0 +1,144 @@
+"""Frames are kept whole for the sets in them, within their limit."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.consumer.buffer import Decoding, RecordBuffer
+from aiokafka08.consumer.frames import Frame, Frames
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.structs import TopicPartition
+
+
+def set_from(begin: int) -> bytes:
+    return b"".join(encode_entry(offset, None, b"v") for offset in range(begin, begin + 10))
+
+
+SET = set_from(0)
+
+
+class Answer:
+    """A frame with a set for each of the buffers."""
+
+    def __init__(self, frames: Frames, buffers: list[RecordBuffer]) -> None:
+        self.memory = bytearray(b"".join(set_from(one.end) for one in buffers))
+        frame = frames.new(len(self.memory))
+        with memoryview(self.memory) as whole:
+            for index, one in enumerate(buffers):
+                part = whole[index * len(SET) : (index + 1) * len(SET)]
+                one.add(part, one.end, one.end + 10, frame)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether anybody has a view of it."""
+        try:
+            self.memory.append(0)
+        except BufferError:
+            return True
+        del self.memory[-1]
+        return False
+
+
+def buffers(count: int) -> list[RecordBuffer]:
+    return [RecordBuffer(TopicPartition("t", number), Decoding()) for number in range(count)]
+
+
+def frames(limit_bytes: int) -> Frames:
+    made = Frames()
+    made.limit_bytes = limit_bytes
+    return made
+
+
+def offsets(one: RecordBuffer, slice_records: int = 1000) -> list[int]:
+    while one.decode(slice_records):
+        pass
+    return [record.offset for record in one.take(None)]
+
+
+def test_sets_are_read_where_they_came() -> None:
+    kept, [first, second] = frames(len(SET)), buffers(2)
+    answer = Answer(kept, [first, second])
+    assert offsets(first) == list(range(10))
+    assert answer.is_kept
+    assert kept.spare_bytes == len(SET)
+    assert offsets(second) == list(range(10))
+    assert not answer.is_kept
+    assert kept.spare_bytes == 0
+
+
+def test_what_nobody_reads_is_copied_out_of_the_oldest_frame() -> None:
+    kept, [busy, idle] = frames(2 * len(SET)), buffers(2)
+    answers = [Answer(kept, [busy, idle]) for _ in range(3)]
+    offsets(busy)
+    assert [answer.is_kept for answer in answers] == [False, True, True]
+    assert kept.spare_bytes == 2 * len(SET)
+    assert len(offsets(idle)) == 30
+    assert not any(answer.is_kept for answer in answers)
+    assert kept.spare_bytes == 0
+
+
+def test_a_set_that_is_being_read_moves_out_and_is_read_on() -> None:
+    kept, [busy, slow] = frames(0), buffers(2)
+    answer = Answer(kept, [busy, slow])
+    slow.decode(3)
+    offsets(busy)
+    assert not answer.is_kept
+    assert offsets(slow) == list(range(10))
+    assert kept.spare_bytes == 0
+
+
+def test_a_reset_gives_the_frame_back() -> None:
+    kept, [first, second] = frames(1000), buffers(2)
+    answer = Answer(kept, [first, second])
+    first.reset(0)
+    assert answer.is_kept
+    second.reset(0)
+    assert not answer.is_kept
+    assert kept.spare_bytes == 0
+
+
+def test_a_frame_that_nobody_takes_a_part_of_isn_t_kept() -> None:
+    kept = frames(0)
+    kept.new(1000)
+    kept.trim()
+    assert kept.spare_bytes == 0
+
+
+@given(
+    st.integers(0, 5),
+    st.lists(st.tuples(st.sampled_from(["come", "read", "reset"]), st.sets(st.integers(0, 3)))),
+)
+def test_whatever_happens_the_spare_bytes_stay_within_the_limit(
+    limit_sets: int, steps: list[tuple[str, set[int]]]
+) -> None:
+    kept, all_of_them = frames(limit_sets * len(SET)), buffers(4)
+    answers: list[Answer] = []
+    for what, chosen in steps:
+        some = [all_of_them[number] for number in sorted(chosen)]
+        if what == "come":
+            answers.append(Answer(kept, some))
+        for one in some:
+            if what == "read":
+                offsets(one, 4)
+            elif what == "reset":
+                one.reset(one.end)
+        held = sum(len(answer.memory) for answer in answers if answer.is_kept)
+        assert kept.spare_bytes <= min(held, kept.limit_bytes)
+    for one in all_of_them:
+        one.reset(0)
+    assert kept.spare_bytes == 0
+    assert not any(answer.is_kept for answer in answers)
+
+
+def test_a_part_is_finished_once() -> None:
+    class Nothing:
+        def move_out(self) -> None:
+            """Nothing to copy."""
+
+    kept, part = frames(0), Nothing()
+    frame: Frame = kept.new(10)
+    frame.add(part, 10)
+    frame.clear()
+    frame.finished(part)
+    assert kept.spare_bytes == 0
