@@ -13,8 +13,8 @@ buffered, undecoded, take together at most
   requests. What a paused partition has borrowed is taken back (its sets are fetched again later)
   when another one needs it.
 
-The sets stay in the frames that they came in: what has been read of these takes at most half of
-that again (`frames`).
+The sets stay in the frames that they came in: what has been read of these takes at most a quarter
+of that again (`frames`).
 
 With 1,000 partitions and the default of 50 MiB a share is 25.6 KiB. Not counted: Python objects
 (`buffer.CHUNK_OVERHEAD_BYTES` a set is), an answer while it is being taken over, a compressed set
@@ -67,7 +67,7 @@ class Shares:
         # An answer that was cut off at its limit takes a whole share, and its overhead.
         room_bytes = self.share_bytes + CHUNK_OVERHEAD_BYTES
         self.room_bytes = room_bytes if even >= self.share_bytes else 0
-        self.frames.limit_bytes = max(self._total, partitions * FLOOR_BYTES) // 2
+        self.frames.limit_bytes = max(self._total, partitions * FLOOR_BYTES) // 4
 
     def borrow(self, cursor: Cursor) -> bool:
         """Lend what the cursor's next fetch needs beyond its share; False: it has to queue."""
