@@ -125,7 +125,9 @@ async def _settle(
         except KafkaError as error:
             if not error.retriable:
                 raise renamed(error, f"{what}: {error.text}") from error
-            seen.update(dict.fromkeys(missing, error))
+            failed = dict.fromkeys(missing, error)
+            # A round with less time than others tells less than what was answered before.
+            seen = {**failed, **seen} if left_s < patience_s else {**seen, **failed}
             continue
         for tp, result in results.items():
             if not isinstance(result, KafkaError):

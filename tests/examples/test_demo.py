@@ -305,7 +305,7 @@ def test_ctrl_c_ends_it_and_its_cluster(stage: str, tmp_path: Path) -> None:
             wait_for_line(process, "^ingest: 800,000 of 800,000 ")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=40)
-        assert process.returncode == 130
+        assert process.returncode == 130, errors
         assert errors.splitlines()[-1] == "interrupted"
         assert "Traceback" not in errors
         assert not is_open(port)
@@ -336,7 +336,7 @@ def test_spark_ends_with_the_demo(
         process.send_signal(sent)
         _, errors = process.communicate(timeout=40)
         if sent == signal.SIGINT:
-            assert process.returncode == 130
+            assert process.returncode == 130, errors
             assert errors.splitlines()[-1] == "interrupted"
             assert "Traceback" not in errors
         for one in left:

@@ -172,6 +172,16 @@ async def test_a_commit_to_an_unknown_topic_is_told_in_time(new_store: NewStore)
         assert await store.fetch([tp(0)]) == at(p0=1)
 
 
+async def test_what_a_broker_answered_is_told_where_it_fell_silent_then(
+    new_store: NewStore,
+) -> None:
+    async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
+        store = await new_store(cluster.bootstrap_servers)
+        cluster.fault(OffsetCommitRequest, nth=2, times=100, then=Silence())
+        with pytest.raises(KafkaTimeoutError, match=r"within 300 ms: nope/0: \[Error 3\]"):
+            await store.commit({tp(0, "nope"): OffsetAndMetadata(1, "")}, PLAIN, timeout_s=0.3)
+
+
 async def test_cancelled_commits_leave_the_store_usable(new_store: NewStore) -> None:
     async with EmbeddedCluster(1, "0.9", topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
