@@ -2,25 +2,34 @@
 
 Ports come from below the range that the kernel gives to outgoing connections: a broker that was
 killed must find its port free again, and a client's outgoing connection could sit on it otherwise.
-Finding and binding are two steps, so whoever binds must be ready for a clash and ask again.
+For the same reason no process gives one out twice while there are others, and those of one test run
+that work side by side have ports of their own. Finding and binding are two steps, so whoever binds
+must be ready for a clash and ask again.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
 from tests.brokers.errors import HarnessError
 
 _FIRST, _LAST = 15000, 32000
+_SHARES = 8
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
 # Not the global generator: a test that seeds that one must not make two runs clash.
 _random = random.SystemRandom()
+_left: list[int] = []
 
 
 def free_port() -> int:
     """A port nobody listens on at this moment."""
-    for _ in range(200):
-        port = _random.randint(_FIRST, _LAST)
+    for _ in range(_LAST - _FIRST):
+        if not _left:
+            _left.extend(range(_FIRST + int(_WORKER) % _SHARES, _LAST, _SHARES))
+            _random.shuffle(_left)
+        port = _left.pop()
         with socket.socket() as probe:
             # As Java does: a port whose old connections are in TIME_WAIT is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -6,7 +6,6 @@ without asyncio's debug mode, which the session sets for itself.
 
 from __future__ import annotations
 
-import socket
 import sys
 import warnings
 from collections.abc import Iterator
@@ -65,12 +64,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=2, version="0.8.2", topics={"t": 3}) as running:
         yield running
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def spark_home(folder: Path) -> str:

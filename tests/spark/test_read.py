@@ -10,7 +10,8 @@ import pytest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.spark import PUSHDOWN_CONF, register
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import fill, found, free_port, reading
+from tests.brokers.ports import free_port
+from tests.spark.conftest import fill, found, reading
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

@@ -16,7 +16,8 @@ from aiokafka08.errors import NoBrokersAvailable, OffsetOutOfRangeError
 from aiokafka08.spark.options import read_options
 from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import fill, free_port
+from tests.brokers.ports import free_port
+from tests.spark.conftest import fill
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 

@@ -20,7 +20,8 @@ from aiokafka08.spark.options import write_options
 from aiokafka08.spark.source import Kafka08DataSource
 from aiokafka08.spark.writer import write_task
 from aiokafka08.testing import Answer, EmbeddedCluster
-from tests.spark.conftest import fill, free_port, writing
+from tests.brokers.ports import free_port
+from tests.spark.conftest import fill, writing
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
