@@ -170,14 +170,17 @@ def consume(
 def loops_goal(cpu_per_million: float, rate: float) -> Goal:
     """Of a thousand coroutines."""
     why = (
-        "Two coroutines, a task's wake-up by a future of its own and the partitioner for each "
-        "message; what the event loop takes for a future is the floor."
+        "The user's task and its coroutine, that of `send_and_wait`, and asyncio's way of waiting "
+        "for a future that isn't its own, for each message."
     )
     return Goal(cpu_per_million, rate=rate, why=why)
 
 
 ON_ONE_MACHINE = "Client and broker share the cores, so the rate is also the broker's."
-RECEIVING = "Most of it is the receiving of the bytes from the socket, below Python."
+RECEIVING = (
+    "The socket's and the decoder's parts are small: the rest is the event loop's, the fetcher's "
+    "and the user's."
+)
 
 PRODUCE = produce(
     100,
@@ -186,8 +189,8 @@ PRODUCE = produce(
     Goal(
         1.1,
         times_peer=1.3,
-        why="A coroutine and a future per message, and the garbage collector's walks over those "
-        "that are kept; each result is awaited, which the peer's callback doesn't need.",
+        why="A coroutine and a future per message; each result is awaited, which the peer's "
+        "callback doesn't need.",
     ),
     (aiokafka("send", "send, gathered", 0.1),),
 )
@@ -203,8 +206,7 @@ ONE_BY_ONE = Case(
             Goal(
                 p50_ms=0.15,
                 p99_ms=0.4,
-                why="One message is two wake-ups of the event loop and one of the broker: what "
-                "the machine's scheduler adds is in the p99.",
+                why="One message is two wake-ups of the event loop and one of the broker.",
             ),
         ),
         Client("ours", "one_by_one", PURE_ONE_BY_ONE, None, "python"),

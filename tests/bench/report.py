@@ -247,8 +247,11 @@ def _reasons(results: Results) -> list[str]:
         for row in made:
             missed = misses(row, made)
             if missed:
-                whys = [row.client.goal.why if row.client.goal else ""]
-                if any(one.startswith("ticker") for one in missed):
+                late = [one for one in missed if one.startswith("ticker")]
+                whys = []
+                if row.client.goal and len(missed) > len(late):
+                    whys.append(row.client.goal.why)
+                if late:
                     whys.append(_TICKER_WHY.get(row.client.call, ""))
                 why = " ".join(filter(None, whys))
                 lines.append(f"| {case.title} | {row.client.words} | {'; '.join(missed)} | {why} |")
@@ -265,8 +268,9 @@ def _reasons(results: Results) -> list[str]:
 
 
 _TICKER_WHY = {
-    "send": "`send()` returns without a turn for others while there is memory: a loop over it "
-    "that never waits holds the event loop.",
+    "send": "To await a result that is there gives no turn to others, as with any future of "
+    "asyncio: the loop over all of them at the end holds the event loop.",
+    "send_many": "The lengths of all values of a call are looked at before the first is taken.",
     "arrow": "One batch is decoded and wrapped at a stretch.",
 }
 """By call: why the loop was held."""

@@ -13,7 +13,7 @@ from tests.bench.report import Results, Row, misses, rows, words
 
 FULL_MESSAGES, FULL_ROUNDS = 3_000_000, 3
 """With fewer it isn't the measurement that the goals are about."""
-_QUIET = 0.5
+_QUIET = 1.5
 """Load average, before it begins, up to which rates mean something."""
 
 
