@@ -9,6 +9,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import confluent_kafka
@@ -204,26 +205,28 @@ def test_kafka_python_produces_consumes_and_commits(version: str, codec: str | N
 
 @pytest.mark.parametrize("version", ["0.9", "0.10"])
 def test_kafka_python_and_librdkafka_share_a_group(version: str) -> None:
-    with EmbeddedCluster(3, version, {"t": 6}) as cluster:
-        one = kafka.KafkaConsumer("t", **kafka_python(cluster), group_id="g")
+    with (
+        EmbeddedCluster(3, version, {"t": 6}) as cluster,
+        closing(kafka.KafkaConsumer("t", **kafka_python(cluster), group_id="g")) as one,
+    ):
+        one.partitions_for_topic("t")  # kafka-python leads a group without knowing its topics
         settings = librdkafka(cluster)
         two = confluent_kafka.Consumer({**settings, "group.id": "g", "session.timeout.ms": 6000})
-        two.subscribe(["t"])
-        deadline = time.monotonic() + 30
-        mine: set[int] = set()
-        yours: set[int] = set()
-        while not (len(mine) == len(yours) == 3):
-            assert time.monotonic() < deadline, (mine, yours)
-            one.poll(timeout_ms=50)
-            two.poll(0.05)
-            mine = {tp.partition for tp in one.assignment()}
-            yours = {tp.partition for tp in two.assignment()}
-        assert mine | yours == set(range(6))
-        two.close()
+        with closing(two):
+            two.subscribe(["t"])
+            deadline = time.monotonic() + 40
+            mine: set[int] = set()
+            yours: set[int] = set()
+            while not (len(mine) == len(yours) == 3):
+                assert time.monotonic() < deadline, (mine, yours)
+                one.poll(timeout_ms=50)
+                two.poll(0.05)
+                mine = {tp.partition for tp in one.assignment()}
+                yours = {tp.partition for tp in two.assignment()}
+            assert mine | yours == set(range(6))
         while len(one.assignment()) < 6:
             assert time.monotonic() < deadline
             one.poll(timeout_ms=50)
-        one.close()
 
 
 # --- Kafka's own, of 0.8.2.2 ----------------------------------------------------------------------
