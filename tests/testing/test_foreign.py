@@ -167,13 +167,13 @@ def test_kafka_python_produces_consumes_and_commits(version: str, codec: str | N
         producer = kafka.KafkaProducer(
             **settings, compression_type=codec, linger_ms=20, enable_idempotence=False
         )
-        sent = [
-            producer.send("t", b"value %d" % number, key=b"%d" % number)
-            for number in range(MESSAGES)
-        ]
-        for one in sent:
-            one.get(10)
-        producer.close()
+        with closing(producer):
+            sent = [
+                producer.send("t", b"value %d" % number, key=b"%d" % number)
+                for number in range(MESSAGES)
+            ]
+            for one in sent:
+                one.get(10)
         assert sorted(filter(None, values_of(cluster))) == expected()
         assert codecs_of(cluster) == {(None, "gzip", "snappy").index(codec)}
 
@@ -184,20 +184,20 @@ def test_kafka_python_produces_consumes_and_commits(version: str, codec: str | N
             auto_offset_reset="earliest",
             consumer_timeout_ms=10_000,
         )
-        partitions = [KafkaTopicPartition("t", number) for number in range(3)]
-        consumer.assign(partitions)
-        found = [next(consumer).value for _ in range(MESSAGES)]
-        assert sorted(found) == expected()
-        ends = {one: cluster.offsets("t", one.partition).end for one in partitions}
-        assert consumer.end_offsets(partitions) == ends
-        if version != "0.8.0":
-            consumer.commit({partitions[0]: OffsetAndMetadata(5, "a note", -1)})
-            assert consumer.committed(partitions[0]) == 5
-            if version == "0.8.1":
-                assert cluster.committed("g", "t", 0, "zookeeper") == (5, "")
-            else:
-                assert cluster.committed("g", "t", 0) == (5, "a note")
-        consumer.close()
+        with closing(consumer):
+            partitions = [KafkaTopicPartition("t", number) for number in range(3)]
+            consumer.assign(partitions)
+            found = [next(consumer).value for _ in range(MESSAGES)]
+            assert sorted(found) == expected()
+            ends = {one: cluster.offsets("t", one.partition).end for one in partitions}
+            assert consumer.end_offsets(partitions) == ends
+            if version != "0.8.0":
+                consumer.commit({partitions[0]: OffsetAndMetadata(5, "a note", -1)})
+                assert consumer.committed(partitions[0]) == 5
+                if version == "0.8.1":
+                    assert cluster.committed("g", "t", 0, "zookeeper") == (5, "")
+                else:
+                    assert cluster.committed("g", "t", 0) == (5, "a note")
 
 
 # --- groups ---------------------------------------------------------------------------------------
