@@ -242,10 +242,8 @@ class Cursor:
             hides_large=hides_large,
         )
         if finding.step is Step.DATA:
-            believed = finding.message_set
-            if believed is None:
-                believed = fetched.message_set
-            self.buffer.add(believed, offset, self.reach.offset, frame)
+            assert finding.message_set is not None
+            self.buffer.add(finding.message_set, offset, self.reach.offset, frame)
             return Verdict.DATA
         if finding.step is Step.TOO_LARGE:
             error = too_large(self.topic_partition, offset, finding.message_bytes, limit_bytes)

@@ -193,8 +193,8 @@ class _RangeReader:
             if finding.step is Step.DATA:
                 end = min(self._reach.offset, self._end)
                 self._fly()
-                believed = finding.message_set
-                return RawSet(fetched.message_set if believed is None else believed, offset, end)
+                assert finding.message_set is not None
+                return RawSet(finding.message_set, offset, end)
             if finding.step is Step.TOO_LARGE:
                 raise too_large(self._tp, offset, finding.message_bytes, self._limit_bytes)
             if finding.step is Step.CORRUPT:

@@ -66,12 +66,12 @@ class Finding(NamedTuple):
     message_bytes: int | None = None
     """The size that a too large message states, if it can be seen."""
     message_set: Buffer | None = None
-    """The part of the data that can be believed, if not all of it."""
+    """The part of the data that can be believed, mostly all of it."""
     next_offset: int | None = None
     """Where the messages go on behind a corrupt one, if it can be told."""
 
 
-_DATA, _END, _AGAIN = Finding(Step.DATA), Finding(Step.END), Finding(Step.AGAIN)
+_END, _AGAIN = Finding(Step.END), Finding(Step.AGAIN)
 
 
 class Reach:
@@ -126,7 +126,7 @@ class Reach:
             self.offset = found.next_offset
             self._shrink(found.whole_bytes)
             self._calm()
-            return _DATA
+            return Finding(Step.DATA, message_set=message_set)
         if high_watermark <= self.offset:
             self.size_bytes = 0
             self._calm()

@@ -81,17 +81,19 @@ class KeptSession:
 
     Args:
         connect: "host:port,host:port/chroot".
+        logger: name of the logger for kazoo's own records.
     """
 
-    def __init__(self, connect: str) -> None:
+    def __init__(self, connect: str, logger: str) -> None:
         self._connect = connect
+        self._logger = logger
         self._opening: asyncio.Future[KazooClient] | None = None
 
     async def open(self, timeout_s: float) -> KazooClient:
         """Open it; arguments and errors as `open_session`."""
         # Kept, so that `close` ends a session whose opening was cancelled.
         self._opening = asyncio.ensure_future(
-            asyncio.to_thread(open_session, self._connect, timeout_s, "aiokafka08.consumer.kazoo")
+            asyncio.to_thread(open_session, self._connect, timeout_s, self._logger)
         )
         return await asyncio.shield(self._opening)
 

@@ -53,7 +53,7 @@ class ZookeeperOffsets:
         self._connect = connect
         self._group = group
         self._timeout_s = timeout_s
-        self._session = KeptSession(connect)
+        self._session = KeptSession(connect, "aiokafka08.consumer.kazoo")
 
     async def start(self) -> None:
         """Open the session.

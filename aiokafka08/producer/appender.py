@@ -17,9 +17,12 @@ from aiokafka08.producer.compiled import compiled
 from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.routes import Route
+from aiokafka08.protocol.message_set import message_size
 
 _LOOK_EVERY: Final = 64
 """So many messages are sent between two questions whether others want a turn of the loop."""
+
+_OVERHEAD_BYTES: Final = message_size(1, None, None)
 
 _now = time.time
 _running_loop = asyncio._get_running_loop
@@ -100,7 +103,7 @@ class PureAppender:
         route = self._by_topic.get(topic)
         if route is None or not route.is_open:
             return None
-        size = 34
+        size = _OVERHEAD_BYTES
         if value is not None:
             if value.__class__ is not bytes:
                 return None

@@ -42,10 +42,8 @@ from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.options import check_duration, producer_options
 from aiokafka08.producer.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
 from aiokafka08.producer.serialize import (
-    nothing_to_send,
     serialize_all,
     serialize_pair,
-    to_bytes,
 )
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
@@ -317,8 +315,8 @@ class AIOKafkaProducer:
         Returns at once where the topic is known and memory is there; but a task that calls it again
         and again without ever having to wait gives the others a turn of the event loop every few
         milliseconds, before the message has its place. Within a partition the log has the order of
-        these calls. Cancelling this call before it returns withdraws the message; cancelling the
-        future doesn't.
+        these calls; one that gives a turn is behind those that others make meanwhile. Cancelling
+        this call before it returns withdraws the message; cancelling the future doesn't.
 
         Args:
             topic: where to.
@@ -348,7 +346,7 @@ class AIOKafkaProducer:
         """
         if self._serializes:
             self._check()
-            key, value = self._serialized(key, value)
+            key, value = self._serialize(key, value)
         future = self._send_now(topic, value, key, partition, timestamp_ms, headers)
         if future is None:
             future = await self._send(topic, value, key, partition, timestamp_ms, headers)
@@ -364,9 +362,10 @@ class AIOKafkaProducer:
         headers: Headers = None,
     ) -> RecordMetadata:
         """Send a message and wait until it is acknowledged. Raises as `send` and its future."""
+        # Not by `send`: that would be one more coroutine per message.
         if self._serializes:
             self._check()
-            key, value = self._serialized(key, value)
+            key, value = self._serialize(key, value)
         future = self._send_now(topic, value, key, partition, timestamp_ms, headers)
         if future is None:
             future = await self._send(topic, value, key, partition, timestamp_ms, headers)
@@ -556,13 +555,6 @@ class AIOKafkaProducer:
         if self._loop is None:
             raise IllegalStateError("this AIOKafkaProducer is still starting")
 
-    def _serialized(self, key: Any, value: Any) -> tuple[Any, Any]:
-        if self._key_serializer is not None:
-            key = self._key_serializer(key)
-        if self._value_serializer is not None:
-            value = self._value_serializer(value)
-        return key, value
-
     async def _send(
         self,
         topic: str,
@@ -576,9 +568,7 @@ class AIOKafkaProducer:
         self._check()
         if headers:
             raise no_headers()
-        key_bytes, value_bytes = to_bytes("key", key), to_bytes("value", value)
-        if key_bytes is None and value_bytes is None:
-            raise nothing_to_send()
+        key_bytes, value_bytes = serialize_pair(key, value, None, None)
         if key_bytes is not None and len(key_bytes) > self._options.max_message_bytes:
             raise self._options.too_large(len(key_bytes), "the key alone")  # before it is hashed
         if timestamp_ms is not None:

@@ -177,10 +177,7 @@ def loops_goal(cpu_per_million: float, rate: float) -> Goal:
 
 
 ON_ONE_MACHINE = "Client and broker share the cores, so the rate is also the broker's."
-RECEIVING = (
-    "The socket's and the decoder's parts are small: the rest is the event loop's, the fetcher's "
-    "and the user's."
-)
+RECEIVING = "The socket's and the decoder's parts are small; what the rest is isn't measured yet."
 
 PRODUCE = produce(
     100,

@@ -81,7 +81,7 @@ class ZookeeperGroup:
         self._standing = standing
         self._connect = connect
         self._bell = Bell()
-        self._session = KeptSession(connect)
+        self._session = KeptSession(connect, "aiokafka08.consumer.kazoo")
         self._registry: Registry | None = None
         self._owned: dict[TopicPartition, str] = {}  # what is read, each with its thread
         self._nodes: set[TopicPartition] = set()  # what may have a node of this session
