@@ -104,7 +104,7 @@ async def read_range(
         in_flight: how many requests may be under way or waiting to be taken.
         timeout_s: seconds without any progress until it gives up; `request_timeout_ms` by default.
         missing_s: for how long Metadata may be without the partition (a broker that just came up
-            may not know of all) until it counts as deleted; None: it never does.
+            may not know of all) until it counts as deleted; as `timeout_s` by default.
 
     Raises:
         OffsetOutOfRangeError: the log doesn't have the range (any more); says what it has.
