@@ -494,6 +494,15 @@ class InvalidRequestError(BrokerResponseError):
     description = "the broker finds the request contradictory"
 
 
+class UnsupportedForMessageFormatError(BrokerResponseError):
+    """A topic that brokers store in format 0, whose messages have no timestamps."""
+
+    errno = 43
+    message = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
+    action = Action.FINAL
+    description = "the message format that the broker stores can't do it (no timestamps)"
+
+
 class UnsupportedCompressionTypeError(BrokerResponseError):
     """A topic with `compression.type=zstd`: brokers don't convert it for requests this old."""
 

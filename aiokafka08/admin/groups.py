@@ -209,8 +209,8 @@ class GroupCalls:
         Args:
             group_id: the group.
             offsets: per partition an offset within the log, "earliest", "latest", or a `datetime`:
-                then so that no message from that time on is missed (at the grain of
-                `AIOKafkaConsumer.offsets_for_times`); "latest" where nothing was written since.
+                then so that no message from that time on is missed (as exactly as
+                `AIOKafkaConsumer.offsets_for_times` can); "latest" where there is none since.
             offsets_storage: as in `list_consumer_group_offsets`.
 
         Returns:

@@ -259,22 +259,23 @@ class PartitionCalls:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Where to begin to read so as to miss no message from a time on, per partition.
 
-        With aiokafka that is the first message whose timestamp is at or after the given one. The
-        protocol of 0.8 knows times of whole *segments* only, on every line of brokers up to 3.9: a
-        segment is written to for `log.roll.hours` or `log.segment.bytes`, a week or 1 GiB by
-        default. So the offset given here is the start of the first segment that was written to at
-        or after the time (less a second, for coarse file times): never later than the first such
-        message, often earlier. Where messages have timestamps (format 1, brokers from 0.10 on) the
-        ones before the time can be told and skipped; in format 0 (0.8, 0.9) they can't. The time
-        is that of the file on the partition's leader: the last append, or the copying where a
-        replica was built anew (then the answer is too early). Producers whose clocks run ahead of
-        the broker's may stamp messages later than their segment's time.
+        Brokers from 0.10.1 on say, as with aiokafka, which is the first message whose timestamp is
+        at or after the given one (ListOffsets 1, KIP-79). Older ones (0.8, 0.9, 0.10.0), and those
+        that store the topic in format 0, know times of whole *segments* only: a segment is written
+        to for `log.roll.hours` or `log.segment.bytes`, a week or 1 GiB by default. Of them the
+        offset given here is the start of the first segment that was written to at or after the time
+        (less a second, for coarse file times): never later than the first such message, often
+        earlier. In format 0 the ones before the time can't be told and skipped. The time is that of
+        the file on the partition's leader: the last append, or the copying where a replica was
+        built anew (then the answer is too early). Producers whose clocks run ahead of the broker's
+        may stamp messages later than their segment's time.
 
         Args:
             timestamps: milliseconds since the epoch.
 
         Returns:
-            `OffsetAndTimestamp(offset, None)`, or None where nothing was written that late.
+            `OffsetAndTimestamp`, its timestamp None where a segment begins there; None where there
+            is no message that late.
 
         Raises:
             TypeError, ValueError: a time or a partition that can't be.

@@ -1,13 +1,14 @@
 """ListOffsets over the whole cluster: one request per leader, leader moves followed.
 
-Earliest, latest and segment starts for consumer, admin and Spark. What the answers mean at segment
-grain is told where they are used.
+Earliest, latest and segment starts (version 0), and messages by their time (version 1), for
+consumer, admin and Spark. How the two are put together to find a time lives in `times`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
 
 from aiokafka08.errors import (
     Action,
@@ -17,12 +18,24 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
     broker_error,
 )
 from aiokafka08.net.backoff import Backoff
-from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import ListOffsetsPartition, ListOffsetsRequest, Topic
-from aiokafka08.structs import TopicPartition
+from aiokafka08.net.router import Lane, Router
+from aiokafka08.protocol.api import (
+    ListedOffsets,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    Topic,
+)
+from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+
+T = TypeVar("T")
+
+Answers = dict[TopicPartition, T | KafkaError]
+"""Of one leader, or of all that there are: per partition what was asked for, or why not."""
 
 
 async def list_offsets(
@@ -48,16 +61,65 @@ async def list_offsets(
         BrokerResponseError: a partition's error that trying again can't help.
         IllegalStateError: the client was stopped.
     """
+
+    def ask(
+        leader: int, tps: Collection[TopicPartition], timeout_s: float
+    ) -> Awaitable[Answers[list[int]]]:
+        return ask_leader(router, leader, tps, timestamps, max_num_offsets, timeout_s=timeout_s)
+
+    return await _of_leaders(router, timestamps, ask, timeout_s)
+
+
+async def first_messages(
+    router: Router, timestamps_ms: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """The first message of each time or later, by the messages' own timestamps (KIP-79).
+
+    Args:
+        router: the way to the brokers.
+        timestamps_ms: per partition, milliseconds since the epoch.
+
+    Returns:
+        Offset and timestamp of the message, None where there is none. Left out are partitions whose
+        leader can't tell: a broker before 0.10.1, or one that stores the topic in format 0.
+
+    Raises:
+        As `list_offsets`.
+    """
+
+    def ask(
+        leader: int, tps: Collection[TopicPartition], timeout_s: float
+    ) -> Awaitable[Answers[ListedOffsets | None]]:
+        return _ask_by_message(router, leader, tps, timestamps_ms, timeout_s)
+
+    return {
+        tp: OffsetAndTimestamp(one.offset, one.timestamp) if one.offset >= 0 else None
+        for tp, one in (await _of_leaders(router, timestamps_ms, ask)).items()
+        if one is not None
+    }
+
+
+async def _of_leaders(
+    router: Router,
+    tps: Collection[TopicPartition],
+    ask: Callable[[int, Collection[TopicPartition], float], Awaitable[Answers[T]]],
+    timeout_s: float | None = None,
+) -> dict[TopicPartition, T]:
+    """What the leaders say to `ask` (leader, its partitions, seconds), each asked until it knows.
+
+    Raises:
+        As `list_offsets`.
+    """
     loop = asyncio.get_running_loop()
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     end = loop.time() + limit_s
     patience_s = patience(limit_s)
-    found: dict[TopicPartition, list[int]] = {}
+    found: dict[TopicPartition, T] = {}
     seen: dict[TopicPartition, KafkaError] = {}
     backoff = Backoff(router.config.retry_backoff_s, router.config.retry_backoff_max_s)
-    await _know(router, timestamps, end)
+    await _know(router, tps, end)
     while True:
-        missing = {tp: at for tp, at in timestamps.items() if tp not in found}
+        missing = [tp for tp in tps if tp not in found]
         if not missing:
             return found
         if seen:
@@ -69,7 +131,7 @@ async def list_offsets(
             raise KafkaTimeoutError(
                 f"no offsets within {limit_s * 1000:.0f} ms for {'; '.join(reasons)}"
             )
-        answers = await _ask_leaders(router, missing, max_num_offsets, min(left_s, patience_s))
+        answers = await _ask_leaders(router, missing, ask, min(left_s, patience_s))
         for tp, result in answers.items():
             if not isinstance(result, KafkaError):
                 found[tp] = result
@@ -101,23 +163,23 @@ async def _know(router: Router, tps: Collection[TopicPartition], end: float) -> 
 
 
 async def _ask_leaders(
-    router: Router, timestamps: Mapping[TopicPartition, int], max_num_offsets: int, timeout_s: float
-) -> dict[TopicPartition, list[int] | KafkaError]:
+    router: Router,
+    tps: Collection[TopicPartition],
+    ask: Callable[[int, Collection[TopicPartition], float], Awaitable[Answers[T]]],
+    timeout_s: float,
+) -> Answers[T]:
     """One round: a request to each leader."""
     snapshot = router.metadata.snapshot
-    results: dict[TopicPartition, list[int] | KafkaError] = {}
+    results: Answers[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
-    for tp in timestamps:
+    for tp in tps:
         leader = snapshot.leader(tp)
         if leader is None:
             results[tp] = LeaderNotAvailableError("no leader")
         else:
             by_leader.setdefault(leader, []).append(tp)
     answers = await asyncio.gather(
-        *(
-            ask_leader(router, leader, tps, timestamps, max_num_offsets, timeout_s=timeout_s)
-            for leader, tps in by_leader.items()
-        )
+        *(ask(leader, asked, timeout_s) for leader, asked in by_leader.items())
     )
     for answer in answers:
         results.update(answer)
@@ -145,26 +207,64 @@ async def ask_leader(
     max_num_offsets: int = 1,
     *,
     timeout_s: float | None = None,
-) -> dict[TopicPartition, list[int] | KafkaError]:
+) -> Answers[list[int]]:
     """One request to one leader: per partition its offsets, or why there are none.
 
     Raises nothing of Kafka's; arguments as in `list_offsets`.
     """
-    by_topic: dict[str, list[ListOffsetsPartition]] = {}
-    for tp in tps:
-        by_topic.setdefault(tp.topic, []).append(
-            ListOffsetsPartition(tp.partition, timestamps[tp], max_num_offsets)
-        )
-    request = ListOffsetsRequest(-1, [Topic(topic, parts) for topic, parts in by_topic.items()])
+    request = _request(tps, timestamps, max_num_offsets)
     try:
-        answer = await router.request(request, node_id=leader, timeout_s=timeout_s)
+        answer = await router.request(request, node_id=leader, version=0, timeout_s=timeout_s)
     except KafkaError as error:
         return dict.fromkeys(tps, error)
-    results: dict[TopicPartition, list[int] | KafkaError] = {}
+    return {
+        tp: one if isinstance(one, KafkaError) else one.offsets or []
+        for tp, one in _answers(leader, tps, answer).items()
+    }
+
+
+async def _ask_by_message(
+    router: Router,
+    leader: int,
+    tps: Collection[TopicPartition],
+    timestamps_ms: Mapping[TopicPartition, int],
+    timeout_s: float,
+) -> Answers[ListedOffsets | None]:
+    """The same for times of messages; None where this broker can't tell."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_s
+    try:
+        connection = await router.connection(leader, Lane.CONTROL, timeout_s=timeout_s)
+        if not connection.version.speaks(ListOffsetsRequest, 1):
+            return dict.fromkeys(tps)
+        request = _request(tps, timestamps_ms)
+        answer = await connection.request(request, version=1, timeout_s=max(end - loop.time(), 0))
+    except KafkaError as error:
+        return dict.fromkeys(tps, error)
+    return {
+        tp: None if isinstance(one, UnsupportedForMessageFormatError) else one
+        for tp, one in _answers(leader, tps, answer).items()
+    }
+
+
+def _request(
+    tps: Collection[TopicPartition], timestamps: Mapping[TopicPartition, int], count: int = 1
+) -> ListOffsetsRequest:
+    by_topic: dict[str, list[ListOffsetsPartition]] = {}
+    for tp in tps:
+        asked = ListOffsetsPartition(tp.partition, timestamps[tp], count)
+        by_topic.setdefault(tp.topic, []).append(asked)
+    return ListOffsetsRequest(-1, [Topic(topic, parts) for topic, parts in by_topic.items()])
+
+
+def _answers(
+    leader: int, tps: Collection[TopicPartition], answer: ListOffsetsResponse
+) -> Answers[ListedOffsets]:
+    results: Answers[ListedOffsets] = {}
     for topic in answer.topics:
         for one in topic.partitions:
             tp = TopicPartition(topic.topic, one.partition)
             where = f"ListOffsets of {tp.topic}/{tp.partition}"
-            results[tp] = one.offsets if not one.error_code else broker_error(one.error_code, where)
+            results[tp] = broker_error(one.error_code, where) if one.error_code else one
     left_out = KafkaProtocolError(f"node {leader} left it out of its answer")
     return {tp: results.get(tp, left_out) for tp in tps}

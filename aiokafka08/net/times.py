@@ -1,15 +1,17 @@
-"""Offsets by time, at the grain that ListOffsets v0 has: whole segments.
+"""Offsets by time: of the first message where brokers know it, else at the grain of segments.
 
-A broker names the segments whose *files* were last written at or before a time (docs/brokers.md
-8.1). So the first segment that was written later is where the first message of that time or later
-can be at the earliest: its start is the answer. Law: never later than the true answer.
+Brokers from 0.10.1 on find the first message of a time or later by its own timestamp (KIP-79).
+Older ones, and those that store a topic in format 0, know when the *files* of segments were last
+written: they name those of a time or before (docs/brokers.md 8.1). So the first segment that was
+written later is where the first message of that time or later can be at the earliest: its start is
+the answer. Law: never later than the true answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokafka08.net.offsets import list_offsets
+from aiokafka08.net.offsets import first_messages, list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
@@ -23,7 +25,19 @@ _ALL_SEGMENTS = 0x7FFFFFFF
 async def offsets_for_times(
     router: Router, timestamps_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Where to begin so as to miss no message written at its time or later; None: none was."""
+    """Where to begin so as to miss no message of its time or later; None: there is none.
+
+    The timestamp is that of the message, None where a segment begins there.
+    """
+    found = await first_messages(router, timestamps_ms)
+    older = {tp: at for tp, at in timestamps_ms.items() if tp not in found}
+    return found | await segments_for_times(router, older) if older else found
+
+
+async def segments_for_times(
+    router: Router, timestamps_ms: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """The start of the first segment that was written to at its time or later; None: none was."""
     before = {tp: max(at - FILE_TIME_GRAIN_MS, 0) for tp, at in timestamps_ms.items()}
     older = await list_offsets(router, before)
     listed = await list_offsets(

@@ -73,6 +73,7 @@ _APIS_0_9 = _APIS_0_8_2 | {
 _APIS_0_10 = _APIS_0_9 | {
     ApiKey.PRODUCE: range(3),
     ApiKey.FETCH: range(3),
+    ApiKey.LIST_OFFSETS: range(2),
     ApiKey.METADATA: range(2),
     ApiKey.API_VERSIONS: range(1),
 }
@@ -115,6 +116,8 @@ class BrokerVersion:
                 raise UnsupportedVersionError(
                     f"api_version={api_version!r}: brokers from 4.0 on dropped the requests of 0.8"
                 )
+            if (0, 10) <= numbers < (0, 10, 1):
+                return cls(Line.V0_10, {**_APIS_0_10, ApiKey.LIST_OFFSETS: range(1)})
             for line, first in (
                 (Line.V0_10, (0, 10)),
                 (Line.V0_9, (0, 9)),

@@ -183,16 +183,22 @@ EARLIEST = -2
 class ListOffsetsPartition:
     partition: Int32
     timestamp: Int64
-    max_num_offsets: Int32
+    max_num_offsets: Annotated[Int32, Since(0, last=0, absent=1)] = 1
 
 
 @dataclass(slots=True)
 class ListedOffsets:
-    """Segment starts, descending; `LATEST` puts the log's end first."""
+    """`offsets` in version 0: segment starts, descending; `LATEST` puts the log's end first.
+
+    `offset` and `timestamp` in version 1: those of the first message of the time or later, both -1
+    where there is none; of `LATEST` and `EARLIEST` the timestamp is -1.
+    """
 
     partition: Int32
     error_code: Int16
-    offsets: list[Int64]
+    offsets: Annotated[list[Int64] | None, NullSince(1), Since(0, last=0, absent=None)] = None
+    timestamp: Annotated[Int64, Since(1, absent=-1)] = -1
+    offset: Annotated[Int64, Since(1, absent=-1)] = -1
 
 
 @dataclass(slots=True)
@@ -202,8 +208,11 @@ class ListOffsetsResponse(Response):
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
+    """Two questions: times are those of segments' files in version 0, of messages in version 1
+    (KIP-79, brokers from 0.10.1 on)."""
+
     api = ApiKey.LIST_OFFSETS
-    versions = range(1)
+    versions = range(2)
     response = ListOffsetsResponse
 
     replica_id: Int32

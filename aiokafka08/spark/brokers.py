@@ -21,9 +21,9 @@ from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, Kaf
 from aiokafka08.helpers import create_ssl_context
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.config import NetConfig, net_config
-from aiokafka08.net.offsets import list_offsets
+from aiokafka08.net.offsets import first_messages, list_offsets
 from aiokafka08.net.router import Router
-from aiokafka08.net.times import offsets_for_times
+from aiokafka08.net.times import segments_for_times
 from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.spark.offsets import Offsets
@@ -180,7 +180,8 @@ class Driver:
     ) -> Resolved:
         """The first offset of a time or later, for each partition.
 
-        Brokers know it by segments only, so the one segment is read where it can be.
+        Brokers from 0.10.1 on find it. Others know segments; on 0.10.0, whose messages have
+        timestamps all the same, the one segment is read up to the message.
 
         Args:
             bound: the times.
@@ -269,28 +270,32 @@ async def _by_time(
     start: bool,
 ) -> Resolved:
     strategy = options.no_match
-    segments = await offsets_for_times(router, wanted)
+    found = await first_messages(router, wanted)
+    known = {tp: min(one.offset, latest[tp]) for tp, one in found.items() if one is not None}
+    # Elsewhere there is no such message, or there are no timestamps, or the broker can't tell.
+    unknown = {tp: at for tp, at in wanted.items() if tp not in known}
+    segments = await segments_for_times(router, unknown) if unknown else {}
     room = asyncio.Semaphore(_SCANS)
 
     async def one(tp: TopicPartition) -> int:
         where = f"{option}={wanted[tp]}: topic {tp.topic!r}, partition {tp.partition}"
         segment = segments[tp]
-        offset, has_timestamps = None, True
         if segment is not None:
+            at_ms = 0 if tp in found else wanted[tp]  # 0: any that has a timestamp
             async with room:
                 offset, has_timestamps = await _scan(
-                    router, options, tp, wanted[tp], segment.offset, latest[tp]
+                    router, options, tp, at_ms, segment.offset, latest[tp]
                 )
-        if not has_timestamps and segment is not None:
-            if strategy is NoMatch.SEGMENT:
-                return segment.offset
-            raise IllegalArgumentError(
-                f"{where}: the messages have no timestamps (format 0); set the option "
-                "startingOffsetsByTimestampStrategy to 'segment' to take the first segment of the "
-                "log that was written to at that time or later"
-            )
-        if offset is not None:
-            return offset
+            if not has_timestamps:
+                if strategy is NoMatch.SEGMENT:
+                    return segment.offset
+                raise IllegalArgumentError(
+                    f"{where}: the messages have no timestamps (format 0); set the option "
+                    "startingOffsetsByTimestampStrategy to 'segment' to take the first segment of "
+                    "the log that was written to at that time or later"
+                )
+            if offset is not None and tp not in found:
+                return offset
         if start and strategy is NoMatch.ERROR:
             raise IllegalArgumentError(
                 f"{where} has no message of that time or later; set the option "
@@ -300,10 +305,10 @@ async def _by_time(
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = {tp: group.create_task(one(tp)) for tp in wanted}
+            tasks = {tp: group.create_task(one(tp)) for tp in unknown}
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None  # one tells what is wrong, and whether it passes
-    return {tp: task.result() for tp, task in tasks.items()}
+    return known | {tp: task.result() for tp, task in tasks.items()}
 
 
 async def _scan(

@@ -266,7 +266,7 @@ _0_10 = Line(
     apis={
         ApiKey.PRODUCE: Versions(range(3)),
         ApiKey.FETCH: Versions(range(3)),
-        ApiKey.LIST_OFFSETS: _ONLY_0,
+        ApiKey.LIST_OFFSETS: Versions(range(2)),
         ApiKey.METADATA: Versions(range(2)),
         ApiKey.OFFSET_COMMIT: Versions(range(3)),
         ApiKey.OFFSET_FETCH: Versions(range(2)),
@@ -309,8 +309,8 @@ _0_10 = Line(
 )
 
 LINES: dict[str, Line] = {line.name: line for line in (_0_8_0, _0_8_1, _0_8_2, _0_9, _0_10)}
-"""What `EmbeddedCluster(version=…)` may be. "0.10" has the API versions of 0.10.0 (so Fetch ends
-at 2) and behaves as 0.10.2.2 was seen to."""
+"""What `EmbeddedCluster(version=…)` may be. "0.10" has those API versions of 0.10.2.2 that this
+package speaks (so Fetch ends at 2) and behaves as it was seen to."""
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
 """The log of one partition, in memory: bytes as they go over the wire, in segments.
 
 Pure: no clock, no sockets. Owns appends of prepared sets (`sets` makes them), slices for fetches,
-offsets by time at segment grain, retention, deletion. Laws: entries are never taken apart on the
-way out, so a slice is cut wherever `max_bytes` says; one fetch reads one segment, as the real one
-does; offsets never go back except by `truncate`.
+offsets by time, retention, deletion. Laws: entries are never taken apart on the way out, so a slice
+is cut wherever `max_bytes` says; one fetch reads one segment, as the real one does; offsets never
+go back except by `truncate`.
 
 A segment holds its bytes in blocks of about 1 MiB, each made of whole sets; the index of a block
 names the last offset of every set, so that finding an offset walks one set at most.
@@ -15,8 +15,9 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 
+from aiokafka08.protocol.message_set import LOG_APPEND_TIME
 from aiokafka08.protocol.types import Buffer
-from aiokafka08.testing.sets import HEADER_BYTES, Prepared, Refused, encode, inside, walk
+from aiokafka08.testing.sets import HEADER_BYTES, Prepared, Refused, encode, inside, parse, walk
 
 _BLOCK_BYTES = 1 << 20
 _OFFSET_SIZE = struct.Struct(">qi")
@@ -211,6 +212,22 @@ class PartitionLog:
         if offsets and offsets[0] > below:
             offsets = [below, *(offset for offset in offsets if offset < below)]
         return offsets
+
+    def first_since(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
+        """Offset and timestamp of the first message of this time or later (brokers.md 8.14).
+
+        Raises:
+            Refused, ValueError: a set before it can't be opened.
+        """
+        for at, entry in self.entries():
+            stamped = parse(entry).timestamp_ms if entry[5] & LOG_APPEND_TIME else None
+            for offset, message in inside(at, entry):
+                found_ms = parse(message).timestamp_ms if stamped is None else stamped
+                if found_ms is None or found_ms < timestamp_ms:
+                    continue
+                if self.start_offset <= offset < below:
+                    return offset, found_ms
+        return None
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the last one is empty."""

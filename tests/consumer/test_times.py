@@ -63,6 +63,23 @@ async def test_offsets_for_times(timed: EmbeddedCluster, clock: Clock) -> None:
         assert await consumer.beginning_offsets([tp(0), tp(1)]) == {tp(0): 3, tp(1): 0}
 
 
+async def test_the_first_message_is_found_where_brokers_know_times(clock: Clock) -> None:
+    """From 0.10.1 on. On 0.10.0 it is the segment's start, as before."""
+    async with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=clock) as cluster:
+        for number in range(10):
+            cluster.append("t", 0, values(number, number + 1), timestamp_ms=1000 * number)
+        asked = {tp(0): 4500, tp(1): 4500}
+        for api_version, found in (
+            ("auto", OffsetAndTimestamp(5, 5000)),
+            ("0.10.2", OffsetAndTimestamp(5, 5000)),
+            ("0.10.0", OffsetAndTimestamp(0, None)),
+        ):
+            async with AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers, api_version=api_version
+            ) as consumer:
+                assert await consumer.offsets_for_times(asked) == {tp(0): found, tp(1): None}
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5000)), max_size=6),
     st.booleans(),

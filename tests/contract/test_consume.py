@@ -360,11 +360,33 @@ async def test_offsets_for_times_are_never_too_late(broker: Broker) -> None:
     now = int(time.time() * 1000)
     for at in (0, 1, now - 3_600_000, now - 5_000):
         found = await reader.offsets_for_times({full: at, empty: at})
-        assert found == {full: OffsetAndTimestamp(0, None), empty: None}
+        [first] = [one for one in found.values() if one is not None]
+        assert found == {full: first, empty: None}
+        assert first.offset == 0
+        assert (first.timestamp is not None) == broker.has_timestamps
     assert await reader.offsets_for_times({full: now + 3_600_000}) == {full: None}
     assert await reader.offsets_for_times({}) == {}
     with pytest.raises(ValueError, match="negative"):
         await reader.offsets_for_times({full: -1})
+
+
+@pytest.mark.parametrize("codec", [None, "gzip"])
+async def test_times_of_messages_are_found_where_they_have_them(
+    broker: Broker, codec: str | None
+) -> None:
+    topic = await broker.create_topic()
+    tp, began = TopicPartition(topic, 0), int(time.time() * 1000) - 60_000
+    times = [began + 1000 * number for number in (0, 4, 2, 6, 8)] if broker.has_timestamps else None
+    async with broker.new_producer(compression_type=codec, linger_ms=50) as producer:
+        await (await producer.send_many(topic, TEN[:5], partition=0, timestamps_ms=times))
+    reader = await broker.reader(topic)
+    if times is None:
+        assert await reader.offsets_for_times({tp: began}) == {tp: OffsetAndTimestamp(0, None)}
+        return
+    for at, offset in ((0, 0), (1, 1), (4000, 1), (4001, 3), (8000, 4)):
+        expected = OffsetAndTimestamp(offset, times[offset])
+        assert await reader.offsets_for_times({tp: began + at}) == {tp: expected}
+    assert await reader.offsets_for_times({tp: began + 8001}) == {tp: None}
 
 
 # --- pause, sizes, damage -------------------------------------------------------------------------

@@ -45,7 +45,8 @@ async def test_no_answer_is_ever_taken_for_another(
             for _ in range(25):
                 partition = chance.randrange(PARTITIONS)
                 question = [ListOffsetsPartition(partition, -1, 1)]
-                asking = node.request(ListOffsetsRequest(-1, [Topic("t", question)]), lane=lane)
+                request = ListOffsetsRequest(-1, [Topic("t", question)])
+                asking = node.request(request, lane=lane, version=0)
                 try:
                     if chance.random() < 0.2:
                         async with asyncio.timeout(chance.random() / 100):

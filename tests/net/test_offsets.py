@@ -17,10 +17,10 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.offsets import list_offsets
+from aiokafka08.net.offsets import first_messages, list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST, ListOffsetsRequest, MetadataRequest
-from aiokafka08.structs import TopicPartition
+from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 from aiokafka08.testing import Answer, Close, EmbeddedCluster, Hang, Omit, Silence
 from tests.net.conftest import MakeConfig, Recorder
 
@@ -205,3 +205,59 @@ async def test_when_the_client_stops_it_ends(started: Started) -> None:
         with pytest.raises(IllegalStateError, match="stopped"):
             await asyncio.wait_for(asking, 20)
         assert isinstance(asking.exception(), KafkaError)
+
+
+# --- times of messages ----------------------------------------------------------------------------
+
+
+def fill_times(cluster: EmbeddedCluster) -> None:
+    for number in range(3):
+        for at in (1000, 3000, 2000):
+            cluster.append("t", number, [b"x"], timestamp_ms=number + at)
+
+
+async def test_the_first_message_of_a_time_or_later(started: Started) -> None:
+    async with filled(version="0.10", clock=lambda: 20.0) as cluster:
+        fill_times(cluster)
+        router = await started(cluster)
+        await router.metadata.topic("t", timeout_s=5)
+        for times, expected in (
+            ((1000, 1002, 9000), ((0, 1000), (1, 3001), None)),
+            ((0, 3001, 1003), ((0, 1000), (1, 3001), (1, 3002))),
+        ):
+            assert await first_messages(router, dict(zip((T0, T1, T2), times, strict=True))) == {
+                tp: None if one is None else OffsetAndTimestamp(*one)
+                for tp, one in zip((T0, T1, T2), expected, strict=True)
+            }
+        for node in range(3):
+            asked = [one for one in cluster.requests(ListOffsetsRequest, node) if one.topics]
+            assert len(asked) == 2
+        cluster.move_leader("t", 1, to=2)
+        assert await first_messages(router, {T1: 3000}) == {T1: OffsetAndTimestamp(1, 3001)}
+
+
+@pytest.mark.parametrize(
+    ("line", "options"), [("0.8.2", {}), ("0.9", {}), ("0.10", {"api_version": "0.10.0"})]
+)
+async def test_what_a_broker_cannot_tell_is_left_out(
+    started: Started, line: str, options: dict[str, str]
+) -> None:
+    async with filled(version=line) as cluster:
+        fill(cluster)
+        router = await started(cluster, **options)
+        await router.metadata.topic("t", timeout_s=5)
+        before = len(cluster.requests(ListOffsetsRequest))
+        assert await first_messages(router, {T0: 0, T1: 0, T2: 0}) == {}
+        asked = cluster.requests(ListOffsetsRequest)[before:]
+        assert not [request for request in asked if request.topics]
+
+
+async def test_a_topic_stored_in_format_0_is_left_out(started: Started) -> None:
+    async with filled(version="0.10", clock=lambda: 20.0) as cluster:
+        fill_times(cluster)
+        router = await started(cluster)
+        await router.metadata.topic("t", timeout_s=5)
+        cluster.fault(ListOffsetsRequest, then=Answer(43), times=None, node=1)
+        assert await first_messages(router, {T0: 0, T1: 0}) == {T0: OffsetAndTimestamp(0, 1000)}
+        cluster.fault(ListOffsetsRequest, then=Answer(6), node=0)
+        assert await first_messages(router, {T0: 0}) == {T0: OffsetAndTimestamp(0, 1000)}

@@ -90,7 +90,8 @@ def answering(request: Any) -> ListOffsetsResponse:
 
 
 def told(response: ListOffsetsResponse) -> int:
-    return response.topics[0].partitions[0].offsets[0]
+    [offset] = response.topics[0].partitions[0].offsets or []
+    return offset
 
 
 async def serve(link: Link) -> None:

@@ -218,7 +218,7 @@ def test_api_versions_gives_what_both_sides_speak() -> None:
     version = ask(B_0_10)
     assert version.pick(ProduceRequest) == 2
     assert version.pick(FetchRequest) == 2  # the broker's 3 isn't ours
-    assert version.pick(ListOffsetsRequest) == 0
+    assert version.pick(ListOffsetsRequest) == 1
     assert version.pick(MetadataRequest) == 1
     assert version.pick(OffsetCommitRequest) == 2
     assert version.pick(OffsetFetchRequest) == 1
@@ -292,7 +292,6 @@ def test_garbage_ends_in_a_typed_error_or_a_line() -> None:
         ((0, 8, 9), Line.V0_8_2),
         ("0.9", Line.V0_9),
         ((0, 9, 0, 1), Line.V0_9),
-        ("0.10", Line.V0_10),
         ((0, 10, 2), Line.V0_10),
         ("0.11.0", Line.V0_10),
         ((1, 0), Line.V0_10),
@@ -303,6 +302,15 @@ def test_garbage_ends_in_a_typed_error_or_a_line() -> None:
 )
 def test_api_version_pins_the_line(api_version: str | tuple[int, ...], line: Line) -> None:
     assert BrokerVersion.pinned(api_version) == BrokerVersion.of(line)
+
+
+@pytest.mark.parametrize("api_version", ["0.10", (0, 10, 0), "0.10.0.1"])
+def test_0_10_0_cannot_look_for_times_of_messages(api_version: str | tuple[int, ...]) -> None:
+    version = BrokerVersion.pinned(api_version)
+    assert version is not None
+    assert version.line is Line.V0_10
+    assert version.pick(ListOffsetsRequest) == 0
+    assert BrokerVersion.of(Line.V0_10).pick(ListOffsetsRequest) == 1
 
 
 def test_auto_and_none_pin_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import (
 
 from aiokafka08.errors import (
     CorruptRecordException,
+    IllegalArgumentError,
     KafkaConfigurationError,
     KafkaError,
     OffsetOutOfRangeError,
@@ -264,6 +266,55 @@ def test_the_driver_goes_on_after_its_connections_broke(
     assert driver.latest(partitions, {})[T0] == 2
 
 
+def on_0_10_0(given: ReadOptions) -> ReadOptions:
+    """The broker counts as one that has timestamps, but can't look for them."""
+    network = {**given.client.network, "api_version": "0.10.0"}
+    return replace(given, client=replace(given.client, network=network))
+
+
+def test_a_time_is_asked_for_or_looked_for() -> None:
+    """By the broker, from 0.10.1 on, in one question; else by reading its segment."""
+    times = [1000, 3000, 2000, 5000]
+    with EmbeddedCluster(version="0.10", topics={"t": 1}, clock=lambda: 20.0) as cluster:
+        for at in times:
+            cluster.append("t", 0, [b"x"], timestamp_ms=at)
+        for given, fetches in ((options(cluster), False), (on_0_10_0(options(cluster)), True)):
+            driver = Driver(given)
+            before = len(cluster.requests(FetchRequest))
+            try:
+                for at, offset in ((0, 0), (1001, 1), (3001, 3)):
+                    bound = ByTime("startingTimestamp", at)
+                    assert driver.by_time(bound, [T0], {T0: 4}, start=True) == {T0: offset}
+                assert (len(cluster.requests(FetchRequest)) > before) == fetches
+                bound = ByTime("startingTimestamp", 5001)
+                with pytest.raises(IllegalArgumentError, match="no message of that time or later"):
+                    driver.by_time(bound, [T0], {T0: 4}, start=True)
+                assert driver.by_time(bound, [T0], {T0: 4}, start=False) == {T0: 4}
+                # Written since the end was asked for: it isn't part of the query.
+                bound = ByTime("startingTimestamp", 5000)
+                assert driver.by_time(bound, [T0], {T0: 2}, start=False) == {T0: 2}
+            finally:
+                driver.close()
+
+
+@pytest.mark.parametrize("line", ["0.8.2", "0.10"])
+def test_messages_without_timestamps_are_told_from_messages_before_the_time(line: str) -> None:
+    """A broker of 0.10 says only that there is no message of that time."""
+    with EmbeddedCluster(version=line, topics={"t": 1}, clock=lambda: 20.0) as cluster:
+        cluster.append_raw("t", 0, encode_entry(0, None, b"old", magic=0))
+        bound = ByTime("startingTimestamp", 2000)
+        for strategy in ("error", "latest", "segment"):
+            driver = Driver(options(cluster, startingOffsetsByTimestampStrategy=strategy))
+            try:
+                if strategy == "segment":
+                    assert driver.by_time(bound, [T0], {T0: 1}, start=True) == {T0: 0}
+                else:
+                    with pytest.raises(IllegalArgumentError, match="messages have no timestamps"):
+                        driver.by_time(bound, [T0], {T0: 1}, start=True)
+            finally:
+                driver.close()
+
+
 def test_a_time_is_looked_for_with_the_options_of_the_tasks() -> None:
     """Else a query that tasks could read ends on the driver."""
     broken = bytearray(encode_entry(0, None, b"broken", magic=1, timestamp_ms=1000))
@@ -272,7 +323,7 @@ def test_a_time_is_looked_for_with_the_options_of_the_tasks() -> None:
         cluster.append_raw("t", 0, bytes(broken))
         cluster.append("t", 0, [b"found"], timestamp_ms=2000)
         for check, expected in (("true", None), ("false", {T0: 1})):
-            driver = Driver(options(cluster, kafka__check__crcs=check))
+            driver = Driver(on_0_10_0(options(cluster, kafka__check__crcs=check)))
             try:
                 bound = ByTime("startingTimestamp", 2000)
                 if expected is None:
@@ -290,7 +341,7 @@ def test_a_time_is_looked_for_past_messages_as_large_as_tasks_may_read(limit: st
         cluster.append("t", 0, [bytes(5000)], timestamp_ms=1000)
         cluster.append("t", 0, [b"found"], timestamp_ms=2000)
         sizes = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": limit}
-        driver = Driver(options(cluster, **sizes))
+        driver = Driver(on_0_10_0(options(cluster, **sizes)))
         bound = ByTime("startingTimestamp", 2000)
         try:
             if limit == "1000":

@@ -130,6 +130,7 @@ def list_offsets(
     )
     [one] = answer.topics
     [got] = one.partitions
+    assert got.offsets is not None
     return got.error_code, got.offsets
 
 

@@ -243,6 +243,49 @@ def test_list_offsets_twice_of_one_partition(peer: Peer, filled: str) -> None:
     assert [(p.partition, p.offsets) for p in one.partitions] == [(0, [0])]
 
 
+def by_message(peer: Peer, topic: str, *timestamps: int) -> list[tuple[int, int, int]]:
+    """What ListOffsets 1 says to these times of partition 0: code, timestamp, offset."""
+    asked = [api.ListOffsetsPartition(0, at) for at in timestamps]
+    [one] = peer.ask(api.ListOffsetsRequest(-1, [Topic(topic, asked)]), version=1).topics
+    return [(p.error_code, p.timestamp, p.offset) for p in one.partitions]
+
+
+@only(lambda line: line.message_format == 1)
+def test_list_offsets_by_the_time_of_messages(peer: Peer, topic: str) -> None:
+    assert by_message(peer, topic, 0) == [(0, -1, -1)]
+    produce(peer, topic, plain(b"without a time"))
+    assert by_message(peer, topic, 0) == [(0, -1, -1)]
+    produce(peer, topic, plain(b"a", b"b", magic=1))
+    produce(peer, topic, wrapper(Codec.GZIP, plain(b"c", b"d", b"e", magic=1), magic=1))
+    for at, answer in (
+        (0, (0, 1000, 1)),
+        (1000, (0, 1000, 1)),
+        (1001, (0, 1001, 2)),
+        (1002, (0, 1002, 5)),
+        (1003, (0, -1, -1)),
+        (-1, (0, -1, 6)),
+        (-2, (0, -1, 0)),
+        (-3, (0, -1, 0)),
+    ):
+        assert (at, by_message(peer, topic, at)) == (at, [answer])
+    assert by_message(peer, topic, 0, 1000) == [(42, -1, -1)]
+    assert by_message(peer, topic, 0, 0) == [(42, -1, -1)]
+    missing = api.ListOffsetsPartition(99, 0)
+    [one] = peer.ask(api.ListOffsetsRequest(-1, [Topic(topic, [missing])]), version=1).topics
+    assert one.partitions == [api.ListedOffsets(99, 3)]
+
+
+@only(has_config("message.timestamp.type"))
+def test_list_offsets_by_the_time_of_appending(target: Target, peer: Peer) -> None:
+    topic = new_name()
+    target.create_topic(topic, config={"message.timestamp.type": "LogAppendTime"})
+    produce(peer, topic, wrapper(Codec.GZIP, plain(b"a", b"b", magic=1), magic=1))
+    [(code, timestamp, offset)] = by_message(peer, topic, 2000)
+    assert (code, offset) == (0, 0)
+    assert timestamp > 1_700_000_000_000
+    assert by_message(peer, topic, timestamp + 1) == [(0, -1, -1)]
+
+
 @only(has_config("segment.bytes"))
 def test_segments_begin_where_a_set_does_not_fit(target: Target, peer: Peer) -> None:
     topic = new_name()

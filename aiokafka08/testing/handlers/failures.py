@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from aiokafka08.protocol import api
+from aiokafka08.testing.handlers.list_offsets import listed
 from aiokafka08.testing.handlers.metadata import beside, brokers_of
 from aiokafka08.testing.handlers.outcome import Context
 
@@ -28,7 +29,7 @@ def failure(context: Context, request: api.Request[Any], code: int) -> api.Respo
             )
         case api.ListOffsetsRequest(topics=topics):
             return api.ListOffsetsResponse(
-                _each(topics, lambda p: api.ListedOffsets(p.partition, code, []))
+                _each(topics, lambda p: listed(context.layout, p.partition, code))
             )
         case api.MetadataRequest():
             names = request.topics or list(context.state.topics)
