@@ -13,6 +13,7 @@ import functools
 import importlib
 import os
 import platform
+import signal
 from collections.abc import Callable
 
 import hypothesis
@@ -29,6 +30,11 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 # Also for loops that pytest-asyncio doesn't make: in threads, and in the processes tests start.
 os.environ["PYTHONASYNCIODEBUG"] = "1"
+
+# A shell that runs all this in its background has SIGINT ignored, and so would the processes that
+# tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW_CALLBACK_SECONDS = 1.0
 """Debug mode names callbacks that take longer. Its own 0.1 s says more of a busy machine than of
