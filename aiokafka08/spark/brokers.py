@@ -23,7 +23,7 @@ from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.config import NetConfig, net_config
 from aiokafka08.net.offsets import first_messages, list_offsets
 from aiokafka08.net.router import Router
-from aiokafka08.net.times import segments_for_times
+from aiokafka08.net.times import offsets_for_times
 from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.spark.offsets import Offsets
@@ -200,6 +200,12 @@ class Driver:
             lambda router: _by_time(router, self._options, bound.option, wanted, latest, start)
         )
 
+    def first_messages(self, partitions: Collection[TopicPartition], at_ms: int) -> Resolved:
+        """The first offset of a time or later, of partitions whose brokers find one."""
+        wanted = dict.fromkeys(partitions, at_ms)
+        found = self._ask(lambda router: first_messages(router, wanted))
+        return {tp: one.offset for tp, one in found.items() if one is not None}
+
     def _ask(self, question: Callable[[Router], Coroutine[Any, Any, T]]) -> T:
         """Ask, and ask again after errors that pass."""
         for left in range(self._options.fetch_offset_retries, -1, -1):
@@ -270,21 +276,21 @@ async def _by_time(
     start: bool,
 ) -> Resolved:
     strategy = options.no_match
-    found = await first_messages(router, wanted)
-    known = {tp: min(one.offset, latest[tp]) for tp, one in found.items() if one is not None}
-    # Elsewhere there is no such message, or there are no timestamps, or the broker can't tell.
-    unknown = {tp: at for tp, at in wanted.items() if tp not in known}
-    segments = await segments_for_times(router, unknown) if unknown else {}
+    found = await offsets_for_times(router, wanted)
+    known = {
+        tp: min(one.offset, latest[tp])
+        for tp, one in found.items()
+        if one is not None and one.timestamp is not None
+    }
     room = asyncio.Semaphore(_SCANS)
 
     async def one(tp: TopicPartition) -> int:
         where = f"{option}={wanted[tp]}: topic {tp.topic!r}, partition {tp.partition}"
-        segment = segments[tp]
+        segment = found[tp]
         if segment is not None:
-            at_ms = 0 if tp in found else wanted[tp]  # 0: any that has a timestamp
             async with room:
                 offset, has_timestamps = await _scan(
-                    router, options, tp, at_ms, segment.offset, latest[tp]
+                    router, options, tp, wanted[tp], segment.offset, latest[tp]
                 )
             if not has_timestamps:
                 if strategy is NoMatch.SEGMENT:
@@ -294,7 +300,7 @@ async def _by_time(
                     "startingOffsetsByTimestampStrategy to 'segment' to take the first segment of "
                     "the log that was written to at that time or later"
                 )
-            if offset is not None and tp not in found:
+            if offset is not None:
                 return offset
         if start and strategy is NoMatch.ERROR:
             raise IllegalArgumentError(
@@ -305,7 +311,7 @@ async def _by_time(
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = {tp: group.create_task(one(tp)) for tp in unknown}
+            tasks = {tp: group.create_task(one(tp)) for tp in wanted if tp not in known}
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None  # one tells what is wrong, and whether it passes
     return known | {tp: task.result() for tp, task in tasks.items()}

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.net.times import FILE_TIME_GRAIN_MS, _begin
+from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import OffsetAndTimestamp
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.consumer.conftest import tp, values
 
 
@@ -78,6 +80,32 @@ async def test_the_first_message_is_found_where_brokers_know_times(clock: Clock)
                 bootstrap_servers=cluster.bootstrap_servers, api_version=api_version
             ) as consumer:
                 assert await consumer.offsets_for_times(asked) == {tp(0): found, tp(1): None}
+
+
+async def test_none_is_not_believed_where_messages_have_no_timestamps(clock: Clock) -> None:
+    """A broker that was upgraded says so of times that come before the file's (brokers.md 8.14)."""
+    began = int(clock.seconds * 1000)
+    async with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=clock) as cluster:
+        for number in (0, 1):
+            cluster.append_raw("t", number, encode_entry(0, None, b"old", magic=0))
+        cluster.roll_segment("t", 1)
+        cluster.append("t", 1, [b"new"], timestamp_ms=began + 500)
+        async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            segment = OffsetAndTimestamp(0, None)
+            assert await consumer.offsets_for_times({tp(0): began, tp(1): began + 500}) == {
+                tp(0): segment,
+                tp(1): OffsetAndTimestamp(1, began + 500),
+            }
+            asked = {tp(0): began + 5000, tp(1): began + 501}
+            assert await consumer.offsets_for_times(asked) == {tp(0): None, tp(1): segment}
+            clock.seconds += 60
+            cluster.append("t", 1, [b"newer"], timestamp_ms=began + 600)
+            asked = {tp(1): began + 30_000}
+            assert await consumer.offsets_for_times(asked) == {tp(1): None}
+            # Nobody who can't see the message says that it is before the time.
+            cluster.fault(FetchRequest, then=Answer(6), times=None)
+            found = (await consumer.offsets_for_times(asked))[tp(1)]
+            assert found == OffsetAndTimestamp(1, None)
 
 
 @given(

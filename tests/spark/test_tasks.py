@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.sql.datasource import (
     EqualTo,
     Filter,
     GreaterThan,
+    GreaterThanOrEqual,
     In,
     LessThan,
     Not,
@@ -32,7 +34,7 @@ from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.spark import brokers, reader
 from aiokafka08.spark.brokers import Driver
 from aiokafka08.spark.options import ByTime, ReadOptions, read_options, write_options
-from aiokafka08.spark.planning import OffsetRange, Resolved, narrow
+from aiokafka08.spark.planning import OffsetRange, Resolved, narrow, since
 from aiokafka08.spark.properties import TLS
 from aiokafka08.spark.reader import MAX_BATCH_BYTES, MAX_INTERVALS, ReadTask, read_task, wanted
 from aiokafka08.spark.writer import write_task
@@ -354,6 +356,31 @@ def test_a_time_is_looked_for_past_messages_as_large_as_tasks_may_read(limit: st
 
 
 # --- filters --------------------------------------------------------------------------------------
+
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+NOON_MS = 1_769_860_800_000
+
+
+@pytest.mark.parametrize(
+    ("one", "since_ms"),
+    [
+        (GreaterThan(("timestamp",), NOON), NOON_MS),
+        (GreaterThanOrEqual(("timestamp",), NOON + timedelta(microseconds=1999)), NOON_MS + 1),
+        (EqualTo(("timestamp",), NOON.astimezone(timezone(timedelta(hours=5)))), NOON_MS),
+        (EqualNullSafe(("timestamp",), None), None),
+        (GreaterThan(("timestamp",), datetime(1969, 12, 31, tzinfo=UTC)), None),
+        (GreaterThan(("timestamp",), NOON.replace(tzinfo=None)), None),
+        (LessThan(("timestamp",), NOON), None),
+        (In(("timestamp",), (NOON,)), None),
+        (Not(GreaterThan(("timestamp",), NOON)), None),
+    ],
+)
+def test_a_filter_on_time_says_where_to_begin(one: Filter, since_ms: int | None) -> None:
+    found = [wanted for wanted in (wanted(one),) if wanted is not None]
+    assert since(found) == since_ms
+    whole = OffsetRange("t", 0, 0, 9)
+    assert narrow([whole], found) == [whole]
 
 
 @pytest.mark.parametrize(
