@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import runpy
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aiokafka08.spark.brokers import Driver
+from aiokafka08.spark.options import read_options
+from aiokafka08.spark.planning import Resolved
 from tests.brokers.fixtures import BrokerClusters
 from tests.spark.conftest import reading, writing
 
@@ -63,6 +68,38 @@ def test_what_is_written_is_read(
         minPartitions="4",
     )
     assert sorted(row.offset for row in part.collect()) == list(range(1000, 1010))
+
+
+@pytest.mark.parametrize("version", LINES)
+def test_what_a_broker_deleted_is_named_or_left_out(
+    spark: Any, broker_clusters: BrokerClusters, unique_topic: NewName, version: str
+) -> None:
+    cluster = broker_clusters.get(version)
+    topic = unique_topic("aged")
+    cluster.create_topic(topic, 3, config={"segment.bytes": 18_000, "retention.bytes": 1})
+    for number in range(5):  # each partition gets several segments, and keeps the last one
+        write(spark, cluster.bootstrap_servers, topic, 1200 * number, 1200 * (number + 1))
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
+    driver = Driver(read_options(given, streaming=False))
+    try:
+        first: Resolved = {}
+        deadline = time.monotonic() + 100
+        while not first or not all(first.values()):  # brokers first look after 30 s
+            assert time.monotonic() < deadline, f"nothing was deleted: {first}"
+            time.sleep(0.1)
+            first = driver.earliest(driver.partitions())
+    finally:
+        driver.close()
+    zeros = {topic: {"0": 0, "1": 0, "2": 0}}
+    options = {"subscribe": topic, "startingOffsets": json.dumps(zeros)}
+    says = rf"topic '{topic}', partition 0: the range \[0, [0-9]+\) aged out; the log begins at"
+    with pytest.raises(Exception, match=says):
+        reading(spark, cluster.bootstrap_servers, **options).collect()
+    kept = reading(spark, cluster.bootstrap_servers, **options, failOnDataLoss="false").collect()
+    for (_, partition), begin in first.items():
+        offsets = sorted(row.offset for row in kept if row.partition == partition)
+        assert offsets == list(range(offsets[0], 2000))
+        assert offsets[0] >= begin > 0
 
 
 def test_a_topic_is_drained_to_a_modern_broker_and_resumed(
