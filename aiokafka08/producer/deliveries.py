@@ -1,8 +1,8 @@
 """What `send_many` returns: the fate of many messages, told when somebody asks.
 
 Kept as groups (these messages went into that batch, from this place on), not per message; the
-`RecordMetadata` of a message is made when it is looked at. Law: neither awaiting nor looking at a
-message walks over all of them at a stretch.
+`RecordMetadata` of a message is made when it is looked at. Law: awaiting walks over no more than a
+few groups at a stretch, and looking at a message over none of those behind it.
 """
 
 from __future__ import annotations
