@@ -54,6 +54,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     LOOK_EVERY = 64
+    LOOK_EVERY_AWAIT = 256
 
 cdef Py_ssize_t queue_open = slot_offset(PartitionQueue, "open")
 cdef Py_ssize_t batch_builder = slot_offset(Batch, "builder")
@@ -72,6 +73,7 @@ cdef Py_ssize_t delivery_loop = slot_offset(Delivery, "loop")
 cdef Py_ssize_t delivery_place = slot_offset(Delivery, "topic_partition")
 cdef Py_ssize_t delivery_stamped = slot_offset(Delivery, "has_timestamps")
 cdef Py_ssize_t delivery_timestamp = slot_offset(Delivery, "timestamp_ms")
+cdef Py_ssize_t delivery_turns = slot_offset(Delivery, "turns")
 cdef Py_ssize_t delivery_watched = slot_offset(Delivery, "watched")
 # Of `routes` and `partitioner`, which import this module: known when the first appender is made.
 cdef Py_ssize_t route_available, route_is_open, route_partitioner, route_partitions, route_queues
@@ -85,6 +87,7 @@ cdef object metadata_type = RecordMetadata
 cdef object cancelled_type = asyncio.CancelledError
 cdef object invalid_state = asyncio.InvalidStateError
 
+cdef int until_look = LOOK_EVERY_AWAIT
 cdef long forks = 0
 cdef uint64_t chance = random.getrandbits(64) | 1
 
@@ -172,6 +175,8 @@ cdef class DeliveryFuture:
 
     def __next__(self):
         if self._is_done():
+            if turn_is_due(self._delivery):
+                return None
             raise StopIteration(self._result())
         self._asyncio_future_blocking = True
         return self
@@ -309,6 +314,18 @@ cdef inline void fill(object made, Py_ssize_t index, object value) noexcept:
     PyTuple_SET_ITEM(made, index, value)
 
 
+cdef inline bint turn_is_due(object delivery) except -1:
+    """Whether who awaits a future that is done is to give a turn of the loop first."""
+    global until_look
+    cdef object turns
+    until_look -= 1
+    if until_look > 0:
+        return False
+    until_look = LOOK_EVERY_AWAIT
+    turns = get(delivery, delivery_turns)
+    return turns is not None and turns.take()
+
+
 def no_callback(future):
     pass
 
@@ -317,12 +334,14 @@ cdef PySendResult send_to(PyObject *self, PyObject *value, PyObject **result) ex
     """What `await` does at each step, with no StopIteration to carry the result."""
     cdef DeliveryFuture future = <DeliveryFuture>self
     cdef object outcome
+    cdef bint due
     result[0] = NULL
     if future._is_done():
-        outcome = future._result()
+        due = turn_is_due(future._delivery)
+        outcome = None if due else future._result()
         Py_INCREF(outcome)
         result[0] = <PyObject *>outcome
-        return PYGEN_RETURN
+        return PYGEN_NEXT if due else PYGEN_RETURN
     future._asyncio_future_blocking = True
     Py_INCREF(future)
     result[0] = self

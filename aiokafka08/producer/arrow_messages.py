@@ -7,7 +7,7 @@ do with it is `aiokafka08.arrow.Rows`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final, Self
 
 from aiokafka08.arrow import Rows
@@ -21,6 +21,7 @@ from aiokafka08.producer.partitioner import (
 from aiokafka08.producer.routes import Route
 from aiokafka08.protocol.message_set import message_size
 
+_MEASURED_ROWS: Final = 65536
 _ROWS: Final = 8192
 _BYTES: Final = 2 * 1024 * 1024
 """How many are spread, and so copied, at a time: a millisecond or two of the event loop."""
@@ -47,11 +48,16 @@ class ArrowMessages:
         """See `Messages`."""
         return self._rows.named()
 
-    def too_large(self, limit_bytes: int) -> tuple[str, int] | None:
+    def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
         """See `Messages`."""
         overhead = message_size(1, None, None)
-        found = self._rows.longer(limit_bytes - overhead)
-        return None if found is None else (f"row {found[0]}", found[1] + overhead)
+        for start in range(0, len(self.values), _MEASURED_ROWS):
+            if start:
+                yield
+            found = self._rows.part(start, _MEASURED_ROWS).longer(limit_bytes - overhead)
+            if found is not None:
+                return f"row {start + found[0]}", found[1] + overhead
+        return None
 
     def is_run(self, partitioner: Partitioner) -> bool:
         """See `Messages`."""

@@ -8,7 +8,7 @@ as Arrow has them are `arrow_messages`'.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, Protocol
 
 from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
@@ -47,8 +47,11 @@ class Messages(Protocol):
     def named(self) -> Sequence[int]:
         """The partitions that messages name themselves."""
 
-    def too_large(self, limit_bytes: int) -> tuple[str, int] | None:
-        """The first message that takes more than so many bytes, in words, and what it takes."""
+    def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
+        """The first message that takes more than so many bytes, in words, and what it takes.
+
+        Yields every few messages.
+        """
 
     def is_run(self, partitioner: Partitioner) -> bool:
         """Whether all may go wherever the partitioner chooses once."""
@@ -94,7 +97,7 @@ class Bulk:
         Raises:
             As `Intake.append`.
         """
-        found = messages.too_large(self._admission.max_message_bytes)
+        found = await self._turns.through(messages.too_large(self._admission.max_message_bytes))
         if found is not None:
             where, size = found
             raise self._admission.too_large(size, where)
@@ -121,15 +124,13 @@ class Bulk:
                         done = 0
                         while done < len(part.values):
                             done = await self._fill(queue, part, done, groups)
-                if self._turns.look():
-                    await self._turns.give()
         return groups
 
     async def _fill(
         self, queue: PartitionQueue, messages: Messages, start: int, groups: list[Group]
     ) -> int:
         """Append messages from `start` on to the queue's open batch while there is room in it and
-        memory, at least one; says where the next one is."""
+        memory, at least one; says where the next one is. Others get a turn where one is due."""
         accumulator, memory = self._accumulator, self._memory
         key = None if messages.keys is None else messages.keys[start]
         value = messages.values[start]
@@ -159,6 +160,8 @@ class Bulk:
         if accumulator.news:
             self._sender.wake()
         groups.append(Group(messages.indices[start:stop], batch.delivery, first, now_ms))
+        if self._turns.look():
+            await self._turns.give()
         return stop
 
 
@@ -183,16 +186,21 @@ class ListedMessages:
         """See `Messages`."""
         return ()
 
-    def too_large(self, limit_bytes: int) -> tuple[str, int] | None:
+    def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
         """See `Messages`."""
-        keys = self.keys
-        longest = _longest(self.values) + (0 if keys is None else _longest(keys))
-        if message_size(1, None, None) + longest <= limit_bytes:
-            return None
-        for index, value in enumerate(self.values):
-            size = message_size(1, None if keys is None else keys[index], value)
-            if size > limit_bytes:
-                return f"message {index}", size
+        all_keys = self.keys
+        for start in range(0, len(self.values), _HOLD_MESSAGES):
+            if start:
+                yield
+            values = self.values[start : start + _HOLD_MESSAGES]
+            keys = None if all_keys is None else all_keys[start : start + _HOLD_MESSAGES]
+            longest = _longest(values) + (0 if keys is None else _longest(keys))
+            if message_size(1, None, None) + longest <= limit_bytes:
+                continue
+            for place, value in enumerate(values):
+                size = message_size(1, None if keys is None else keys[place], value)
+                if size > limit_bytes:
+                    return f"message {start + place}", size
         return None
 
     def is_run(self, partitioner: Partitioner) -> bool:

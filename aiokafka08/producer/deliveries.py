@@ -1,19 +1,25 @@
 """What `send_many` returns: the fate of many messages, told when somebody asks.
 
 Kept as groups (these messages went into that batch, from this place on), not per message; the
-`RecordMetadata` of a message is made when it is looked at.
+`RecordMetadata` of a message is made when it is looked at. Law: awaiting walks over no more than a
+few groups at a stretch, and looking at a message over none of those behind it.
 """
 
 from __future__ import annotations
 
 import copy
 from array import array
+from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 from aiokafka08.errors import KafkaError
 from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.turns import Turns
 from aiokafka08.structs import RecordMetadata, TopicPartition
+
+_LOOK_EVERY: Final = 64
+"""So many groups are waited for between two questions whether others want a turn of the loop."""
 
 
 class Group(NamedTuple):
@@ -37,14 +43,19 @@ class Deliveries:
     May be awaited more than once, and by several tasks; cancelling one affects nothing else.
     """
 
-    __slots__ = ("_count", "_groups", "_timestamps_ms")
+    __slots__ = ("_count", "_groups", "_timestamps_ms", "_turns")
 
     def __init__(
-        self, count: int, groups: list[Group], timestamps_ms: Sequence[int] | None
+        self,
+        count: int,
+        groups: list[Group],
+        timestamps_ms: Sequence[int] | None,
+        turns: Turns,
     ) -> None:
         self._count = count
         self._groups = groups
         self._timestamps_ms = timestamps_ms
+        self._turns = turns
 
     def __repr__(self) -> str:
         return f"<Deliveries of {self._count} messages {'done' if self.done() else 'pending'}>"
@@ -63,12 +74,8 @@ class Deliveries:
         """The errors of the messages that were given up so far, by their place in `values`."""
         errors: dict[int, KafkaError] = {}
         for group in self._groups:
-            if all(one.error is None for one in group.delivery.parts()):
-                continue
-            for place, index in enumerate(group.indices, group.first):
-                error = group.delivery.at(place)[0].error
-                if error is not None:
-                    errors[index] = error
+            for indices, error in _failed(group):
+                errors.update(dict.fromkeys(indices, error))
         return dict(sorted(errors.items()))
 
     def counts(self) -> dict[TopicPartition, int]:
@@ -80,24 +87,42 @@ class Deliveries:
         return counts
 
     async def _wait(self) -> Sequence[RecordMetadata]:
-        for group in self._groups:
+        failed, first, cause = 0, self._count, None
+        for number, group in enumerate(self._groups, 1):
             await group.delivery.wait_finished()
-        errors = self.errors()
-        if errors:
-            index, cause = next(iter(errors.items()))
+            for indices, error in _failed(group):
+                failed += len(indices)
+                if indices[0] < first:
+                    first, cause = indices[0], error
+            if number % _LOOK_EVERY == 0 and self._turns.look():
+                await self._turns.give()
+        if cause is not None:
             error = copy.copy(cause)
             error.args = (
-                f"message {index} of {self._count}: {cause.text}"
-                + (f" (and {len(errors) - 1} others, see errors())" if len(errors) > 1 else ""),
+                f"message {first} of {self._count}: {cause.text}"
+                + (f" (and {failed - 1} others, see errors())" if failed > 1 else ""),
             )
             raise error from cause
         return Acknowledged(self._count, self._groups, self._timestamps_ms)
 
 
+def _failed(group: Group) -> Iterator[tuple[Sequence[int], KafkaError]]:
+    """The group's messages that were given up so far, in ascending order, with their errors."""
+    delivery = group.delivery
+    if delivery.halves is None:
+        if delivery.error is not None:
+            yield group.indices, delivery.error
+        return
+    for place, index in enumerate(group.indices, group.first):
+        error = delivery.at(place)[0].error
+        if error is not None:
+            yield (index,), error
+
+
 class Acknowledged(Sequence[RecordMetadata]):
     """Where each message went, in the order of the values; made on demand."""
 
-    __slots__ = ("_count", "_group_of", "_groups", "_place_of", "_timestamps_ms")
+    __slots__ = ("_count", "_group_of", "_groups", "_known", "_timestamps_ms")
 
     def __init__(
         self, count: int, groups: list[Group], timestamps_ms: Sequence[int] | None
@@ -105,8 +130,9 @@ class Acknowledged(Sequence[RecordMetadata]):
         self._count = count
         self._groups = groups
         self._timestamps_ms = timestamps_ms
-        self._group_of: array[int] | None = None
-        self._place_of: array[int] | None = None
+        self._known = 0
+        self._group_of = array("I", bytes(array("I").itemsize * count))
+        """Of each message the number of its group, from 1 on; 0: not among the `_known` ones."""
 
     def __repr__(self) -> str:
         return f"<Acknowledged {self._count} messages>"
@@ -129,15 +155,21 @@ class Acknowledged(Sequence[RecordMetadata]):
         return map(self._at, range(self._count))
 
     def _at(self, index: int) -> RecordMetadata:
-        if self._group_of is None or self._place_of is None:
-            group_of = array("L", bytes(array("L").itemsize * self._count))
-            place_of = array("L", group_of)
-            for number, group in enumerate(self._groups):
-                for place, one in enumerate(group.indices, group.first):
-                    group_of[one] = number
-                    place_of[one] = place
-            self._group_of, self._place_of = group_of, place_of
-        group = self._groups[self._group_of[index]]
-        delivery, place = group.delivery.at(self._place_of[index])
+        group_of = self._group_of
+        while not group_of[index]:  # groups stand in the order of their messages, or nearly so
+            indices = self._groups[self._known].indices
+            self._known += 1
+            if isinstance(indices, range):
+                group_of[indices[0] : indices[-1] + 1] = array("I", [self._known]) * len(indices)
+            else:
+                for one in indices:
+                    group_of[one] = self._known
+        group = self._groups[group_of[index] - 1]
+        indices = group.indices
+        if isinstance(indices, range):
+            place = index - indices[0]
+        else:
+            place = bisect_left(indices, index)
+        delivery, place = group.delivery.at(group.first + place)
         given = self._timestamps_ms
         return delivery.metadata(place, group.timestamp_ms if given is None else given[index])

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from aiokafka08.errors import KafkaError
+from aiokafka08.producer.turns import Turns
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Delivery:
         has_timestamps: the batch was stored in message format 1.
         error: why it failed.
         halves: what it was divided into: how many messages went to the first one, and both.
+        turns: asked by who awaits a future that is done.
         watched: pending futures that have callbacks, in the order in which they got the first one.
     """
 
@@ -46,14 +48,19 @@ class Delivery:
         "loop",
         "timestamp_ms",
         "topic_partition",
+        "turns",
         "watched",
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, loop: asyncio.AbstractEventLoop | None
+        self,
+        topic_partition: TopicPartition,
+        loop: asyncio.AbstractEventLoop | None,
+        turns: Turns | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.loop = loop
+        self.turns = turns
         self.done = False
         self.base_offset = -1
         self.timestamp_ms = -1

@@ -36,6 +36,7 @@ class Engine:
         bulk: the way in for many.
         routes: what is known of topics.
         sender: the way out.
+        turns: who does much without waiting gives others theirs.
         crash: what ended it before its time, a bug of ours; every call that sends raises it.
     """
 
@@ -46,6 +47,7 @@ class Engine:
         new_partitioner: Callable[[], Partitioner],
     ) -> None:
         loop = asyncio.get_running_loop()
+        turns = self.turns = Turns()
         self._loop = loop
         self.crash: KafkaError | None = None
         self._memory = BufferMemory(options.buffer_memory)
@@ -55,7 +57,7 @@ class Engine:
             linger_s=options.linger_s,
             delivery_timeout_s=options.delivery_timeout_s,
             codec=options.codec,
-            new_delivery=lambda topic_partition: Delivery(topic_partition, loop),
+            new_delivery=lambda topic_partition: Delivery(topic_partition, loop, turns),
         )
         self._settler = Settler(
             self._accumulator, self._memory, router.metadata, router.config, router.telemetry
@@ -74,7 +76,6 @@ class Engine:
             options,
             router.config.request_timeout_s,
         )
-        turns = Turns()
         self.intake = Intake(admission, self._accumulator, self._memory, self.sender, turns)
         self.bulk = Bulk(admission, self._accumulator, self._memory, self.sender, turns)
 

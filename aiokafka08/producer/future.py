@@ -1,8 +1,9 @@
 """The future of one message, as light as it can be: `send()` returns it.
 
 It holds no result of its own, only its place in a batch (`delivery`). It does what `asyncio.Future`
-does for those who wait (await, gather, wait, wait_for, shield, callbacks, `asyncio.isfuture`). Law:
-cancelling it, or a task that awaits it, never touches the batch.
+does for those who wait (await, gather, wait, wait_for, shield, callbacks, `asyncio.isfuture`), and
+more: a task that awaits one after the other that is done gives others turns of the loop (`turns`).
+Law: cancelling it, or a task that awaits it, never touches the batch.
 
 `DeliveryFuture` is the compiled one (`_producer_c`) where the compiled message set is in use, else
 `PureDeliveryFuture`, the reference.
@@ -14,7 +15,7 @@ import asyncio
 import contextvars
 import copy
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.producer.compiled import compiled
 from aiokafka08.producer.delivery import Delivery
@@ -22,6 +23,10 @@ from aiokafka08.structs import RecordMetadata
 
 Callback = Callable[["PureDeliveryFuture"], object]
 
+_LOOK_EVERY: Final = 256
+"""So many futures are awaited between two questions whether others want a turn of the loop."""
+
+_until_look = _LOOK_EVERY
 _copy_context = contextvars.copy_context
 
 if TYPE_CHECKING:
@@ -80,9 +85,16 @@ class PureDeliveryFuture(_Future):
     # --- what asyncio.Future has ------------------------------------------------------------------
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        global _until_look  # noqa: PLW0603
         if not self.done():
             self._asyncio_future_blocking = True
             yield self
+        _until_look -= 1
+        if _until_look <= 0:
+            _until_look = _LOOK_EVERY
+            turns = self._place().turns
+            if turns is not None and turns.take():
+                yield
         return self.result()
 
     __iter__ = __await__

@@ -382,9 +382,11 @@ class AIOKafkaProducer:
         """Buffer many messages at once, far cheaper than `send` for each.
 
         Returns when all are buffered; they are accepted chunk by chunk as memory allows, and other
-        senders to the topic wait until then. Messages without keys go to partitions in runs, where
-        the partitioner promises nothing else for them. If an error is raised, or the call is
-        cancelled, those accepted before are sent all the same.
+        senders to the topic wait until then. Like `send` it gives the others a turn of the event
+        loop every few milliseconds, also while it checks what it was given: lists and dicts may be
+        changed meanwhile, they are copied at once, but not the bytearrays in them. Messages without
+        keys go to partitions in runs, where the partitioner promises nothing else for them. If an
+        error is raised, or the call is cancelled, those accepted before are sent all the same.
 
         Args:
             topic: where to.
@@ -401,13 +403,14 @@ class AIOKafkaProducer:
             before anything is buffered; the text (or a note) has the message's index.
         """
         self._check()
-        all_values, all_keys, timestamps = serialize_all(
-            values, keys, timestamps_ms, self._key_serializer, self._value_serializer
-        )
         assert self._engine is not None
+        turns = self._engine.turns
+        all_values, all_keys, timestamps = await turns.through(
+            serialize_all(values, keys, timestamps_ms, self._key_serializer, self._value_serializer)
+        )
         messages = ListedMessages(range(len(all_values)), all_keys, all_values, timestamps)
         groups = await self._engine.bulk.append(topic, messages, partition)
-        return Deliveries(len(all_values), groups, timestamps)
+        return Deliveries(len(all_values), groups, timestamps, turns)
 
     async def send_arrow(self, topic: str, batch: RecordBatch) -> Deliveries:
         """Buffer the rows of a `pyarrow.RecordBatch`, as `send_many`; no object is made per row.
@@ -438,7 +441,7 @@ class AIOKafkaProducer:
         messages = ArrowMessages.of(batch)
         assert self._engine is not None
         groups = await self._engine.bulk.append(topic, messages)
-        return Deliveries(len(messages.values), groups, messages.timestamps_ms)
+        return Deliveries(len(messages.values), groups, messages.timestamps_ms, self._engine.turns)
 
     def create_batch(self) -> BatchBuilder:
         """An empty batch to be filled by the caller, for `send_batch`."""

@@ -1,14 +1,24 @@
-"""Keys and values to bytes: the user's serialisers, and the check of what they give. Pure."""
+"""Keys and values to bytes: the user's serialisers, and the check of what they give. Pure.
+
+Law: what is done for many messages yields every few, so that whoever runs it can do others' work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import Any, Final
 
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.net.config import not_negative
 
 Serializer = Callable[[Any], bytes | None]
+
+_CHECKED_AT_ONCE: Final = 1024
+_DRAWN_AT_ONCE: Final = 64
+"""Fewer: each is made by code of the caller's, which takes its time."""
+
+_BYTES_OR_NONE: Final = {bytes, type(None)}
 
 
 def to_bytes(what: str, data: Any, index: int | None = None) -> bytes | None:
@@ -54,10 +64,13 @@ def serialize_all(
     timestamps_ms: Iterable[int] | None,
     key_serializer: Serializer | None,
     value_serializer: Serializer | None,
-) -> tuple[Sequence[bytes | None], Sequence[bytes | None] | None, Sequence[int] | None]:
+) -> Generator[
+    None, None, tuple[Sequence[bytes | None], Sequence[bytes | None] | None, Sequence[int] | None]
+]:
     """Values, keys and timestamps of many messages, as sequences of the same length.
 
     A message may have neither key nor value: whole logs are copied this way, whatever is in them.
+    What has a length is copied at the first step, since others may change it between two steps.
 
     Raises:
         TypeError: a key or value isn't bytes, or a string is given where many are wanted.
@@ -65,19 +78,26 @@ def serialize_all(
 
     Where it is about one message the text has its index; a note has it for what serialisers raise.
     """
-    all_values = _each("value", values, value_serializer)
+    values = _many("value", values)
+    keys = None if keys is None else _many("key", keys)
+    timestamps_ms = None if timestamps_ms is None else _copied(timestamps_ms)
+    all_values = yield from _each("value", values, value_serializer)
     count = len(all_values)
-    all_keys = None if keys is None else _each("key", keys, key_serializer)
+    all_keys = None if keys is None else (yield from _each("key", keys, key_serializer))
     if all_keys is not None and len(all_keys) != count:
         raise IllegalArgumentError(f"{count} values, but {len(all_keys)} keys are given")
-    timestamps = None if timestamps_ms is None else list(timestamps_ms)
+    timestamps = None if timestamps_ms is None else (yield from _listed(timestamps_ms))
     if timestamps is not None:
         if len(timestamps) != count:
             raise IllegalArgumentError(
                 f"{count} values, but {len(timestamps)} timestamps_ms are given"
             )
-        for index, timestamp_ms in enumerate(timestamps):
-            not_negative(f"timestamps_ms[{index}]", timestamp_ms)
+        for start, part in _parts(timestamps):
+            if start:
+                yield
+            if set(map(type, part)) != {int} or min(part) < 0:
+                for index, timestamp_ms in enumerate(part, start):
+                    not_negative(f"timestamps_ms[{index}]", timestamp_ms)
     return all_values, all_keys, timestamps
 
 
@@ -86,21 +106,54 @@ def nothing_to_send() -> IllegalArgumentError:
     return IllegalArgumentError("a message needs a key or a value")
 
 
-def _each(what: str, data: Iterable[Any], serializer: Serializer | None) -> Sequence[bytes | None]:
+def _many(what: str, data: Iterable[Any]) -> Iterable[Any]:
     if isinstance(data, str | bytes | bytearray | memoryview):
         raise TypeError(f"a list of {what}s is wanted, not {type(data).__name__}")
-    everything = list(data) if serializer is None else _serialized(what, data, serializer)
-    if set(map(type, everything)) <= {bytes, type(None)}:
-        return everything
-    return [to_bytes(what, one, index) for index, one in enumerate(everything)]
+    return _copied(data)
 
 
-def _serialized(what: str, data: Iterable[Any], serializer: Serializer) -> list[bytes | None]:
-    done: list[bytes | None] = []
-    for one in data:
+def _copied(data: Iterable[Any]) -> Iterable[Any]:
+    return list(data) if isinstance(data, Sized) else data
+
+
+def _each(
+    what: str, data: Iterable[Any], serializer: Serializer | None
+) -> Generator[None, None, list[bytes | None]]:
+    everything = yield from _listed(
+        data if serializer is None else _serialized(what, data, serializer)
+    )
+    for start, part in _parts(everything):
+        if start:
+            yield
+        if not set(map(type, part)) <= _BYTES_OR_NONE:
+            everything[start : start + len(part)] = [
+                to_bytes(what, one, index) for index, one in enumerate(part, start)
+            ]
+    return everything
+
+
+def _parts(everything: list[Any]) -> Iterator[tuple[int, list[Any]]]:
+    for start in range(0, len(everything), _CHECKED_AT_ONCE):
+        yield start, everything[start : start + _CHECKED_AT_ONCE]
+
+
+def _listed(data: Iterable[Any]) -> Generator[None, None, list[Any]]:
+    if isinstance(data, list):
+        return data
+    listed: list[Any] = []
+    source = iter(data)
+    while part := list(islice(source, _DRAWN_AT_ONCE)):
+        if listed:
+            yield
+        listed += part
+    return listed
+
+
+def _serialized(what: str, data: Iterable[Any], serializer: Serializer) -> Iterator[bytes | None]:
+    for index, one in enumerate(data):
         try:
-            done.append(serializer(one))
+            made = serializer(one)
         except Exception as error:
-            error.add_note(f"in {what}_serializer, of {what} {len(done)}")
+            error.add_note(f"in {what}_serializer, of {what} {index}")
             raise
-    return done
+        yield made

@@ -268,9 +268,9 @@ def _reasons(results: Results) -> list[str]:
 
 
 _TICKER_WHY = {
-    "send": "To await a result that is there gives no turn to others, as with any future of "
-    "asyncio: the loop over all of them at the end holds the event loop.",
-    "send_many": "The lengths of all values of a call are looked at before the first is taken.",
+    "send": "Python's garbage collector walks over the results that are kept, at a stretch.",
+    "send_many": "A call copies its list of values at once, and Python's garbage collector walks "
+    "over the copy at a stretch.",
     "arrow": "One batch is decoded and wrapped at a stretch.",
 }
 """By call: why the loop was held."""

@@ -1,17 +1,27 @@
-"""Whoever sends in a tight loop gives others turns of the event loop, at no cost of order."""
+"""Whoever sends, or awaits results, in a tight loop gives others turns of the event loop, at no
+cost of order."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from aiokafka08.errors import KafkaError
+from aiokafka08.producer.deliveries import Acknowledged, Deliveries, Group
+from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.future import DeliveryFuture, PureDeliveryFuture
 from aiokafka08.producer.turns import Turns
+from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.producer.conftest import Producer
 
 ProducerFor = Callable[..., Awaitable[Producer]]
+
+AWAITED = 5000
 
 pytestmark = pytest.mark.both_loops
 
@@ -22,13 +32,46 @@ def every_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiokafka08.producer.turns.HOLD_S", -1.0)
 
 
-async def turns_until_done(task: asyncio.Task[object]) -> int:
+async def turns_until_done(task: asyncio.Task[Any]) -> int:
     turns = 0
     while not task.done():
         turns += 1
         await asyncio.sleep(0)
     await task
     return turns
+
+
+async def turns_until_refused(sending: Coroutine[Any, Any, object], match: str) -> int:
+    task = asyncio.ensure_future(sending)
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    with pytest.raises(Exception, match=match):
+        await task
+    return turns
+
+
+@pytest.fixture(params=sorted({DeliveryFuture, PureDeliveryFuture}, key=str))
+def twin(request: pytest.FixtureRequest) -> type[DeliveryFuture]:
+    """The future's compiled twin, where it is in use, then the pure one."""
+    found: type[DeliveryFuture] = request.param
+    return found
+
+
+def acknowledged() -> Delivery:
+    delivery = Delivery(TopicPartition("t", 2), asyncio.get_running_loop(), Turns())
+    delivery.acknowledge(0, -1, has_timestamps=False)
+    return delivery
+
+
+def done_futures(twin: type[DeliveryFuture], count: int = AWAITED) -> list[DeliveryFuture]:
+    delivery = acknowledged()
+    return [twin(delivery, index, -1) for index in range(count)]
+
+
+async def offsets(futures: list[DeliveryFuture]) -> list[int]:
+    return [(await future).offset for future in futures]
 
 
 async def test_a_turn_is_due_for_the_task_that_looks_again_in_the_same_turn() -> None:
@@ -55,6 +98,26 @@ async def test_nor_where_there_was_a_turn_meanwhile() -> None:
         assert not turns.look()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+
+
+async def test_none_is_due_where_no_task_of_this_loop_asks() -> None:
+    turns = Turns()
+    asked: list[bool] = []
+    asyncio.get_running_loop().call_soon(lambda: asked.extend(turns.look() for _ in range(3)))
+    await asyncio.sleep(0)
+    asked += [await asyncio.to_thread(turns.look) for _ in range(3)]
+    assert asked == [False] * 6
+
+
+async def test_long_work_gives_turns_between_its_steps() -> None:
+    def work() -> Generator[None, None, str]:
+        for _ in range(10):
+            yield
+        return "done"
+
+    task = asyncio.create_task(Turns().through(work()))
+    assert await turns_until_done(task) >= 5
+    assert task.result() == "done"
 
 
 @pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}])
@@ -119,3 +182,268 @@ async def test_a_send_that_is_cancelled_while_it_gives_a_turn_is_withdrawn(
         await task
     await producer.flush()
     assert len(cluster.log("t", 0)) == accepted
+
+
+# --- what `send_many` is given --------------------------------------------------------------------
+
+MANY = 50_000
+
+
+class Drawn:
+    """Has no length."""
+
+    def __iter__(self) -> Iterator[object]:
+        for _ in range(MANY):
+            yield b"v"
+        yield 7
+
+
+def _not_the_last(value: bytes) -> bytes:
+    if value == b"last":
+        raise ValueError("no")
+    return value
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "match"),
+    [
+        ({}, {"values": [b"v"] * MANY + [b"v" * 1000]}, f"message {MANY} takes 1034 bytes"),
+        (
+            {},
+            {"values": [b"v"] * (MANY + 1), "keys": [None] * MANY + [b"k" * 1000]},
+            f"message {MANY} takes 1035 bytes",
+        ),
+        ({}, {"values": [b"v"] * MANY + ["v"]}, f"value {MANY} is str"),
+        ({}, {"values": Drawn()}, f"value {MANY} is int"),
+        ({}, {"values": [b"v"] * MANY, "keys": [b"k"] * (MANY - 1) + [7]}, "key 49999 is int"),
+        (
+            {},
+            {"values": [b"v"] * MANY, "timestamps_ms": [0] * (MANY - 1) + [-1]},
+            r"timestamps_ms\[49999\]=-1",
+        ),
+        ({"value_serializer": _not_the_last}, {"values": [b"v"] * MANY + [b"last"]}, "no"),
+    ],
+)
+async def test_what_send_many_is_given_is_checked_with_turns_before_anything_is_accepted(
+    cluster: EmbeddedCluster,
+    producer_for: ProducerFor,
+    options: dict[str, Any],
+    arguments: dict[str, Any],
+    match: str,
+) -> None:
+    producer = await producer_for(cluster, max_request_size=1000, **options)
+    sending = producer.send_many("t", partition=0, **arguments)
+    assert await turns_until_refused(sending, match) > 20
+    assert producer.metrics()["buffer_used_bytes"] == 0
+    await producer.flush()
+    assert cluster.log("t", 0) == []
+
+
+async def test_the_rows_of_send_arrow_are_measured_with_turns(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.producer.arrow_messages._MEASURED_ROWS", 100)
+    producer = await producer_for(cluster, max_request_size=1000)
+    batch = pa.record_batch({"value": [b"v"] * 2050 + [b"v" * 1000, b"v"]})
+    sending = producer.send_arrow("t", batch)
+    assert await turns_until_refused(sending, "row 2050 takes 1034 bytes") >= 10
+    assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_what_has_a_length_may_change_while_it_is_checked(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, value_serializer=bytes)
+    values = {number: b"%d" % number for number in range(5000)}
+    keys = [b"k"] * 5000
+    sending = asyncio.create_task(producer.send_many("t", values.values(), keys, partition=0))
+    await asyncio.sleep(0)
+    values.clear()
+    keys.clear()
+    await (await sending)
+    assert [one.value for one in cluster.log("t", 0)] == [b"%d" % n for n in range(5000)]
+
+
+async def test_cancelled_while_it_checks_nothing_is_sent(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    task = asyncio.create_task(producer.send_many("t", [b"v"] * 5000, partition=0))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert producer.metrics()["buffer_used_bytes"] == 0
+    await producer.flush()
+    assert cluster.log("t", 0) == []
+
+
+# --- what it returns ------------------------------------------------------------------------------
+
+
+async def test_waiting_for_deliveries_that_are_done_gives_turns() -> None:
+    delivery = acknowledged()
+    delivery.finish()
+    groups = [Group([index], delivery, index, -1) for index in range(2000)]
+
+    async def wait() -> int:
+        return len(await Deliveries(2000, groups, None, Turns()))
+
+    task = asyncio.create_task(wait())
+    assert await turns_until_done(task) > 2000 // 128 - 2
+    assert task.result() == 2000
+
+
+def test_looking_at_one_message_does_not_walk_over_those_behind_it() -> None:
+    class Far(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            raise AssertionError("walked over")
+
+    first, second = (Delivery(TopicPartition("t", number), None) for number in range(2))
+    first.acknowledge(10, -1, has_timestamps=False)
+    second.acknowledge(20, -1, has_timestamps=False)
+    groups = [
+        Group([0, 3], first, 0, -1),
+        Group([1, 2], second, 0, -1),
+        Group(range(4, 7), first, 2, -1),
+        Group(Far([7, 9]), first, 5, -1),
+    ]
+    found = Acknowledged(10, groups, None)
+    assert [found[index].offset for index in (5, 0, 6, 3, 2, 1, 4)] == [13, 10, 14, 11, 21, 20, 12]
+    with pytest.raises(AssertionError, match="walked over"):
+        found[8]
+
+
+# --- awaiting futures that are done ---------------------------------------------------------------
+
+
+async def test_awaiting_many_that_are_done_gives_turns(twin: type[DeliveryFuture]) -> None:
+    task = asyncio.create_task(offsets(done_futures(twin)))
+    assert await turns_until_done(task) > AWAITED // 512 - 2
+    assert task.result() == list(range(AWAITED))
+
+
+async def test_it_gives_none_before_it_has_held_the_loop_for_long(
+    twin: type[DeliveryFuture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.producer.turns.HOLD_S", 3600.0)
+    assert await turns_until_done(asyncio.create_task(offsets(done_futures(twin)))) == 1
+
+
+async def test_those_that_failed_give_turns_too(twin: type[DeliveryFuture]) -> None:
+    delivery = Delivery(TopicPartition("t", 2), asyncio.get_running_loop(), Turns())
+    delivery.fail(KafkaError("no"))
+    caught = 0
+
+    async def wait() -> None:
+        nonlocal caught
+        for index in range(AWAITED):
+            try:
+                await twin(delivery, index, -1)
+            except KafkaError:
+                caught += 1
+
+    assert await turns_until_done(asyncio.create_task(wait())) > AWAITED // 512 - 2
+    assert caught == AWAITED
+
+
+async def test_tasks_that_await_one_each_give_none(twin: type[DeliveryFuture]) -> None:
+    ended: list[int] = []
+
+    async def wait(future: DeliveryFuture) -> None:
+        ended.append((await future).offset)
+
+    tasks = [asyncio.create_task(wait(future)) for future in done_futures(twin)]
+    await asyncio.sleep(0)
+    assert ended == list(range(AWAITED))
+    await asyncio.gather(*tasks)
+
+
+async def test_a_task_cancelled_in_such_a_turn_is_cancelled_and_loses_nothing(
+    twin: type[DeliveryFuture],
+) -> None:
+    futures = done_futures(twin)
+    taken: list[int] = []
+
+    async def wait() -> None:
+        for future in futures:
+            metadata = await future
+            taken.append(metadata.offset)
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    assert 0 < len(taken) < AWAITED
+    task.cancel("enough")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert taken == list(range(len(taken)))
+    left = futures[len(taken)]
+    assert left.done()
+    assert not left.cancelled()
+    assert left.result().offset == (await left).offset == len(taken)
+
+
+async def test_a_deadline_is_kept_while_results_are_awaited(twin: type[DeliveryFuture]) -> None:
+    """Without turns the timer couldn't run."""
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(offsets(done_futures(twin, 1) * 1_000_000), 0.001)
+
+
+async def test_gather_wait_for_shield_and_yield_from_take_what_is_done(
+    twin: type[DeliveryFuture],
+) -> None:
+    async def one(number: int, future: DeliveryFuture) -> int:
+        match number % 4:
+            case 0:
+                return (await asyncio.wait_for(future, 30)).offset
+            case 1:
+                return (await asyncio.shield(future)).offset
+            case 2:
+                return (await asyncio.gather(future))[0].offset
+            case _:
+                return (await ByIterator(future)).offset
+
+    class ByIterator:
+        def __init__(self, future: DeliveryFuture) -> None:
+            self._future = future
+
+        def __await__(self) -> Generator[Any, None, Any]:
+            return (yield from iter(self._future))
+
+    async def all_of(futures: list[DeliveryFuture]) -> list[int]:
+        return [await one(number, future) for number, future in enumerate(futures)]
+
+    assert await all_of(done_futures(twin)) == list(range(AWAITED))
+    gathered = await asyncio.gather(*done_futures(twin))
+    assert [one.offset for one in gathered] == list(range(AWAITED))
+
+
+async def test_without_a_task_there_is_no_turn(twin: type[DeliveryFuture]) -> None:
+    """Whoever drives a coroutine by hand, in a callback or elsewhere, gets the result at once."""
+    ended: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    def drive() -> None:
+        try:
+            offsets(done_futures(twin)).send(None)
+        except StopIteration as end:
+            ended.set_result(end.value)
+        else:
+            ended.set_result("it gave a turn")
+
+    asyncio.get_running_loop().call_soon(drive)
+    assert await ended == list(range(AWAITED))
+
+
+async def test_in_another_loop_there_is_no_turn_and_the_result(twin: type[DeliveryFuture]) -> None:
+    futures = done_futures(twin)
+    found = await asyncio.to_thread(asyncio.run, offsets(futures))
+    assert found == list(range(AWAITED))
+
+
+async def test_a_loop_over_the_results_of_sends_gives_turns(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    futures = [await producer.send("t", b"v", partition=0) for _ in range(AWAITED)]
+    await producer.flush()
+    assert await turns_until_done(asyncio.create_task(offsets(futures))) > AWAITED // 512 - 2

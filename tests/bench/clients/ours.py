@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS
+from tests.bench.cases import BATCH_BYTES, GATHERED, LINGER_MS, LOOPS, PARTITIONS
 from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
 
 TIMES = 10
@@ -40,17 +40,22 @@ def _producer(
 
 
 def send(bootstrap: str, topic: str, values: list[bytes], compression: str | None) -> Measurement:
-    """`await send()` per message, each result awaited at the end."""
+    """`await send()` per message; the results of so many are awaited when as many more are sent."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression) as producer:
-            for delivery in [await producer.send(topic, value) for value in values[:WARM_UP]]:
-                await delivery
+            for first in [await producer.send(topic, value) for value in values[:WARM_UP]]:
+                await first
             meter = TickingMeter()
-            deliveries = [
-                await producer.send(topic, value, partition=index % PARTITIONS)
-                for index, value in enumerate(values)
-            ]
+            deliveries: list[Awaitable[object]] = []
+            for start in range(0, len(values), GATHERED):
+                before = deliveries
+                deliveries = [
+                    await producer.send(topic, value, partition=index % PARTITIONS)
+                    for index, value in enumerate(values[start : start + GATHERED], start)
+                ]
+                for delivery in before:
+                    await delivery
             for delivery in deliveries:
                 await delivery
             return meter.stop(len(values))
