@@ -18,8 +18,9 @@ of that again (`frames`).
 
 With 1,000 partitions and the default of 50 MiB a share is 25.6 KiB. Not counted: Python objects
 (`buffer.CHUNK_OVERHEAD_BYTES` a set is), an answer while it is being taken over, a compressed set
-that is being read, what the user holds; sets shrink to new shares only as they are taken. Brokers
-from 0.11 on may exceed max_bytes by what down-conversion adds to one batch.
+that is being read, what the user holds, the memory of up to two answers that a connection keeps for
+the next ones (`protocol/frame`); sets shrink to new shares only as they are taken. Brokers from
+0.11 on may exceed max_bytes by what down-conversion adds to one batch.
 """
 
 from __future__ import annotations

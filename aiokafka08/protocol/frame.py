@@ -2,8 +2,9 @@
 
 Owns the receive buffers: small frames are copied out of one reused buffer, a large one gets a
 buffer of its own that the socket fills directly, so its bytes are never copied and may be handed
-on as views. Law: a size is checked against the limit before anything is allocated for it. What is
-in a frame is none of its business (`api`), nor whose turn it is (`connection`).
+on as views. Law: a size is checked against the limit before anything is allocated for it, and
+memory is used again only when nobody has a view of it any more. What is in a frame is none of its
+business (`api`), nor whose turn it is (`connection`).
 """
 
 from __future__ import annotations
@@ -18,18 +19,56 @@ DEFAULT_MAX_FRAME_BYTES = 256 * 1024 * 1024
 
 _SCRATCH_BYTES = 64 * 1024
 
+_KEPT_ROOMS = 2
+"""One frame is read by its owner while the next one comes in."""
+
+_KEPT_BYTES = 4 * 1024 * 1024
+"""The largest room that is kept: three partitions of 1 MiB, the default of a fetch, fit in."""
+
+
+class _Rooms:
+    """The memory that large frames go to: what an earlier one has left, or else new.
+
+    New memory costs as much as to fill it: it is zeroed, and each page of it is a page fault.
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: list[bytearray] = []
+
+    def take(self, size_bytes: int) -> memoryview:
+        """Room for a frame; all of it is to be overwritten."""
+        for room in self._kept:
+            if size_bytes <= len(room) and _is_left(room):
+                return memoryview(room)[:size_bytes]
+        room = bytearray(size_bytes)
+        if size_bytes <= _KEPT_BYTES:
+            self._kept = [*self._kept, room][-_KEPT_ROOMS:]
+        return memoryview(room)
+
+
+def _is_left(room: bytearray) -> bool:
+    """Whether nobody has a view of it: as long as there is one, it can't be resized."""
+    try:
+        room.pop()
+    except BufferError:
+        return False
+    room.append(0)
+    return True
+
 
 class FrameReader:
     """Cuts a byte stream into frames; made for `asyncio.BufferedProtocol`.
 
     The driver asks `get_buffer()` where the next bytes should go, writes n bytes there and walks
     `received(n)`, which yields the frames (without size prefix) that are complete now. A frame is
-    the caller's to keep: its memory is not reused. `feed()` does both for bytes that are at hand.
-    Both are generators, so that the frames before a damaged one still come out: walk them to
-    their end.
+    the caller's to keep: its memory isn't reused while there is a view of it. `feed()` does both
+    for bytes that are at hand. Both are generators, so that the frames before a damaged one still
+    come out: walk them to their end.
     """
 
-    __slots__ = ("_filled", "_frame", "_max_frame_bytes", "_peer", "_scratch")
+    __slots__ = ("_filled", "_frame", "_max_frame_bytes", "_peer", "_rooms", "_scratch")
 
     def __init__(
         self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES, peer: str = "the peer"
@@ -38,6 +77,7 @@ class FrameReader:
         self._peer = peer
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._frame: memoryview | None = None  # a large frame in the making
+        self._rooms = _Rooms()
         self._filled = 0  # bytes in `_frame` if there is one, else in `_scratch`
 
     @property
@@ -89,7 +129,7 @@ class FrameReader:
             elif 4 + size <= len(data):
                 break  # fits into the scratch buffer, once that is moved to the front
             else:
-                self._frame = memoryview(bytearray(size))
+                self._frame = self._rooms.take(size)
                 self._filled = end - start
                 self._frame[: self._filled] = data[start:end]
                 return

@@ -82,6 +82,72 @@ def test_a_large_frame_is_not_copied_out_of_its_buffer() -> None:
     assert frame.obj is room.obj
 
 
+def one_frame(reader: FrameReader, body: bytes) -> memoryview:
+    (frame,) = reader.feed(framed(body))
+    return frame
+
+
+def test_a_large_frame_comes_where_an_earlier_one_was_that_nobody_looks_at_any_more() -> None:
+    reader = FrameReader()
+    room = one_frame(reader, bytes(200_000)).obj
+    for size in (200_000, 100_000, 199_999, 200_000):
+        body = random.Random(size).randbytes(size)
+        frame = one_frame(reader, body)
+        assert frame.obj is room
+        assert frame == body
+        del frame
+
+
+def test_while_one_large_frame_is_looked_at_the_next_ones_take_turns_elsewhere() -> None:
+    reader = FrameReader()
+    held = one_frame(reader, b"1" * 200_000)
+    room = one_frame(reader, b"2" * 200_000).obj
+    assert room is not held.obj
+    assert one_frame(reader, b"3" * 200_000).obj is room
+    assert held == b"1" * 200_000
+
+
+def test_a_frame_is_looked_at_as_long_as_there_is_a_view_of_any_part_of_it() -> None:
+    reader = FrameReader()
+    part = one_frame(reader, b"1" * 200_000)[10:20][1:3]
+    for digit in (b"2", b"3", b"4"):
+        one_frame(reader, digit * 200_000)
+    assert part == b"11"
+
+
+@examples(50)
+@given(data=st.data())
+def test_whoever_keeps_which_frames_none_changes(data: st.DataObject) -> None:
+    sizes = st.sampled_from([10, SCRATCH - 3, 100_000, 100_001, 150_000])
+    reader = FrameReader()
+    kept: list[tuple[memoryview, bytes]] = []
+    for index, size in enumerate(data.draw(st.lists(sizes, max_size=8))):
+        body = random.Random(index).randbytes(size)
+        kept.append((one_frame(reader, body), body))
+        if data.draw(st.booleans()):
+            del kept[data.draw(st.integers(0, len(kept) - 1))]
+        for frame, was in kept:
+            assert frame == was
+
+
+def test_memory_of_very_large_frames_is_not_kept() -> None:
+    reader = FrameReader()
+    tracemalloc.start()
+    for _ in range(3):
+        one_frame(reader, bytes(5 * 1024 * 1024))
+    assert tracemalloc.get_traced_memory()[0] < 64 * 1024
+    tracemalloc.stop()
+
+
+def test_memory_is_kept_for_two_frames_only() -> None:
+    reader = FrameReader()
+    tracemalloc.start()
+    frames = [one_frame(reader, bytes(1024 * 1024)) for _ in range(5)]
+    del frames
+    assert tracemalloc.get_traced_memory()[0] < 2 * 1024 * 1024 + 64 * 1024
+    tracemalloc.stop()
+
+
 def test_pending_bytes_tells_of_an_incomplete_frame() -> None:
     reader = FrameReader()
     assert reader.pending_bytes == 0
