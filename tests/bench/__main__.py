@@ -27,7 +27,7 @@ from tests.bench.run import OPTIMISED, FailedError, measure
 from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import HarnessError
 
-FILLER = Client("ours", "send_many", "fills the topics")
+FILLER = Client("ours", "fill", "fills the topics")
 FULL_MESSAGES, FULL_ROUNDS = 1_000_000, 3
 QUICK_MESSAGES, QUICK_ROUNDS = 200_000, 1
 
@@ -142,7 +142,7 @@ def _measure(
             for name in {one.broker for one in some}:
                 clusters[name].create_topic(case.topic, partitions=PARTITIONS)
                 if case.work == "consume":
-                    job = _job(clusters[name], case, FILLER, messages, fill=True)
+                    job = _job(clusters[name], case, FILLER, messages)
                     measure(peers.command(FILLER, job))
         for _ in range(record.rounds):
             for case, some in able.items():
@@ -170,13 +170,13 @@ def _able(peers: Peers, clients: Sequence[Client], record: Record) -> list[Clien
     return able
 
 
-def _job(
-    cluster: RealCluster, case: Case, client: Client, messages: int, *, fill: bool = False
-) -> dict[str, object]:
+def _job(cluster: RealCluster, case: Case, client: Client, messages: int) -> dict[str, object]:
+    fills = client is FILLER
     return {
         "client": client.module,
         "call": client.call,
-        "produces": fill or case.work != "consume",
+        "produces": fills or case.work != "consume",
+        "options": {"set_bytes": case.set_bytes} if fills else {},
         "bootstrap": cluster.bootstrap_servers,
         "zookeeper": cluster.zookeeper_connect,
         "topic": case.topic,

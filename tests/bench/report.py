@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.bench import growth_report
-from tests.bench.cases import BROKER, NEWER_BROKER, RATIOS, TICKER_MS, Case, Client, Goal
+from tests.bench.cases import (
+    BROKER,
+    NEWER_BROKER,
+    RATIOS,
+    SET_BYTES,
+    TICKER_MS,
+    Case,
+    Client,
+    Goal,
+)
 from tests.bench.growth import Growth
 
 Results = Mapping[Case, Mapping[Client, Sequence[Mapping[str, float]]]]
@@ -189,7 +198,9 @@ def _introduction(record: Record) -> Iterable[str]:
         "slow clients; medians, and the spread of the rate as (max - min) / median. Each case runs "
         "in a process of its own, each peer in a venv of its own, client and broker on the same "
         f"cores. The broker is a real {BROKER} (3 partitions, acks=1, linger 5 ms, 256-KiB "
-        f"batches), for aiokafka, which speaks to no 0.8, a real {NEWER_BROKER}. CPU is "
+        f"batches), for aiokafka, which speaks to no 0.8, a real {NEWER_BROKER}. Topics to be read "
+        f"have sets of {SET_BYTES // 1024} KiB, as Java's producer makes them, unless said "
+        "otherwise: from much larger plain ones it is the broker that all wait for. CPU is "
         "`getrusage` over the whole process, from after the warm-up to after the last result; a "
         "JVM counts its own in the same way. The loops over the values are part of it. Peak RSS is "
         "the kernel's high-water mark of the whole process, the values to be sent included."

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.testing import EmbeddedCluster
 from tests.bench.run import measure
 from tests.brokers import free_port
 
@@ -27,7 +29,7 @@ def work(client: str, call: str, bootstrap: str, topic: object, **options: int) 
     job = {
         "client": client,
         "call": call,
-        "produces": call in ("send", "send_many"),
+        "produces": call in ("send", "send_many", "fill"),
         "bootstrap": bootstrap,
         "topic": topic,
         "messages": MESSAGES,
@@ -48,6 +50,22 @@ def test_what_a_client_sends_is_read(kafka_bootstrap_servers: str) -> None:
         assert one["seconds"] > 0
         assert one["cpu_seconds"] > 0
         assert one["ticker_max_ms"] >= one["ticker_p999_ms"] >= 0
+
+
+@pytest.mark.kafka_cluster(topics={"three": 3})
+def test_a_topic_to_be_read_has_sets_of_the_size_that_is_asked_for(
+    kafka_cluster: EmbeddedCluster,
+) -> None:
+    work("ours", "fill", kafka_cluster.bootstrap_servers, "three", set_bytes=6400)
+    sets = [
+        len(part.message_set)
+        for request in kafka_cluster.requests(ProduceRequest)
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+    assert sum(sets) == MESSAGES * 126
+    # The last one of each partition is what was left.
+    assert sorted(sets)[3:] == [50 * 126] * (len(sets) - 3)
 
 
 @pytest.mark.kafka_cluster(topics=TOPICS)

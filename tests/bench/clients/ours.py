@@ -87,6 +87,31 @@ def send_many(
     return run(work())
 
 
+def fill(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None, *, set_bytes: int
+) -> Measurement:
+    """A topic to be read, in sets of this size, nearly."""
+
+    async def work() -> Measurement:
+        meter = TickingMeter()
+        async with AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            acks=1,
+            max_batch_size=set_bytes,
+            max_request_size=set_bytes,  # or batches would grow while others are under way
+            compression_type=compression,
+        ) as producer:
+            parts = [
+                await producer.send_many(topic, values[part::PARTITIONS], partition=part)
+                for part in range(PARTITIONS)
+            ]
+            for part in parts:
+                await part
+        return meter.stop(len(values))
+
+    return run(work())
+
+
 def loops(
     bootstrap: str,
     topic: str,
