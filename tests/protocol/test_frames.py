@@ -112,7 +112,7 @@ def test_a_frame_is_looked_at_as_long_as_there_is_a_view_of_any_part_of_it() -> 
     part = one_frame(reader, b"1" * 200_000)[10:20][1:3]
     for digit in (b"2", b"3", b"4"):
         one_frame(reader, digit * 200_000)
-    assert part == b"11"
+    assert bytes(part) == b"11"
 
 
 @examples(50)
