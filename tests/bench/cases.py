@@ -275,7 +275,12 @@ CASES = [
     consume(
         100,
         "snappy",
-        many=Goal(0.45, times_peer=1, peer=CONFLUENT_CONSUME.words, why=RECEIVING),
+        many=Goal(
+            0.45,
+            times_peer=1,
+            peer=CONFLUENT_CONSUME.words,
+            why="Decoding and the records themselves.",
+        ),
         more=(aiokafka("getmany", "getmany, CRC checked", 0.25),),
     ),
     consume(1024, None, in_quick=False),
