@@ -203,7 +203,9 @@ def _introduction(record: Record) -> Iterable[str]:
         "otherwise: from much larger plain ones it is the broker that all wait for. CPU is "
         "`getrusage` over the whole process, from after the warm-up to after the last result; a "
         "JVM counts its own in the same way. The loops over the values are part of it. Peak RSS is "
-        "the kernel's high-water mark of the whole process, the values to be sent included."
+        "the kernel's high-water mark of the whole process, the values to be sent included. Those "
+        "values are frozen (`gc.freeze`) in all Python processes: only a benchmark has a million "
+        "of them in a list for the garbage collector to walk over."
     )
     yield ""
     yield (
