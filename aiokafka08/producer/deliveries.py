@@ -96,6 +96,8 @@ class Deliveries:
                     first, cause = indices[0], error
             if number % _LOOK_EVERY == 0 and self._turns.look():
                 await self._turns.give()
+        if self._turns.look():  # many short ones may be awaited, one after the other
+            await self._turns.give()
         if cause is not None:
             error = copy.copy(cause)
             error.args = (
@@ -108,15 +110,10 @@ class Deliveries:
 
 def _failed(group: Group) -> Iterator[tuple[Sequence[int], KafkaError]]:
     """The group's messages that were given up so far, in ascending order, with their errors."""
-    delivery = group.delivery
-    if delivery.halves is None:
-        if delivery.error is not None:
-            yield group.indices, delivery.error
-        return
-    for place, index in enumerate(group.indices, group.first):
-        error = delivery.at(place)[0].error
-        if error is not None:
-            yield (index,), error
+    first = group.first
+    for part, places in group.delivery.spans(first, first + len(group.indices)):
+        if part.error is not None:
+            yield group.indices[places.start - first : places.stop - first], part.error
 
 
 class Acknowledged(Sequence[RecordMetadata]):

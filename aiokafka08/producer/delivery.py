@@ -8,6 +8,7 @@ asks about is told by one `BatchFailed` event, not per message.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from aiokafka08.errors import KafkaError
@@ -115,6 +116,21 @@ class Delivery:
         if self.halves is None:
             return [self]
         return self.halves[1].parts() + self.halves[2].parts()
+
+    def spans(self, start: int, stop: int, before: int = 0) -> Iterator[tuple[Delivery, range]]:
+        """The messages from `start` to before `stop`, by the delivery that they belong to now.
+
+        `before`: so many stand before this one's first, in the numbers that are asked for.
+        """
+        if start >= stop:
+            return
+        if self.halves is None:
+            yield self, range(start, stop)
+            return
+        first_count, first, second = self.halves
+        middle = before + first_count
+        yield from first.spans(start, min(stop, middle), before)
+        yield from second.spans(max(start, middle), stop, middle)
 
     def at(self, index: int) -> tuple[Delivery, int]:
         """The delivery that message `index` belongs to now, and its index there."""

@@ -327,7 +327,8 @@ class AIOKafkaProducer:
             headers: must be empty.
 
         Returns:
-            An awaitable as `asyncio.Future`. Its result is a `RecordMetadata`; its errors are
+            An awaitable as `asyncio.Future`; but a task that awaits many that are done gives others
+            a turn of the loop now and then. Its result is a `RecordMetadata`; its errors are
             `KafkaTimeoutError` (`delivery_timeout_ms` is over; if the broker was silent the message
             may be stored), `MessageSizeTooLargeError`, and what brokers answer. After a lost
             connection, answers 7 and 20, or where another broker leads while the one that was asked
@@ -383,8 +384,10 @@ class AIOKafkaProducer:
 
         Returns when all are buffered; they are accepted chunk by chunk as memory allows, and other
         senders to the topic wait until then. Like `send` it gives the others a turn of the event
-        loop every few milliseconds, also while it checks what it was given: lists and dicts may be
-        changed meanwhile, they are copied at once, but not the bytearrays in them. Messages without
+        loop every few milliseconds, also while it checks what it was given: what others send
+        meanwhile is before it. A list or dict is copied at once, not what is in it: bytearrays,
+        objects for a serializer, and what an iterator walks over, mustn't change until this
+        returns. Messages without
         keys go to partitions in runs, where the partitioner promises nothing else for them. If an
         error is raised, or the call is cancelled, those accepted before are sent all the same.
 

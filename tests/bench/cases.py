@@ -9,13 +9,13 @@ PARTITIONS = 3
 LINGER_MS = 5
 BATCH_BYTES = 256 * 1024
 SET_BYTES = 16 * 1024
-"""How large the sets are that topics to be read are filled with: what Java's producer makes unless
-told otherwise. From plain ones that are much larger it is the broker that every reader waits for
-(docs/brokers.md 7.15)."""
+"""How large the sets are that topics to be read are filled with, before compression: the default
+of Java's producer. From plain ones that are much larger it is the broker that every reader waits
+for (docs/brokers.md 7.15)."""
 LARGE_SET_BYTES = 1024 * 1024
 LOOPS = 1000
 GATHERED = 50_000
-"""So many results are kept until they are awaited; a million cost the collector 45 ms a walk."""
+"""Results are awaited when so many more are under way: a million cost 45 ms a walk of gc."""
 BROKER = "0.8.2.2"
 NEWER_BROKER = "3.9.1"
 """For aiokafka, which speaks to nothing as old as 0.8.2."""

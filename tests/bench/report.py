@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from tests.bench import growth_report
 from tests.bench.cases import (
     BROKER,
+    GATHERED,
     NEWER_BROKER,
     RATIOS,
     SET_BYTES,
@@ -199,13 +200,14 @@ def _introduction(record: Record) -> Iterable[str]:
         "in a process of its own, each peer in a venv of its own, client and broker on the same "
         f"cores. The broker is a real {BROKER} (3 partitions, acks=1, linger 5 ms, 256-KiB "
         f"batches), for aiokafka, which speaks to no 0.8, a real {NEWER_BROKER}. Topics to be read "
-        f"have sets of {SET_BYTES // 1024} KiB, as Java's producer makes them, unless said "
-        "otherwise: from much larger plain ones it is the broker that all wait for. CPU is "
-        "`getrusage` over the whole process, from after the warm-up to after the last result; a "
+        f"have sets of {SET_BYTES // 1024} KiB before compression, the default of Java's producer, "
+        "unless said otherwise: from much larger plain ones it is the broker that all wait for. "
+        f"Results that aren't told by callbacks are awaited when {GATHERED:,} more are under way. "
+        "CPU is `getrusage` over the whole process, from after the warm-up to after the last result; a "
         "JVM counts its own in the same way. The loops over the values are part of it. Peak RSS is "
-        "the kernel's high-water mark of the whole process, the values to be sent included. Those "
-        "values are frozen (`gc.freeze`) in all Python processes: only a benchmark has a million "
-        "of them in a list for the garbage collector to walk over."
+        "the kernel's high-water mark of the whole process, the values to be sent included. What "
+        "was made before the measurement, these values for one, is frozen (`gc.freeze`) in all "
+        "Python processes; a list of a million values costs the garbage collector 20 ms a walk."
     )
     yield ""
     yield (

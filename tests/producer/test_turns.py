@@ -268,11 +268,20 @@ async def test_cancelled_while_it_checks_nothing_is_sent(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
-    task = asyncio.create_task(producer.send_many("t", [b"v"] * 5000, partition=0))
+    await producer.partitions_for("t")
+    drawn = []
+
+    def values() -> Iterator[bytes]:
+        for number in range(5000):
+            drawn.append(number)
+            yield b"v"
+
+    task = asyncio.create_task(producer.send_many("t", values(), partition=0))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert 0 < len(drawn) < 5000
     assert producer.metrics()["buffer_used_bytes"] == 0
     await producer.flush()
     assert cluster.log("t", 0) == []
@@ -292,6 +301,35 @@ async def test_waiting_for_deliveries_that_are_done_gives_turns() -> None:
     task = asyncio.create_task(wait())
     assert await turns_until_done(task) > 2000 // 128 - 2
     assert task.result() == 2000
+
+
+async def test_waiting_for_many_short_deliveries_that_are_done_gives_turns() -> None:
+    delivery = acknowledged()
+    delivery.finish()
+    turns = Turns()
+
+    async def wait() -> None:
+        for index in range(500):
+            await Deliveries(1, [Group([index], delivery, index, -1)], None, turns)
+
+    assert await turns_until_done(asyncio.create_task(wait())) > 500 // 2 - 2
+
+
+async def test_deliveries_of_a_batch_that_was_split_are_asked_by_its_parts() -> None:
+    """Not by message: a million of them, each asked for its place, held the loop for 0.5 s."""
+    tp = TopicPartition("t", 0)
+    whole, rest, first, second, third = (Delivery(tp, None) for _ in range(5))
+    whole.divide(10**8, first, rest)
+    rest.divide(10**8, second, third)
+    for part in (first, third):
+        part.acknowledge(0, -1, has_timestamps=False)
+        part.finish()
+    second.fail(KafkaError("no"))
+    second.finish()
+    groups = [Group(range(3 * 10**8 - 7), whole, 7, -1)]
+    deliveries = Deliveries(3 * 10**8 - 7, groups, None, Turns())
+    with pytest.raises(KafkaError, match=r"message 99999993 of 299999993: no .and 99999999 o"):
+        await deliveries
 
 
 def test_looking_at_one_message_does_not_walk_over_those_behind_it() -> None:
@@ -436,8 +474,14 @@ async def test_without_a_task_there_is_no_turn(twin: type[DeliveryFuture]) -> No
 
 async def test_in_another_loop_there_is_no_turn_and_the_result(twin: type[DeliveryFuture]) -> None:
     futures = done_futures(twin)
-    found = await asyncio.to_thread(asyncio.run, offsets(futures))
-    assert found == list(range(AWAITED))
+
+    async def elsewhere() -> list[int]:
+        task = asyncio.ensure_future(offsets(futures))
+        await asyncio.sleep(0)
+        assert task.done(), "it gave a turn"
+        return task.result()
+
+    assert await asyncio.to_thread(asyncio.run, elsewhere()) == list(range(AWAITED))
 
 
 async def test_a_loop_over_the_results_of_sends_gives_turns(

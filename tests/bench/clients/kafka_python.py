@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, PARTITIONS
+from tests.bench.cases import BATCH_BYTES, GATHERED, LINGER_MS, PARTITIONS
 from tests.bench.measure import WARM_UP, Measurement, Meter, latencies
 
 _VERSION = (0, 8, 2)
@@ -30,10 +31,15 @@ def produce(
         producer.send(topic, value)
     producer.flush()
     meter = Meter()
-    futures = [
-        producer.send(topic, value, partition=index % PARTITIONS)
-        for index, value in enumerate(values)
-    ]
+    futures: list[Any] = []
+    for start in range(0, len(values), GATHERED):
+        before = futures
+        futures = [
+            producer.send(topic, value, partition=index % PARTITIONS)
+            for index, value in enumerate(values[start : start + GATHERED], start)
+        ]
+        for future in before:
+            future.get()
     producer.flush()
     for future in futures:
         future.get()
