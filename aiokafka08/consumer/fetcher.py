@@ -30,6 +30,7 @@ from aiokafka08.net.doubt import Doubt
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import Line
 from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, Topic
+from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.telemetry import PartitionFailed
 
 OLD_LINES_WAIT_S = 0.1
@@ -254,7 +255,8 @@ class Fetcher:
         turn_ends = loop.time() + SLICE_S
         now_ms = time.time_ns() // 1_000_000
         hides_large = may_hide_large(self._router.version(node_id))
-        frame = self._shares.frames.new(sum(len(one.message_set) for one in answer.values()))
+        held = [held_bytes(one.message_set) for one in answer.values()]
+        frame = self._shares.frames.new(max(held, default=0))
         for ask in plan.asks:
             fetched = answer.pop(ask.cursor.topic_partition, None)
             if fetched is None:
@@ -279,6 +281,7 @@ class Fetcher:
             if loop.time() >= turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = loop.time() + SLICE_S
+        self._shares.frames.trim()
 
     def _act(self, ask: Ask, verdict: Verdict, error_code: int) -> None:
         cursor = ask.cursor

@@ -268,8 +268,8 @@ class PartitionCalls:
         earlier. In format 0 the ones before the time can't be told and skipped. The time is that of
         the file on the partition's leader: the last append, or the copying where a replica was
         built anew (then the answer is too early). Producers whose clocks run ahead of the broker's
-        may stamp messages later than their segment's time. Messages without timestamps on a newer
-        broker, of before its upgrade or of an old producer, go by segments too.
+        may stamp messages later than their segment's time. Newer brokers go by files too, and by
+        segments here, where messages have no timestamps or are of before the broker's upgrade.
 
         Args:
             timestamps: milliseconds since the epoch.

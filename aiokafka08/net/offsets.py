@@ -13,10 +13,12 @@ from typing import TypeVar
 from aiokafka08.errors import (
     Action,
     BrokerResponseError,
+    CorruptRecordException,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    UnknownError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     broker_error,
@@ -33,6 +35,9 @@ from aiokafka08.protocol.api import (
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
+
+_CANT_TELL = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
+"""Of times of messages: stored in format 0, or there is a set that the broker can't open."""
 
 Answers = dict[TopicPartition, T | KafkaError]
 """Of one leader, or of all that there are: per partition what was asked for, or why not."""
@@ -80,8 +85,9 @@ async def first_messages(
         timestamps_ms: per partition, milliseconds since the epoch.
 
     Returns:
-        Offset and timestamp of the message, None where there is none. Left out are partitions whose
-        leader can't tell: a broker before 0.10.1, or one that stores the topic in format 0.
+        Offset and timestamp of the message, None where the broker finds none (which proves little:
+        see `times`). Left out are partitions whose leader can't tell: a broker before 0.10.1, one
+        that stores the topic in format 0, or can't open a set, or doesn't answer in time.
 
     Raises:
         As `list_offsets`.
@@ -239,10 +245,12 @@ async def _ask_by_message(
             return dict.fromkeys(tps)
         request = _request(tps, timestamps_ms)
         answer = await connection.request(request, version=1, timeout_s=max(end - loop.time(), 0))
+    except KafkaTimeoutError:
+        return dict.fromkeys(tps)  # without an index it may search for long
     except KafkaError as error:
         return dict.fromkeys(tps, error)
     return {
-        tp: None if isinstance(one, UnsupportedForMessageFormatError) else one
+        tp: None if isinstance(one, _CANT_TELL) else one
         for tp, one in _answers(leader, tps, answer).items()
     }
 

@@ -6,15 +6,17 @@ written: they name those of a time or before (docs/brokers.md 8.1). So the first
 written later is where the first message of that time or later can be at the earliest: its start is
 the answer. Law: never later than the true answer.
 
-"None" of the newer ones isn't taken at its word: they look into one segment only, and one without
-timestamps, of before an upgrade or of an old producer, counts by the time of its file and has none
-(docs/brokers.md 8.14). So they too go by segments then, unless messages have timestamps there.
+"None" of the newer ones proves little: they look into one segment only, the first whose largest
+timestamp is late enough, and where they don't know that (no timestamps, or segments of before an
+upgrade) take the time of its file for it (docs/brokers.md 8.14). It is believed only where no file
+was written so late but that of the last segment, and messages have timestamps there.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.offsets import first_messages, list_offsets
@@ -41,44 +43,69 @@ async def offsets_for_times(
     """
     found = await first_messages(router, timestamps_ms)
     unsure = {tp: at for tp, at in timestamps_ms.items() if found.get(tp) is None}
-    segments = await segments_for_times(router, unsure) if unsure else {}
-    for tp, segment in segments.items():
-        if tp in found and segment is not None and await _is_stamped(router, tp, segment.offset):
-            continue
-        found[tp] = segment
-    return found
-
-
-async def _is_stamped(router: Router, tp: TopicPartition, offset: int) -> bool:
-    """Whether the message there is seen to have a timestamp; it is enough to see its head."""
-    asked = FetchPartition(tp.partition, offset, _PEEK_BYTES)
-    request = FetchRequest(-1, 0, 0, [Topic(tp.topic, [asked])])
-    try:
-        answer = await router.request(request, node_id=router.metadata.snapshot.leader(tp))
-    except KafkaError:
-        return False  # then the answer may be early, never late
-    seen = [part.message_set for topic in answer.topics for part in topic.partitions]
-    if len(seen) != 1 or len(seen[0]) < _HEAD.size:
-        return False
-    magic, timestamp = _HEAD.unpack_from(seen[0])
-    return bool(magic == 1 and timestamp >= 0)
-
-
-async def segments_for_times(
-    router: Router, timestamps_ms: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """The start of the first segment that was written to at its time or later; None: none was."""
-    before = {tp: max(at - FILE_TIME_GRAIN_MS, 0) for tp, at in timestamps_ms.items()}
+    if not unsure:
+        return found
+    before = {tp: max(at - FILE_TIME_GRAIN_MS, 0) for tp, at in unsure.items()}
     older = await list_offsets(router, before)
     listed = await list_offsets(
-        router, dict.fromkeys(timestamps_ms, LATEST), max_num_offsets=_ALL_SEGMENTS
+        router, dict.fromkeys(unsure, LATEST), max_num_offsets=_ALL_SEGMENTS
     )
-    return {tp: _begin(older[tp], listed[tp]) for tp in timestamps_ms}
+    segments = {tp: _begin(older[tp], listed[tp]) for tp in unsure}
+    lasts = {
+        tp: segment
+        for tp, segment in segments.items()
+        if tp in found and segment is not None and segment == _begin([], listed[tp][:2])
+    }
+    stamped = await _stamped(router, lasts)
+    return found | {
+        tp: None if segment is None or tp in stamped else OffsetAndTimestamp(segment, None)
+        for tp, segment in segments.items()
+    }
 
 
-def _begin(older: list[int], listed: list[int]) -> OffsetAndTimestamp | None:
+def _begin(older: list[int], listed: list[int]) -> int | None:
     """`older`: the start of the last segment that is too old, if any; `listed`: end and starts."""
     end = listed[0] if listed else 0
     last_too_old = older[0] if older else -1
-    newer = [start for start in listed if last_too_old < start < end]
-    return OffsetAndTimestamp(min(newer), None) if newer else None
+    return min((start for start in listed if last_too_old < start < end), default=None)
+
+
+async def _stamped(router: Router, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    """Those of the partitions whose message there is seen to have a timestamp; a head is enough.
+
+    Where it isn't seen, for whatever reason, the answer is early then, never late.
+    """
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp in offsets:
+        leader = router.metadata.snapshot.leader(tp)
+        if leader is not None:
+            by_leader.setdefault(leader, []).append(tp)
+    seen = await asyncio.gather(
+        *(_stamped_of(router, leader, tps, offsets) for leader, tps in by_leader.items())
+    )
+    return {tp for some in seen for tp in some}
+
+
+async def _stamped_of(
+    router: Router,
+    leader: int,
+    tps: Collection[TopicPartition],
+    offsets: Mapping[TopicPartition, int],
+) -> list[TopicPartition]:
+    by_topic: dict[str, list[FetchPartition]] = {}
+    for tp in tps:
+        asked = FetchPartition(tp.partition, offsets[tp], _PEEK_BYTES)
+        by_topic.setdefault(tp.topic, []).append(asked)
+    request = FetchRequest(-1, 0, 0, [Topic(name, parts) for name, parts in by_topic.items()])
+    try:
+        answer = await router.request(request, node_id=leader)
+    except KafkaError:
+        return []
+    found = []
+    for topic in answer.topics:
+        for part in topic.partitions:
+            if not part.error_code and len(part.message_set) >= _HEAD.size:
+                magic, timestamp = _HEAD.unpack_from(part.message_set)
+                if magic == 1 and timestamp >= 0:
+                    found.append(TopicPartition(topic.topic, part.partition))
+    return found

@@ -241,7 +241,7 @@ class Link:
         try:
             answer: asyncio.Future[Any] = connection.start(request)
             if acks == 0:
-                answer = connection.start(_PING)
+                answer = connection.start(_PING, version=0)
         except KafkaConnectionError as error:
             for batch in encoded:
                 self._settler.put_back(batch, error, now, may_be_stored=False)

@@ -40,7 +40,8 @@ class _Rooms:
     def take(self, size_bytes: int) -> memoryview:
         """Room for a frame; all of it is to be overwritten."""
         for room in self._kept:
-            if size_bytes <= len(room) and _is_left(room):
+            # Not much larger: it is held as a whole for as long as any part of the frame is.
+            if size_bytes <= len(room) <= 2 * size_bytes and _is_left(room):
                 return memoryview(room)[:size_bytes]
         room = bytearray(size_bytes)
         if size_bytes <= _KEPT_BYTES:
@@ -56,6 +57,11 @@ def _is_left(room: bytearray) -> bool:
         return False
     room.append(0)
     return True
+
+
+def held_bytes(data: Buffer) -> int:
+    """How much memory is held as long as somebody has this part of a frame."""
+    return memoryview(data.obj).nbytes if isinstance(data, memoryview) else len(data)
 
 
 class FrameReader:

@@ -2,8 +2,8 @@
 
 Spark calls from threads without an event loop. `Brokers` has one of its own, which runs only while
 a call lasts; connections and metadata stay from call to call. Law: asking costs one Metadata
-request, and one ListOffsets request per broker and question, however many partitions there are;
-and it never creates a topic.
+request, and one ListOffsets request per broker and question (up to three, and a Fetch, for times),
+however many partitions there are; and it never creates a topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, Kaf
 from aiokafka08.helpers import create_ssl_context
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.config import NetConfig, net_config
-from aiokafka08.net.offsets import first_messages, list_offsets
+from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.net.times import offsets_for_times
 from aiokafka08.protocol import api
@@ -180,8 +180,8 @@ class Driver:
     ) -> Resolved:
         """The first offset of a time or later, for each partition.
 
-        Brokers from 0.10.1 on find it. Others know segments; on 0.10.0, whose messages have
-        timestamps all the same, the one segment is read up to the message.
+        Brokers from 0.10.1 on find it. Where they can't, segments are known, and the log is read
+        from there up to the message if messages have timestamps (all do on 0.10.0).
 
         Args:
             bound: the times.
@@ -199,12 +199,6 @@ class Driver:
         return self._ask(
             lambda router: _by_time(router, self._options, bound.option, wanted, latest, start)
         )
-
-    def first_messages(self, partitions: Collection[TopicPartition], at_ms: int) -> Resolved:
-        """The first offset of a time or later, of partitions whose brokers find one."""
-        wanted = dict.fromkeys(partitions, at_ms)
-        found = self._ask(lambda router: first_messages(router, wanted))
-        return {tp: one.offset for tp, one in found.items() if one is not None}
 
     def _ask(self, question: Callable[[Router], Coroutine[Any, Any, T]]) -> T:
         """Ask, and ask again after errors that pass."""

@@ -250,7 +250,7 @@ def split(
 class Wanted:
     """What a filter on one column lets through: pairs of first and last value, None: no bound.
 
-    `values` are names for the column topic; times are milliseconds since the epoch.
+    `values` are names for the column topic.
     """
 
     column: str
@@ -259,7 +259,7 @@ class Wanted:
 
 
 def narrow(ranges: Iterable[OffsetRange], filters: Collection[Wanted]) -> list[OffsetRange]:
-    """What of the ranges the filters (all of them) let through; for times see `since`."""
+    """What of the ranges the filters (all of them) let through."""
     left = list(ranges)
     for one in filters:
         if one.column == "topic":
@@ -270,7 +270,7 @@ def narrow(ranges: Iterable[OffsetRange], filters: Collection[Wanted]) -> list[O
                 for part in left
                 if any(_inside(part.partition, part.partition + 1, pair) for pair in one.intervals)
             ]
-        elif one.column == "offset":
+        else:
             left = [
                 OffsetRange(part.topic, part.partition, *kept)
                 for part in left
@@ -278,28 +278,6 @@ def narrow(ranges: Iterable[OffsetRange], filters: Collection[Wanted]) -> list[O
                 if (kept := _inside(part.start, part.end, pair)) is not None
             ]
     return left
-
-
-def since(filters: Iterable[Wanted]) -> int | None:
-    """The time that the filters let messages through from, if they name one after the epoch."""
-    times = [
-        first
-        for one in filters
-        if one.column == "timestamp"
-        for first, _ in one.intervals
-        if first is not None and first > 0
-    ]
-    return max(times, default=None)
-
-
-def begin_at(ranges: Iterable[OffsetRange], offsets: Offsets) -> list[OffsetRange]:
-    """What of the ranges is at these offsets or behind them; partitions not named stay whole."""
-    return [
-        OffsetRange(one.topic, one.partition, start, one.end)
-        for one in ranges
-        if (start := max(one.start, offsets.get(TopicPartition(one.topic, one.partition), 0)))
-        < one.end
-    ]
 
 
 def _inside(start: int, end: int, pair: tuple[int | None, int | None]) -> tuple[int, int] | None:

@@ -12,8 +12,6 @@ import heapq
 import logging
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -43,14 +41,12 @@ from aiokafka08.spark.planning import (
     Plan,
     Resolved,
     Wanted,
-    begin_at,
     check_named,
     deleted_text,
     loss_text,
     narrow,
     plan_query,
     resolve,
-    since,
     split,
     within,
 )
@@ -65,8 +61,6 @@ MAX_INTERVALS = 64
 """Into so many pieces a filter on offsets cuts a partition at most; each is a task."""
 _NEAR = 500
 """Offsets that are nearer are read by one task: one request brings them."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -151,15 +145,9 @@ class Kafka08Reader(DataSourceReader):
             if isinstance(options.start, ByTime) or isinstance(options.end, ByTime):
                 # Two times that no message lies between: nothing, not an error.
                 end = {tp: max(one, min(start[tp], latest[tp])) for tp, one in end.items()}
-            plan = plan_query(start, end, earliest, latest)
-            at_ms = since(self._filters)
-            if at_ms is not None and plan.ranges:
-                # What is before the first message of that time isn't of it; what is behind may be.
-                first = driver.first_messages(chosen, at_ms)
-                plan = replace(plan, ranges=tuple(begin_at(plan.ranges, first)))
         finally:
             driver.close()
-        return tasks(options, plan, self._filters)
+        return tasks(options, plan_query(start, end, earliest, latest), self._filters)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task."""
@@ -170,7 +158,7 @@ class Kafka08PushdownReader(Kafka08Reader):
     """A batch query whose filters bound what is read; Spark applies them to each row again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take note of those on topic, partition and offset, and of times to begin at."""
+        """Take note of those on topic, partition and offset."""
         found = (wanted(one) for one in filters)
         self._filters = [one for one in found if one is not None]
         return filters
@@ -179,8 +167,6 @@ class Kafka08PushdownReader(Kafka08Reader):
 def wanted(one: Filter) -> Wanted | None:
     """What a filter asks for, where it bounds what is read."""
     column = ".".join(getattr(one, "attribute", ()))
-    if column == "timestamp":
-        return _from_time(one)
     if isinstance(one, spark_filters.EqualTo | spark_filters.EqualNullSafe):
         return _points(column, [one.value])
     if isinstance(one, spark_filters.In):
@@ -196,20 +182,6 @@ def wanted(one: Filter) -> Wanted | None:
     if isinstance(one, spark_filters.LessThanOrEqual):
         return Wanted(column, ((None, one.value),))
     return None
-
-
-def _from_time(one: Filter) -> Wanted | None:
-    """Times don't rise strictly, so only where they begin bounds what is read."""
-    begins = (
-        spark_filters.EqualTo
-        | spark_filters.EqualNullSafe
-        | spark_filters.GreaterThan
-        | spark_filters.GreaterThanOrEqual
-    )
-    value = getattr(one, "value", None)
-    if not isinstance(one, begins) or not isinstance(value, datetime) or value.tzinfo is None:
-        return None
-    return Wanted("timestamp", (((value - _EPOCH) // timedelta(milliseconds=1), None),))
 
 
 def _points(column: str, values: Iterable[Any]) -> Wanted | None:

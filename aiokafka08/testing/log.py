@@ -75,6 +75,13 @@ class _Segment:
         self.size_bytes += len(data)
         self.written_ms = now_ms
 
+    def entries(self) -> Iterator[tuple[int, memoryview]]:
+        for block in self.blocks:
+            try:
+                yield from walk(bytes(block.data))
+            except Refused:  # raw bytes that are no messages: there is no way past them
+                continue
+
     def rewrite(self, edit: Callable[[int, memoryview], tuple[int, Buffer] | None]) -> None:
         """Replace each entry by what `edit` makes of its offset and message: an entry and its
         last offset, or None for nothing."""
@@ -179,11 +186,7 @@ class PartitionLog:
     def entries(self) -> Iterator[tuple[int, memoryview]]:
         """Offset and message of all entries kept, as they are stored."""
         for segment in self._segments:
-            for block in segment.blocks:
-                try:
-                    yield from walk(bytes(block.data))
-                except Refused:  # raw bytes that are no messages: there is no way past them
-                    continue
+            yield from segment.entries()
 
     def list_offsets(
         self, timestamp: int, max_num_offsets: int, below: int, now_ms: int
@@ -214,13 +217,23 @@ class PartitionLog:
         return offsets
 
     def first_since(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
-        """Offset and timestamp of the first message of this time or later (brokers.md 8.14).
+        """Offset and timestamp of the first message of this time or later, of the one segment that
+        is looked into (brokers.md 8.14).
 
         Raises:
             Refused, ValueError: a set before it can't be opened.
         """
-        for at, entry in self.entries():
-            stamped = parse(entry).timestamp_ms if entry[5] & LOG_APPEND_TIME else None
+        for segment in self._segments:
+            entries = [(at, entry, parse(entry).timestamp_ms) for at, entry in segment.entries()]
+            times = [time for _, _, time in entries if time is not None and time >= 0]
+            if max(times, default=segment.written_ms) >= timestamp_ms:
+                break
+        else:
+            return None
+        for at, entry, time in entries:
+            if time is None or time < timestamp_ms:
+                continue
+            stamped = time if entry[5] & LOG_APPEND_TIME else None
             for offset, message in inside(at, entry):
                 found_ms = parse(message).timestamp_ms if stamped is None else stamped
                 if found_ms is None or found_ms < timestamp_ms:

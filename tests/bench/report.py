@@ -203,11 +203,12 @@ def _introduction(record: Record) -> Iterable[str]:
         f"have sets of {SET_BYTES // 1024} KiB before compression, the default of Java's producer, "
         "unless said otherwise: from much larger plain ones it is the broker that all wait for. "
         f"Results that aren't told by callbacks are awaited when {GATHERED:,} more are under way. "
-        "CPU is `getrusage` over the whole process, from after the warm-up to after the last result; a "
-        "JVM counts its own in the same way. The loops over the values are part of it. Peak RSS is "
-        "the kernel's high-water mark of the whole process, the values to be sent included. What "
-        "was made before the measurement, these values for one, is frozen (`gc.freeze`) in all "
-        "Python processes; a list of a million values costs the garbage collector 20 ms a walk."
+        "CPU is `getrusage` over the whole process, from after the warm-up to after the last "
+        "result; a JVM counts its own in the same way. The loops over the values are part of it. "
+        "Peak RSS is the kernel's high-water mark of the whole process, the values to be sent "
+        "included. What was made before the measurement, these values for one, is frozen "
+        "(`gc.freeze`) in all Python processes; a list of a million values costs the garbage "
+        "collector 20 ms a walk."
     )
     yield ""
     yield (

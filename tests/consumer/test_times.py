@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.net.times import FILE_TIME_GRAIN_MS, _begin
-from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import OffsetAndTimestamp
-from aiokafka08.testing import Answer, EmbeddedCluster
+from aiokafka08.testing import Answer, EmbeddedCluster, Silence
 from tests.consumer.conftest import tp, values
 
 
@@ -108,6 +108,59 @@ async def test_none_is_not_believed_where_messages_have_no_timestamps(clock: Clo
             assert found == OffsetAndTimestamp(1, None)
 
 
+async def test_none_is_not_believed_of_one_segment_where_others_are_behind_it(clock: Clock) -> None:
+    """The first one was written late enough, a later one has messages of the time."""
+    began = int(clock.seconds * 1000)
+    async with EmbeddedCluster(version="0.10", topics={"t": 1}, clock=clock) as cluster:
+        cluster.append("t", 0, [b"of before"], timestamp_ms=began - 600_000)
+        clock.seconds += 1
+        cluster.roll_segment("t", 0)
+        cluster.append_raw("t", 0, encode_entry(1, None, b"old", magic=0))
+        clock.seconds += 1
+        cluster.roll_segment("t", 0)
+        cluster.append("t", 0, [b"wanted"], timestamp_ms=began - 300_000)
+        async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            found = await consumer.offsets_for_times({tp(0): began - 400_000})
+    assert found == {tp(0): OffsetAndTimestamp(0, None)}
+
+
+async def test_where_a_broker_cannot_look_segments_are_asked_for(clock: Clock) -> None:
+    """It can't open a set, or looks for too long: one partition spoils nothing for others."""
+    began = int(clock.seconds * 1000)
+    broken = encode_entry(0, None, b"no gzip", attributes=1, magic=1, timestamp_ms=began + 9000)
+    async with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=clock) as cluster:
+        cluster.append_raw("t", 0, broken)
+        cluster.append("t", 1, [b"fine"], timestamp_ms=began)
+        asked = {tp(0): began, tp(1): began}
+        segment, message = OffsetAndTimestamp(0, None), OffsetAndTimestamp(0, began)
+        async with AIOKafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=4000
+        ) as consumer:
+            found = await consumer.offsets_for_times(asked)
+            assert found == {tp(0): segment, tp(1): message}
+            cluster.fault(
+                ListOffsetsRequest,
+                then=Silence(),
+                times=None,
+                where=lambda request: any(
+                    part.timestamp == began for topic in request.topics for part in topic.partitions
+                ),
+            )
+            found = await consumer.offsets_for_times(asked)
+            assert found == {tp(0): segment, tp(1): segment}
+
+
+async def test_heads_are_looked_at_in_one_request_a_leader(clock: Clock) -> None:
+    began = int(clock.seconds * 1000)
+    async with EmbeddedCluster(2, "0.10", topics={"t": 12}, clock=clock) as cluster:
+        for number in range(12):
+            cluster.append("t", number, [b"x"], timestamp_ms=began - 60_000)
+        async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            asked = {tp(number): began for number in range(12)}
+            assert await consumer.offsets_for_times(asked) == dict.fromkeys(asked)
+        assert len(cluster.requests(FetchRequest)) == 2
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5000)), max_size=6),
     st.booleans(),
@@ -135,4 +188,4 @@ def test_it_is_never_later_than_the_first_message_of_the_time(
     true = next((offset for offset, time in messages if time >= at), None)
     if true is not None:
         assert found is not None
-        assert found.offset <= true
+        assert found <= true

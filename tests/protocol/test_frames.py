@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.errors import KafkaProtocolError
-from aiokafka08.protocol.frame import FrameReader
+from aiokafka08.protocol.frame import FrameReader, held_bytes
 from tests.protocol.strategies import examples
 
 SCRATCH = 64 * 1024
@@ -96,6 +96,16 @@ def test_a_large_frame_comes_where_an_earlier_one_was_that_nobody_looks_at_any_m
         assert frame.obj is room
         assert frame == body
         del frame
+
+
+def test_a_frame_does_not_hold_memory_that_is_much_larger() -> None:
+    reader, held = FrameReader(), []
+    for _ in range(20):
+        one_frame(reader, bytes(4_000_000))
+        held.append(one_frame(reader, bytes(70_000)))
+    assert sum(map(held_bytes, held)) <= 2 * 20 * 70_000
+    assert held_bytes(one_frame(reader, b"small")) == 5
+    assert held_bytes(b"bytes") == 5
 
 
 def test_while_one_large_frame_is_looked_at_the_next_ones_take_turns_elsewhere() -> None:

@@ -15,7 +15,6 @@ from aiokafka08.spark.planning import (
     MAX_TASKS,
     OffsetRange,
     available,
-    begin_at,
     check_named,
     choose_partitions,
     lag_text,
@@ -300,12 +299,3 @@ def test_a_thousand_partitions_of_a_trillion_offsets() -> None:
     assert len(stored) < 25_000
     assert load(json.loads(stored)) == end
     assert parse_offsets("startingOffsets", stored) == end
-
-
-def test_ranges_begin_at_the_first_message_of_a_time_where_it_is_known() -> None:
-    ranges = [OffsetRange("t", 0, 5, 10), OffsetRange("t", 1, 5, 10), OffsetRange("t", 2, 5, 10)]
-    assert begin_at(ranges, {tp(0): 7, tp(1): 10, tp(3): 0}) == [
-        OffsetRange("t", 0, 7, 10),
-        OffsetRange("t", 2, 5, 10),
-    ]
-    assert begin_at(ranges[:1], {tp(0): 2}) == ranges[:1]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.spark import PUSHDOWN_CONF, register
 from aiokafka08.testing import EmbeddedCluster
@@ -137,6 +136,8 @@ def test_no_topic_is_created_by_reading(spark: Any, cluster: EmbeddedCluster) ->
 
 def test_requests_do_not_grow_with_partitions(spark: Any) -> None:
     """Driver and one task: no broker is asked per partition."""
+    from aiokafka08.protocol.api import ListOffsetsRequest
+
     with EmbeddedCluster(brokers=2, topics={"t": 40}) as cluster:
         cluster.append("t", 0, [b"x"])
         assert reading(spark, cluster).count() == 1
@@ -186,28 +187,6 @@ def test_times_are_exact_where_messages_have_them(
     spark: Any, timed: EmbeddedCluster, options: dict[str, str], expected: list[str]
 ) -> None:
     assert found(reading(spark, timed, **options)) == expected
-
-
-def test_a_filter_on_time_bounds_what_is_read(spark: Any, timed: EmbeddedCluster) -> None:
-    """From below: what is behind the first message of that time may be of any."""
-    timed.append("t", 0, [b"0-late"], timestamp_ms=2000)
-    frame = reading(spark, timed)
-    for condition, expected, begin in (
-        ("timestamp >= timestamp_millis(9000)", values(0, 8, 10) + values(1, 8, 10), 8),
-        ("timestamp > timestamp_millis(9000)", ["0-9", "1-9"], 8),
-        ("timestamp = timestamp_millis(2000)", ["0-1", "0-late", "1-1"], 1),
-        ("timestamp < timestamp_millis(2000)", ["0-0", "1-0"], 0),
-        # A broker that finds none proves nothing: its index may be of before an upgrade.
-        ("timestamp > timestamp_millis(99000)", [], 0),
-    ):
-        before = len(timed.requests(FetchRequest))
-        assert found(frame.where(condition)) == expected
-        assert begin == min(
-            partition.fetch_offset
-            for request in timed.requests(FetchRequest)[before:]
-            for topic in request.topics
-            for partition in topic.partitions
-        )
 
 
 def test_a_time_without_a_message_is_an_error(spark: Any, timed: EmbeddedCluster) -> None:
