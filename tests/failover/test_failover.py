@@ -151,11 +151,13 @@ async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewNam
                 ",".join(proxy.address for proxy in proxies),
                 topic,
                 PARTITIONS,
-                # What waits grows the requests: larger ones than this would hardly get through.
+                # What waits grows the batches, and each byte of them passes the leader's proxy
+                # three times: from here, and to two replicas. Larger ones than this, of two
+                # partitions that one broker leads, would hardly ever get through.
                 producer={
                     "request_timeout_ms": 5_000,
                     "delivery_timeout_ms": 400_000,
-                    "max_request_size": 4_000,
+                    "max_request_size": 1_000,
                 },
             )
             async with work.running(drain_timeout=90):
