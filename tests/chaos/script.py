@@ -3,17 +3,19 @@
 Law: no script makes the loss of an acknowledged message legitimate. At most one broker is dead at a
 time, all replicas are in sync before one dies or a leader moves, and brokers that were told not to
 lose anything (`min.insync.replicas=2`, no unclean elections) are the only ones whose ISR shrinks.
-Steps begin when so many messages were acknowledged, not at a time; faults strike by counting
-requests. Only where nothing can be acknowledged, time has to pass.
+Nor is any of them too much for one batch: all answers together that nobody can explain are no more
+than a producer takes for it. Steps begin when so many messages were acknowledged, not at a time;
+faults strike by counting requests. Only where nothing can be acknowledged, time has to pass.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aiokafka08.producer.verdict import MAX_UNEXPLAINED
 from aiokafka08.protocol import api
 from aiokafka08.testing import (
     Answer,
@@ -58,6 +60,14 @@ class Strike:
     node: int | None
     nth: int
     times: int
+
+    @property
+    def is_unexplained(self) -> bool:
+        """A producer tries again a few times only (`producer.verdict`)."""
+        return self.request is api.ProduceRequest and (
+            isinstance(self.then, Omit)
+            or (isinstance(self.then, Answer) and self.then.code in (-1, 99))
+        )
 
     def __repr__(self) -> str:
         where = "any broker" if self.node is None else f"broker {self.node}"
@@ -163,6 +173,7 @@ def script_of(seed: int) -> Script:
 
 def _steps(seed: int, rng: random.Random, may_shrink: bool) -> Iterator[Step]:
     dead: int | None = None
+    unexplained = MAX_UNEXPLAINED
     for _ in range(rng.randint(8, 14)):
         kinds = ["strike"] * 9 + ["move", "move", "drop"]
         kinds += ["shrink"] if may_shrink and dead is None else []
@@ -171,6 +182,11 @@ def _steps(seed: int, rng: random.Random, may_shrink: bool) -> Iterator[Step]:
         match rng.choice(kinds):
             case "strike":
                 act = _strike(seed, rng)
+                if act.is_unexplained:
+                    if not unexplained:
+                        continue
+                    act = replace(act, times=min(act.times, unexplained))
+                    unexplained -= act.times
             case "move":
                 act = MoveLeader(rng.randrange(PARTITIONS))
             case "drop":

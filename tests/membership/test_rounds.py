@@ -24,16 +24,23 @@ MOST_MEMBERS = 5
 
 
 class Owners:
-    """Who had what in which generation; `twice` is what two had."""
+    """Who had what in which generation; `twice` is what two had.
+
+    On 0.9 a group that has lost all its members, as on a busy machine it may, begins again at 1.
+    """
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[int, TopicPartition], str] = {}
+        self._owners: dict[tuple[int, int, TopicPartition], str] = {}
+        self._life = self._latest = 0
         self.twice: list[str] = []
 
     def heard(self, event: Event) -> None:
         if isinstance(event, GroupJoined):
+            self._life += event.generation == 1 < self._latest
+            self._latest = event.generation
             for partition in event.partitions:
-                owner = self._owners.setdefault((event.generation, partition), event.member)
+                place = (self._life, event.generation, partition)
+                owner = self._owners.setdefault(place, event.member)
                 if owner != event.member:
                     self.twice.append(f"{partition} in generation {event.generation}")
 
