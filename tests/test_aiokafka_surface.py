@@ -37,7 +37,6 @@ REFUSED: dict[str, str] = {
     "aiokafka.errors.UnsupportedSaslMechanismError": "SASL (see AbstractTokenProvider)",
     "aiokafka.errors.IllegalSaslStateError": "SASL (see AbstractTokenProvider)",
     "aiokafka.errors.NotControllerError": _NEWER_BROKERS,
-    "aiokafka.errors.UnsupportedForMessageFormatError": _NEWER_BROKERS,
     "aiokafka.errors.PolicyViolationError": _NEWER_BROKERS,
 }
 
