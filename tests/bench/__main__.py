@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.bench import growth as growing
-from tests.bench.cases import BROKER, CASES, PARTITIONS, Case, Client
+from tests.bench.cases import BROKER, CASES, PARTITIONS, SET_BYTES, Case, Client
 from tests.bench.peers import Peers, UnavailableError
 from tests.bench.report import Record, as_json, document
 from tests.bench.run import OPTIMISED, FailedError, measure
@@ -176,7 +176,7 @@ def _job(cluster: RealCluster, case: Case, client: Client, messages: int) -> dic
         "client": client.module,
         "call": client.call,
         "produces": fills or case.work != "consume",
-        "options": {"set_bytes": case.set_bytes} if fills else {},
+        "options": {"set_bytes": SET_BYTES} if fills else {},
         "bootstrap": cluster.bootstrap_servers,
         "zookeeper": cluster.zookeeper_connect,
         "topic": case.topic,
