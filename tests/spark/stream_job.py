@@ -18,6 +18,8 @@ def main(servers: str, folder: str, master: str, follow: str = "") -> None:
         SparkSession.builder.master(master)
         .config("spark.task.maxFailures", "8")
         .config("spark.executor.memory", "640m")
+        # Killed ones leave there what they unpacked.
+        .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={folder}")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
