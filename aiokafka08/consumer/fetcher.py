@@ -29,7 +29,7 @@ from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.doubt import Doubt
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import Line
-from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, Topic
+from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, by_topic
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.telemetry import PartitionFailed
 
@@ -214,17 +214,16 @@ class Fetcher:
     ) -> tuple[dict[tuple[str, int], FetchedPartition], float]:
         """The answer by topic and partition (their order isn't the request's, 3.11), and how long
         it took."""
-        topics: dict[str, list[FetchPartition]] = {}
-        for ask in plan.asks:
-            topic, partition = ask.cursor.topic_partition
-            topics.setdefault(topic, []).append(
-                FetchPartition(partition, ask.offset, ask.max_bytes)
-            )
+        asked = [
+            (topic, FetchPartition(partition, ask.offset, ask.max_bytes))
+            for ask in plan.asks
+            for topic, partition in (ask.cursor.topic_partition,)
+        ]
         request = FetchRequest(
             -1,
             round(plan.wait_s * 1000),
             1 if plan.alone else self._min_bytes,
-            [Topic(topic, partitions) for topic, partitions in topics.items()],
+            by_topic(asked),
         )
         metadata = self._router.metadata
         fails = partial(self._failing.add, node_id)
@@ -255,8 +254,8 @@ class Fetcher:
         turn_ends = loop.time() + SLICE_S
         now_ms = time.time_ns() // 1_000_000
         hides_large = may_hide_large(self._router.version(node_id))
-        held = [held_bytes(one.message_set) for one in answer.values()]
-        frame = self._shares.frames.new(max(held, default=0))
+        held = max((held_bytes(one.message_set) for one in answer.values()), default=0)
+        frame = self._shares.frames.new(held)
         for ask in plan.asks:
             fetched = answer.pop(ask.cursor.topic_partition, None)
             if fetched is None:

@@ -30,7 +30,7 @@ from aiokafka08.protocol.api import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    Topic,
+    by_topic,
 )
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
@@ -41,6 +41,9 @@ _CANT_TELL = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownE
 
 Answers = dict[TopicPartition, T | KafkaError]
 """Of one leader, or of all that there are: per partition what was asked for, or why not."""
+
+Ask = Callable[[int, Collection[TopicPartition], float], Awaitable[Answers[T]]]
+"""Asks one leader for some of its partitions, within so many seconds."""
 
 
 async def list_offsets(
@@ -108,10 +111,10 @@ async def first_messages(
 async def _of_leaders(
     router: Router,
     tps: Collection[TopicPartition],
-    ask: Callable[[int, Collection[TopicPartition], float], Awaitable[Answers[T]]],
+    ask: Ask[T],
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, T]:
-    """What the leaders say to `ask` (leader, its partitions, seconds), each asked until it knows.
+    """What the leaders say, each asked until it knows.
 
     Raises:
         As `list_offsets`.
@@ -137,7 +140,7 @@ async def _of_leaders(
             raise KafkaTimeoutError(
                 f"no offsets within {limit_s * 1000:.0f} ms for {'; '.join(reasons)}"
             )
-        answers = await _ask_leaders(router, missing, ask, min(left_s, patience_s))
+        answers = await ask_leaders(router, missing, ask, min(left_s, patience_s))
         for tp, result in answers.items():
             if not isinstance(result, KafkaError):
                 found[tp] = result
@@ -168,13 +171,10 @@ async def _know(router: Router, tps: Collection[TopicPartition], end: float) -> 
             )
 
 
-async def _ask_leaders(
-    router: Router,
-    tps: Collection[TopicPartition],
-    ask: Callable[[int, Collection[TopicPartition], float], Awaitable[Answers[T]]],
-    timeout_s: float,
+async def ask_leaders(
+    router: Router, tps: Collection[TopicPartition], ask: Ask[T], timeout_s: float
 ) -> Answers[T]:
-    """One round: a request to each leader."""
+    """One round: each leader is asked for its partitions."""
     snapshot = router.metadata.snapshot
     results: Answers[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
@@ -258,11 +258,8 @@ async def _ask_by_message(
 def _request(
     tps: Collection[TopicPartition], timestamps: Mapping[TopicPartition, int], count: int = 1
 ) -> ListOffsetsRequest:
-    by_topic: dict[str, list[ListOffsetsPartition]] = {}
-    for tp in tps:
-        asked = ListOffsetsPartition(tp.partition, timestamps[tp], count)
-        by_topic.setdefault(tp.topic, []).append(asked)
-    return ListOffsetsRequest(-1, [Topic(topic, parts) for topic, parts in by_topic.items()])
+    asked = ((tp.topic, ListOffsetsPartition(tp.partition, timestamps[tp], count)) for tp in tps)
+    return ListOffsetsRequest(-1, by_topic(asked))
 
 
 def _answers(

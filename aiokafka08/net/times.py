@@ -14,14 +14,19 @@ was written so late but that of the last segment, and messages have timestamps t
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Collection, Mapping
 
 from aiokafka08.errors import KafkaError
-from aiokafka08.net.offsets import first_messages, list_offsets
+from aiokafka08.net.offsets import Answers, ask_leaders, first_messages, list_offsets
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import LATEST, FetchPartition, FetchRequest, Topic
+from aiokafka08.protocol.api import (
+    LATEST,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    by_topic,
+)
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 FILE_TIME_GRAIN_MS = 1000
@@ -75,37 +80,27 @@ async def _stamped(router: Router, offsets: Mapping[TopicPartition, int]) -> set
 
     Where it isn't seen, for whatever reason, the answer is early then, never late.
     """
-    by_leader: dict[int, list[TopicPartition]] = {}
-    for tp in offsets:
-        leader = router.metadata.snapshot.leader(tp)
-        if leader is not None:
-            by_leader.setdefault(leader, []).append(tp)
-    seen = await asyncio.gather(
-        *(_stamped_of(router, leader, tps, offsets) for leader, tps in by_leader.items())
-    )
-    return {tp for some in seen for tp in some}
+
+    async def ask(leader: int, tps: Collection[TopicPartition], timeout_s: float) -> Answers[bool]:
+        asked = ((tp.topic, FetchPartition(tp.partition, offsets[tp], _PEEK_BYTES)) for tp in tps)
+        request = FetchRequest(-1, 0, 0, by_topic(asked))
+        try:
+            answer = await router.request(request, node_id=leader, timeout_s=timeout_s)
+        except KafkaError as error:
+            return dict.fromkeys(tps, error)
+        seen = {
+            TopicPartition(topic.topic, part.partition): _is_stamped(part)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        return {tp: seen.get(tp, False) for tp in tps}
+
+    answers = await ask_leaders(router, offsets, ask, router.config.request_timeout_s)
+    return {tp for tp, seen in answers.items() if seen is True}
 
 
-async def _stamped_of(
-    router: Router,
-    leader: int,
-    tps: Collection[TopicPartition],
-    offsets: Mapping[TopicPartition, int],
-) -> list[TopicPartition]:
-    by_topic: dict[str, list[FetchPartition]] = {}
-    for tp in tps:
-        asked = FetchPartition(tp.partition, offsets[tp], _PEEK_BYTES)
-        by_topic.setdefault(tp.topic, []).append(asked)
-    request = FetchRequest(-1, 0, 0, [Topic(name, parts) for name, parts in by_topic.items()])
-    try:
-        answer = await router.request(request, node_id=leader)
-    except KafkaError:
-        return []
-    found = []
-    for topic in answer.topics:
-        for part in topic.partitions:
-            if not part.error_code and len(part.message_set) >= _HEAD.size:
-                magic, timestamp = _HEAD.unpack_from(part.message_set)
-                if magic == 1 and timestamp >= 0:
-                    found.append(TopicPartition(topic.topic, part.partition))
-    return found
+def _is_stamped(part: FetchedPartition) -> bool:
+    if part.error_code or len(part.message_set) < _HEAD.size:
+        return False
+    magic, timestamp = _HEAD.unpack_from(part.message_set)
+    return bool(magic == 1 and timestamp >= 0)

@@ -27,7 +27,7 @@ from aiokafka08.protocol.api import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    Topic,
+    by_topic,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
@@ -40,22 +40,16 @@ Committed = OffsetAndMetadata | None
 
 def commit_request(group: str, offsets: Commits, stamp: Stamp) -> OffsetCommitRequest:
     """The request that commits these; retention -1 is the broker's own setting."""
-    topics: dict[str, list[CommitPartition]] = {}
-    for tp, (offset, metadata) in offsets.items():
-        # Timestamp -1: now, by the broker's clock.
-        one = CommitPartition(tp.partition, offset, -1, metadata)
-        topics.setdefault(tp.topic, []).append(one)
-    return OffsetCommitRequest(
-        group, stamp.generation, stamp.member, -1, [Topic(*item) for item in topics.items()]
+    asked = by_topic(
+        (tp.topic, CommitPartition(tp.partition, offset, -1, metadata))  # -1: now, by its clock
+        for tp, (offset, metadata) in offsets.items()
     )
+    return OffsetCommitRequest(group, stamp.generation, stamp.member, -1, asked)
 
 
 def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
     """The request for what is committed of these."""
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return OffsetFetchRequest(group, [Topic(*item) for item in topics.items()])
+    return OffsetFetchRequest(group, by_topic(partitions))
 
 
 def read_commits(

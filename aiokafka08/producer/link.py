@@ -33,6 +33,7 @@ from aiokafka08.protocol.api import (
     ProducePartition,
     ProduceRequest,
     Topic,
+    by_topic,
 )
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
@@ -217,7 +218,7 @@ class Link:
             self._settler.abandon(batches, error, now)
             return
         encoded: list[Batch] = []
-        topics: dict[str, list[ProducePartition]] = {}
+        asked: list[tuple[str, ProducePartition]] = []
         magic = connection.version.magic
         for batch in batches:
             try:
@@ -226,7 +227,7 @@ class Link:
                 self._settler.fail(batch, KafkaError(f"can't encode the batch: {error!r}"), now)
                 continue
             topic, partition = batch.queue.topic_partition
-            topics.setdefault(topic, []).append(ProducePartition(partition, message_set))
+            asked.append((topic, ProducePartition(partition, message_set)))
             self.bytes_sent += len(message_set)
             encoded.append(batch)
         if not encoded:
@@ -236,7 +237,7 @@ class Link:
         request = ProduceRequest(
             acks,
             min(int(timeout_s * 1000 * _BROKER_SHARE), _MAX_INT32),
-            [Topic(topic, partitions) for topic, partitions in topics.items()],
+            by_topic(asked),
         )
         try:
             answer: asyncio.Future[Any] = connection.start(request)

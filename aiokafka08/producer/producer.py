@@ -387,9 +387,9 @@ class AIOKafkaProducer:
         loop every few milliseconds, also while it checks what it was given: what others send
         meanwhile is before it. A list or dict is copied at once, not what is in it: bytearrays,
         objects for a serializer, and what an iterator walks over, mustn't change until this
-        returns. Messages without
-        keys go to partitions in runs, where the partitioner promises nothing else for them. If an
-        error is raised, or the call is cancelled, those accepted before are sent all the same.
+        returns. Messages without keys go to partitions in runs, where the partitioner promises
+        nothing else for them. If an error is raised, or the call is cancelled, those accepted
+        before are sent all the same.
 
         Args:
             topic: where to.

@@ -9,6 +9,7 @@ message sets are opaque here and live in `message_set`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -27,7 +28,7 @@ from aiokafka08.protocol.types import (
     compiled,
 )
 
-__all__ = ["APIS", "ApiKey", "Request", "Response", "Topic"]
+__all__ = ["APIS", "ApiKey", "Request", "Response", "Topic", "by_topic"]
 
 
 class ApiKey(enum.IntEnum):
@@ -63,6 +64,14 @@ class Topic(Generic[P]):
 
     topic: String
     partitions: list[P]
+
+
+def by_topic(parts: Iterable[tuple[str, P]]) -> list[Topic[P]]:
+    """What is asked for or told of partitions, each with its topic's name, in that shape."""
+    topics: dict[str, list[P]] = {}
+    for topic, part in parts:
+        topics.setdefault(topic, []).append(part)
+    return [Topic(topic, some) for topic, some in topics.items()]
 
 
 class Response:

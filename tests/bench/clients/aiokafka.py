@@ -10,7 +10,8 @@ from dataclasses import replace
 import uvloop
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.bench.cases import BATCH_BYTES, GATHERED, LINGER_MS, LOOPS, PARTITIONS
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS
+from tests.bench.clients.gathering import send_all
 from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
 
 
@@ -34,17 +35,7 @@ def send(bootstrap: str, topic: str, values: list[bytes], compression: str | Non
             for first in [await producer.send(topic, value) for value in values[:WARM_UP]]:
                 await first
             meter = TickingMeter()
-            deliveries: list[Awaitable[object]] = []
-            for start in range(0, len(values), GATHERED):
-                before = deliveries
-                deliveries = [
-                    await producer.send(topic, value, partition=index % PARTITIONS)
-                    for index, value in enumerate(values[start : start + GATHERED], start)
-                ]
-                for delivery in before:
-                    await delivery
-            for delivery in deliveries:
-                await delivery
+            await send_all(producer, topic, values)
             return meter.stop(len(values))
 
     return uvloop.run(work())
