@@ -26,27 +26,58 @@ MOST_MEMBERS = 5
 class Owners:
     """Who had what in which generation; `twice` is what two had.
 
-    On 0.9 a group that has lost all its members, as on a busy machine it may, begins again at 1.
+    A generation is its number and its members: on 0.9 a group that has lost all of them, as on a
+    busy machine it may, begins again at 1, with new ones.
     """
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[int, int, TopicPartition], str] = {}
-        self._life = self._latest = 0
+        self._members: dict[tuple[int, str], frozenset[str]] = {}
+        self._owners: dict[tuple[int, frozenset[str], TopicPartition], str] = {}
         self.twice: list[str] = []
 
+    def dealt(self, asked: api.SyncGroupRequest) -> bool:
+        """The broker reads what a leader has dealt; never what a watch waits for."""
+        members = frozenset(one.member for one in asked.assignments)
+        for member in members:
+            self._members[asked.generation, member] = members
+        return False
+
     def heard(self, event: Event) -> None:
+        """A member has joined."""
         if isinstance(event, GroupJoined):
-            self._life += event.generation == 1 < self._latest
-            self._latest = event.generation
             for partition in event.partitions:
-                place = (self._life, event.generation, partition)
+                # not [...]: the client would only log what its hook raises
+                members = self._members.get((event.generation, event.member), frozenset())
+                place = (event.generation, members, partition)
                 owner = self._owners.setdefault(place, event.member)
                 if owner != event.member:
                     self.twice.append(f"{partition} in generation {event.generation}")
 
 
+def test_two_owners_in_one_generation_are_noticed_whatever_group_had_its_number_before() -> None:
+    owners, zero = Owners(), TopicPartition("t", 0)
+
+    def deal(generation: int, *members: str) -> None:
+        dealt = [api.MemberAssignment(member, b"") for member in members]
+        assert not owners.dealt(api.SyncGroupRequest("g", generation, members[0], dealt))
+
+    def join(generation: int, member: str) -> None:
+        owners.heard(GroupJoined("g", generation, member, False, (zero,)))
+
+    deal(2, "a", "b")
+    join(2, "a")
+    deal(1, "c")  # it begins again; nobody hears of the first generation
+    deal(2, "c", "d")
+    join(2, "c")
+    join(2, "c")
+    assert owners.twice == []
+    join(2, "d")
+    assert owners.twice == [f"{zero} in generation 2"]
+
+
 async def rounds(cluster: EmbeddedCluster, count: int, seed: int) -> None:
     chance, owners = random.Random(seed), Owners()
+    cluster.next_request(api.SyncGroupRequest, where=owners.dealt)
     members: list[AIOKafkaConsumer] = []
     dead: list[AIOKafkaConsumer] = []
     options: dict[str, Any] = member_options(
