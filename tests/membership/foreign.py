@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
 from tests.brokers.java_process import JavaProcess
 
@@ -47,9 +48,13 @@ class JavaMember:
 
 
 class KafkaPythonMember:
-    """kafka-python's consumer, in a thread that polls."""
+    """kafka-python's consumer, in a thread that polls without pauses.
 
-    def __init__(self, cluster: RealCluster, group: str, topic: str) -> None:
+    It forgets a join that ends in a pause, and joins again: a member that comes only then, as it is
+    asked to, would let it go on so for ever.
+    """
+
+    def __init__(self, cluster: RealCluster | EmbeddedCluster, group: str, topic: str) -> None:
         self.values: list[str] = []
         self._end = threading.Event()
         options: dict[str, Any] = {
@@ -64,8 +69,14 @@ class KafkaPythonMember:
         if cluster.version.startswith("0.9"):
             options["api_version"] = (0, 9)
         self._consumer: Any = kafka.KafkaConsumer(topic, **options)
+        self._consumer.partitions_for_topic(topic)  # it leads a group without knowing its topics
         self._thread = threading.Thread(target=self._poll)
         self._thread.start()
+
+    @property
+    def partitions(self) -> set[int]:
+        """Its share of the topic."""
+        return {tp.partition for tp in self._consumer.assignment()}
 
     def stop(self) -> None:
         """Leave the group."""
@@ -79,7 +90,7 @@ class KafkaPythonMember:
 
     def _poll(self) -> None:
         while not self._end.is_set():
-            for records in self._consumer.poll(timeout_ms=100).values():
+            for records in self._consumer.poll(timeout_ms=500).values():
                 self.values += [record.value.decode() for record in records]
         self._consumer.close()
 

@@ -45,9 +45,9 @@ class Owners:
     def heard(self, event: Event) -> None:
         """A member has joined."""
         if isinstance(event, GroupJoined):
+            # not [...]: the client would only log what its hook raises
+            members = self._members.get((event.generation, event.member), frozenset())
             for partition in event.partitions:
-                # not [...]: the client would only log what its hook raises
-                members = self._members.get((event.generation, event.member), frozenset())
                 place = (event.generation, members, partition)
                 owner = self._owners.setdefault(place, event.member)
                 if owner != event.member:

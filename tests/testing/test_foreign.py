@@ -6,10 +6,9 @@ Each is told the line of the brokers; the embedded cluster answers only what tha
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import confluent_kafka
@@ -22,6 +21,7 @@ from tests.brokers.java_process import write_logging_files
 from tests.brokers.tools import JavaTools
 from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
+from tests.membership.foreign import KafkaPythonMember
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -204,46 +204,23 @@ def test_kafka_python_produces_consumes_and_commits(version: str, codec: str | N
 # --- groups ---------------------------------------------------------------------------------------
 
 
-@contextmanager
-def polling(consumer: kafka.KafkaConsumer) -> Iterator[None]:
-    """Poll in a thread, without pauses: kafka-python forgets a join that ends in one, and joins
-    again. A member that comes only then, as it is asked to, would let it go on so for ever."""
-    ending = threading.Event()
-
-    def poll() -> None:
-        while not ending.is_set():
-            consumer.poll(timeout_ms=500)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
-
-
 @pytest.mark.parametrize("version", ["0.9", "0.10"])
 def test_kafka_python_and_librdkafka_share_a_group(version: str) -> None:
-    with (
-        EmbeddedCluster(3, version, {"t": 6}) as cluster,
-        closing(kafka.KafkaConsumer("t", **kafka_python(cluster), group_id="g")) as one,
-    ):
-        one.partitions_for_topic("t")  # kafka-python leads a group without knowing its topics
+    with EmbeddedCluster(3, version, {"t": 6}) as cluster, ExitStack() as stack:
+        one = KafkaPythonMember(cluster, "g", "t")
+        stack.callback(one.stop)
         settings = librdkafka(cluster)
         two = confluent_kafka.Consumer({**settings, "group.id": "g", "session.timeout.ms": 6000})
-        with polling(one):
-            with closing(two):
-                two.subscribe(["t"])
+        with closing(two):
+            two.subscribe(["t"])
 
-                def shared() -> bool:
-                    two.poll(0)
-                    mine = {tp.partition for tp in one.assignment()}
-                    yours = {tp.partition for tp in two.assignment()}
-                    return len(mine) == len(yours) == 3 and mine | yours == set(range(6))
+            def shared() -> bool:
+                two.poll(0)
+                yours = {tp.partition for tp in two.assignment()}
+                return len(one.partitions) == len(yours) == 3 and not one.partitions & yours
 
-                wait_for(shared, 40, "three partitions each")
-            wait_for(lambda: len(one.assignment()) == 6, 40, "all partitions for who is left")
+            wait_for(shared, 40, "three partitions each")
+        wait_for(lambda: len(one.partitions) == 6, 40, "all partitions for who is left")
 
 
 # --- Kafka's own, of 0.8.2.2 ----------------------------------------------------------------------
