@@ -23,8 +23,6 @@ from aiokafka08.admin.new_topic import (
     checked_assignment,
     spread,
 )
-from aiokafka08.admin.zookeeper import TopicRegistry
-from aiokafka08.admin.zookeeper_groups import GroupRegistry
 from aiokafka08.errors import (
     BrokerResponseError,
     InvalidPartitionsError,
@@ -38,10 +36,12 @@ from aiokafka08.net.cluster import check_topic_name, check_topic_names
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config, positive
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.api import TopicState
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
+from aiokafka08.zookeeper.groups import GroupRegistry
+from aiokafka08.zookeeper.topics import TopicRegistry
 
 _POLL_S = 0.05
 
@@ -294,7 +294,7 @@ class AIOKafkaAdminClient(GroupCalls):
         registry = self._require_registry("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
         line = self._line()
-        if line is not None and line < Line.V0_8_2:
+        if line is not None and line < BrokerLine.V0_8_2:
             raise UnsupportedVersionError(f"brokers of the {line} line can't delete topics")
 
         async def delete(topic: str) -> None:
@@ -319,7 +319,7 @@ class AIOKafkaAdminClient(GroupCalls):
 
         return await _per_topic((name, delete(name)) for name in check_topic_names(topics))
 
-    def _line(self) -> Line | None:
+    def _line(self) -> BrokerLine | None:
         version = self._router.version()
         return None if version is None else version.line
 

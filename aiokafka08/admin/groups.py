@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from typing import Literal, TypeVar
 
-from aiokafka08.admin.zookeeper_groups import GroupRegistry
 from aiokafka08.errors import (
     Action,
     BrokerResponseError,
@@ -31,11 +30,11 @@ from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.config import one_of
 from aiokafka08.net.coordinator import Coordinator, check_group
 from aiokafka08.net.lifecycle import Lifecycle
-from aiokafka08.net.offsets import list_offsets
+from aiokafka08.net.list_offsets import list_offsets
+from aiokafka08.net.offsets_for_times import offsets_for_times
 from aiokafka08.net.router import Router
-from aiokafka08.net.times import offsets_for_times
-from aiokafka08.net.versions import Line
-from aiokafka08.offset_store import OffsetStore, Stamp
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.offset_store.choose import choose_offset_store
 from aiokafka08.protocol.api import (
     EARLIEST,
@@ -46,6 +45,7 @@ from aiokafka08.protocol.api import (
     ListGroupsRequest,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.zookeeper.groups import GroupRegistry
 
 ResetTo = int | Literal["earliest", "latest"] | datetime.datetime
 """Where a group's offset is put: an offset, an end of the log, or a time."""
@@ -232,7 +232,8 @@ class GroupCalls:
             chosen = await self._targets(wanted)
             try:
                 await store.commit(
-                    {tp: OffsetAndMetadata(offset, "") for tp, offset in chosen.items()}, Stamp()
+                    {tp: OffsetAndMetadata(offset, "") for tp, offset in chosen.items()},
+                    CommitIdentity(),
                 )
             except CommitFailedError as error:
                 raise IllegalStateError(
@@ -246,7 +247,7 @@ class GroupCalls:
     def _coordinates(self) -> bool:
         """Whether the brokers coordinate groups."""
         version = self._router.version()
-        return version is not None and version.line >= Line.V0_9
+        return version is not None and version.line >= BrokerLine.V0_9
 
     def _require_groups(self, what: str) -> GroupRegistry:
         if self._groups is None:

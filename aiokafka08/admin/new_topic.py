@@ -15,7 +15,7 @@ from aiokafka08.errors import (
     InvalidReplicationFactorError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 
 Assignment = dict[int, list[int]]
 """Partition → the node ids of its replicas, the preferred leader first."""
@@ -42,11 +42,11 @@ _CONFIGS_0_8_2 = _CONFIGS_0_8_1 | {
     "segment.jitter.ms",
     "unclean.leader.election.enable",
 }
-TOPIC_CONFIGS: Mapping[Line, frozenset[str]] = {
-    Line.V0_8_0: frozenset(),
-    Line.V0_8_1: _CONFIGS_0_8_1,
-    Line.V0_8_2: _CONFIGS_0_8_2,
-    Line.V0_9: _CONFIGS_0_8_2 | {"compression.type", "preallocate"},
+TOPIC_CONFIGS: Mapping[BrokerLine, frozenset[str]] = {
+    BrokerLine.V0_8_0: frozenset(),
+    BrokerLine.V0_8_1: _CONFIGS_0_8_1,
+    BrokerLine.V0_8_2: _CONFIGS_0_8_2,
+    BrokerLine.V0_9: _CONFIGS_0_8_2 | {"compression.type", "preallocate"},
 }
 """Topic configs that each old line knows (its `kafka.log.LogConfig`). Old brokers ignore an unknown
 name without a word, so it must be caught here; from 0.10 on the list grows by release."""
@@ -176,14 +176,14 @@ def checked_assignment(
     return {partition: list(wanted[partition]) for partition in sorted(wanted)}
 
 
-def check_configs(topic: NewTopic, line: Line | None) -> None:
+def check_configs(topic: NewTopic, line: BrokerLine | None) -> None:
     """Check that brokers of this line know the topic's configs.
 
     Raises:
         UnsupportedVersionError: 0.8.0, which has no topic configs.
         InvalidConfigurationError: a name that the line doesn't know.
     """
-    if line is Line.V0_8_0 and topic.topic_configs:
+    if line is BrokerLine.V0_8_0 and topic.topic_configs:
         raise UnsupportedVersionError(
             f"topic {topic.name!r}: brokers of the 0.8.0 line have no topic configs"
         )

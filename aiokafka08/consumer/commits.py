@@ -17,7 +17,7 @@ from typing import Any
 
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor
-from aiokafka08.consumer.standing import Standing
+from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -25,7 +25,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
 )
 from aiokafka08.net.router import Router
-from aiokafka08.offset_store import OffsetStore, Stamp
+from aiokafka08.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.telemetry import CommitFailed
 
@@ -50,7 +50,7 @@ class Commits:
         self,
         config: ConsumerConfig,
         store: OffsetStore,
-        standing: Standing,
+        standing: MemberState,
         cursors: Mapping[TopicPartition, Cursor],
         router: Router,
         on_crash: Callable[[BaseException], object],
@@ -109,13 +109,13 @@ class Commits:
         Raises as `OffsetStore.commit`.
         """
         self._refuse_lost()
-        stamp = Stamp(self._standing.generation, self._standing.member)
+        stamp = CommitIdentity(self._standing.generation, self._standing.member)
         return self._commit(offsets, stamp, timeout_s, self._given_back)
 
     async def _commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        stamp: Stamp,
+        stamp: CommitIdentity,
         timeout_s: float | None,
         given_back: int,
     ) -> None:
@@ -139,7 +139,7 @@ class Commits:
     async def _in_turn(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        stamp: Stamp,
+        stamp: CommitIdentity,
         timeout_s: float | None,
     ) -> None:
         loop = asyncio.get_running_loop()

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka08.consumer.buffer import Decoding, Deserializer
-from aiokafka08.consumer.cursor import Start
+from aiokafka08.consumer.cursor import StartPosition
+from aiokafka08.consumer.record_buffer import Decoding, Deserializer
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from aiokafka08.net.config import boolean, callable_or_none, not_negative, one_of, positive
 from aiokafka08.net.coordinator import check_group
 
-_RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST, "none": None}
+_RESETS = {"earliest": StartPosition.EARLIEST, "latest": StartPosition.LATEST, "none": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ConsumerConfig:
     fetch_min_bytes: int
     max_partition_fetch_bytes: int
     max_poll_records: int | None
-    reset: Start | None
+    reset: StartPosition | None
     enable_auto_commit: bool
     auto_commit_interval_s: float
     assignment_strategies: tuple[Any, ...]

@@ -19,13 +19,13 @@ from typing import Any, Self
 
 from aiokafka08 import arrow
 from aiokafka08.abc import ConsumerRebalanceListener
-from aiokafka08.consumer.assignment import Assignment
-from aiokafka08.consumer.buffer import Deserializer
-from aiokafka08.consumer.calls import Calls
+from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.config import consumer_config
+from aiokafka08.consumer.engine import ConsumerEngine
+from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership.choose import check_subscribe, choose_membership
 from aiokafka08.consumer.partitions import PartitionCalls
-from aiokafka08.consumer.standing import Standing
+from aiokafka08.consumer.record_buffer import Deserializer
 from aiokafka08.consumer.subscription import Kind, Subscription
 from aiokafka08.errors import (
     ConsumerStoppedError,
@@ -194,19 +194,19 @@ class AIOKafkaConsumer(PartitionCalls):
         largest = self._config.fetch_max_bytes + self._config.max_partition_fetch_bytes
         net = replace(net, max_frame_bytes=max(net.max_frame_bytes, 2 * largest))
         self._lifecycle = Lifecycle("AIOKafkaConsumer")
-        self._calls = Calls()
+        self._calls = StopScope()
         self._stopping: asyncio.Task[None] | None = None
         self._telemetry = Telemetry(on_event)
         self._router = Router(net, self._telemetry)
         self._subscription = Subscription(
             exclude_internal_topics=self._config.exclude_internal_topics
         )
-        self._standing = Standing()
+        self._standing = MemberState()
         self._coordinator = Coordinator(self._router, group_id) if group_id is not None else None
         self._store = choose_offset_store(
             self._router, self._coordinator, offsets_storage, zookeeper_connect
         )
-        self._assignment = Assignment(
+        self._assignment = ConsumerEngine(
             self._router,
             self._config,
             self._subscription,

@@ -1,9 +1,10 @@
 """One partition: where the consumer is in it, and what its last answer means.
 
-Pure: `now` is passed in, decisions are returned (`Verdict`) and carried out by `fetcher`. Holds the
-position and the buffered sets (`buffer`), the next fetch (`reach`), pauses, back-off and the error
-that is to be told. Law: at most one request for the partition counts; a seek, a new start or a new
-leader makes the answer under way a late one, which is dropped. An error never moves the position.
+Pure: `now` is passed in; decisions are returned as a `FetchResult`, which `fetcher` carries out. Holds
+the position and the buffered sets (`record_buffer`), the next fetch (`next_fetch`), pauses, back-off
+and the error to raise. Invariant: at most one request for the partition counts. A seek, a new start
+or a new leader makes the response in flight stale, and it is dropped. An error never moves the
+position.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import enum
 import random
 from dataclasses import dataclass
 
-from aiokafka08.consumer.buffer import Decoding, RecordBuffer
-from aiokafka08.consumer.frames import Frame
-from aiokafka08.consumer.reach import Reach, Step, not_a_message, too_large
+from aiokafka08.consumer.frames import ReceivedFrame
+from aiokafka08.consumer.next_fetch import NextFetch, Step, not_a_message, too_large
+from aiokafka08.consumer.record_buffer import Decoding, RecordBuffer
 from aiokafka08.errors import (
     Action,
     CorruptRecordException,
@@ -34,7 +35,7 @@ the default back-off some 17 seconds. A new leader may give -1 for a moment (doc
 _RANDOM = random.Random()
 
 
-class Start(enum.Enum):
+class StartPosition(enum.Enum):
     """How a cursor gets its position; `positions` finds it out."""
 
     STORED = "at the committed offset, else as auto_offset_reset says"
@@ -43,7 +44,7 @@ class Start(enum.Enum):
     CHECK = "the broker refused the position: see whether it is outside the log"
 
 
-class Verdict(enum.Enum):
+class FetchResult(enum.Enum):
     """What the answer to a fetch means; `fetcher` acts on it."""
 
     LATE = "nobody waits for it any more"
@@ -56,7 +57,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Ask:
+class PartitionFetch:
     """A partition's part of a fetch request; `extra_bytes` are lent by `shares`."""
 
     cursor: Cursor
@@ -103,15 +104,15 @@ class Cursor:
     ) -> None:
         self.topic_partition = topic_partition
         self.buffer = RecordBuffer(topic_partition, decoding)
-        self.reach = Reach(0)
-        self.start: Start | None = Start.STORED
+        self.reach = NextFetch(0)
+        self.start: StartPosition | None = StartPosition.STORED
         self.paused = False
         self.revoked = False
         self.error: Exception | None = None
         self.high_watermark = -1
         self.polled_at_ms: int | None = None
         self.not_before = 0.0
-        self.ask: Ask | None = None
+        self.ask: PartitionFetch | None = None
         self.extra_bytes = 0
         self._backoff = Backoff(*backoff, random=_RANDOM)
         self._tries = 0
@@ -126,7 +127,7 @@ class Cursor:
     @property
     def position(self) -> int | None:
         """The offset of the next message that the user gets; None where it isn't known yet."""
-        return None if self.start not in (None, Start.CHECK) else self.buffer.position
+        return None if self.start not in (None, StartPosition.CHECK) else self.buffer.position
 
     @property
     def lag(self) -> int | None:
@@ -145,13 +146,13 @@ class Cursor:
     def seek(self, offset: int) -> None:
         """Go on at `offset`; drops what is buffered, what is under way and any error."""
         self.start = None
-        self.reach = Reach(offset)
+        self.reach = NextFetch(offset)
         self.buffer.reset(offset)
         self.ask = None
         self.error = None
         self._calm()
 
-    def restart(self, start: Start) -> None:
+    def restart(self, start: StartPosition) -> None:
         """Give up the position; it is found anew."""
         self.seek(0)
         self.start = start
@@ -188,15 +189,15 @@ class Cursor:
             and not self.revoked
         )
 
-    def request(self, share_bytes: int) -> Ask:
+    def request(self, share_bytes: int) -> PartitionFetch:
         """The partition's part of the next request; from now on only its answer counts."""
         reach = self.reach
-        self.ask = Ask(
+        self.ask = PartitionFetch(
             self, reach.offset, self.fetch_bytes(share_bytes), reach.alone, self.extra_bytes
         )
         return self.ask
 
-    def give_up(self, ask: Ask) -> bool:
+    def give_up(self, ask: PartitionFetch) -> bool:
         """No answer came to `ask`; True if it counted."""
         if self.ask is not ask:
             return False
@@ -205,7 +206,7 @@ class Cursor:
 
     def answered(
         self,
-        ask: Ask,
+        ask: PartitionFetch,
         fetched: FetchedPartition,
         *,
         limit_bytes: int,
@@ -213,19 +214,19 @@ class Cursor:
         hides_large: bool,
         now: float,
         now_ms: int,
-        frame: Frame | None = None,
-    ) -> Verdict:
+        frame: ReceivedFrame | None = None,
+    ) -> FetchResult:
         """Take in the answer to `ask`.
 
         Args:
             limit_bytes: up to which size a message is fetched.
             waited: whether the broker used the whole wait; None where the request wasn't alone.
-            hides_large: see `Reach.answered`.
+            hides_large: see `NextFetch.answered`.
             now: loop time. `now_ms`: milliseconds since the epoch.
             frame: what the answer's message set is a view into.
         """
         if self.ask is not ask:
-            return Verdict.LATE
+            return FetchResult.LATE
         self.ask = None
         if fetched.error_code:
             return self._refused(fetched.error_code, now)
@@ -244,7 +245,7 @@ class Cursor:
         if finding.step is Step.DATA:
             assert finding.message_set is not None
             self.buffer.add(finding.message_set, offset, self.reach.offset, frame)
-            return Verdict.DATA
+            return FetchResult.DATA
         if finding.step is Step.TOO_LARGE:
             error = too_large(self.topic_partition, offset, finding.message_bytes, limit_bytes)
             return self.fail(error, now)
@@ -252,7 +253,7 @@ class Cursor:
             return self.fail(not_a_message(self.topic_partition, offset, finding.next_offset), now)
         if self.reach.offset != offset:
             self.buffer.extend_to(self.reach.offset)
-        return Verdict.QUIET
+        return FetchResult.QUIET
 
     def back_off(self, now: float) -> None:
         """Don't ask for a while; longer each time until something works."""
@@ -263,11 +264,11 @@ class Cursor:
         self.ask = None
         self.not_before = 0.0
 
-    def fail(self, error: Exception, now: float) -> Verdict:
+    def fail(self, error: Exception, now: float) -> FetchResult:
         """`error` is to be told; the fetch is tried again when it has been."""
         self.error = error
         self.back_off(now)
-        return Verdict.ERROR
+        return FetchResult.ERROR
 
     def tell_error(self) -> None:
         """Raise the error, if there is one; fetching goes on then."""
@@ -283,22 +284,22 @@ class Cursor:
             self.not_before = 0.0
             self._backoff.reset()
 
-    def _refused(self, code: int, now: float) -> Verdict:
+    def _refused(self, code: int, now: float) -> FetchResult:
         topic, partition = self.topic_partition
         error = broker_error(code, f"fetch of {topic}/{partition} at offset {self.reach.offset}")
         action = action_for(code)
         self._tries += 1
         if isinstance(error, OffsetOutOfRangeError):
-            self.start = Start.CHECK
+            self.start = StartPosition.CHECK
             self.back_off(now)
-            return Verdict.CHECK
+            return FetchResult.CHECK
         if action is Action.REFRESH:
             self.back_off(now)
-            return Verdict.REFRESH
+            return FetchResult.REFRESH
         if action is Action.FINAL or self._tries >= MAX_TRIES:
             self._tries = 0
             if isinstance(error, CorruptRecordException):
                 error.partition, error.offset = self.topic_partition, self.reach.offset
             return self.fail(error, now)
         self.back_off(now)
-        return Verdict.RETRY
+        return FetchResult.RETRY

@@ -18,17 +18,17 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from aiokafka08.consumer.bell import Bell
-from aiokafka08.consumer.cursor import Ask, Cursor, Verdict
-from aiokafka08.consumer.reach import may_hide_large
-from aiokafka08.consumer.shares import Shares
-from aiokafka08.consumer.source import Plan, Source
+from aiokafka08.concurrency.notifier import Notifier
+from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch
+from aiokafka08.consumer.fetch_memory import FetchMemory
+from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
+from aiokafka08.consumer.next_fetch import may_hide_large
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.cluster import ClusterSnapshot
-from aiokafka08.net.doubt import Doubt
 from aiokafka08.net.router import Lane, Router
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.net.watchdog import ResponseWatchdog
 from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, by_topic
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.telemetry import PartitionFailed
@@ -56,7 +56,7 @@ class Fetcher:
     def __init__(
         self,
         router: Router,
-        shares: Shares,
+        shares: FetchMemory,
         *,
         min_bytes: int,
         max_wait_s: float,
@@ -76,11 +76,11 @@ class Fetcher:
         self._on_check = on_check
         self._on_queued = on_queued
         self._on_crash = on_crash
-        self._cursors: dict[Cursor, Source | None] = {}  # with the source of its leader
-        self._sources: dict[int, tuple[Source, Bell, asyncio.Task[None]]] = {}
+        self._cursors: dict[Cursor, FetchQueue | None] = {}  # with the source of its leader
+        self._sources: dict[int, tuple[FetchQueue, Notifier, asyncio.Task[None]]] = {}
         self._failing: set[int] = set()
         self._ending: set[asyncio.Task[None]] = set()
-        self._leaderless = Bell()
+        self._leaderless = Notifier()
         self._finder: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -117,7 +117,7 @@ class Fetcher:
         self.follow(self._router.metadata.snapshot)
 
     def follow(self, snapshot: ClusterSnapshot) -> None:
-        """Ask each partition's leader in this snapshot."""
+        """PartitionFetch each partition's leader in this snapshot."""
         if self._finder is None:
             return
         now = asyncio.get_running_loop().time()
@@ -168,9 +168,9 @@ class Fetcher:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _source(self, node_id: int) -> tuple[Source, Bell]:
+    def _source(self, node_id: int) -> tuple[FetchQueue, Notifier]:
         if node_id not in self._sources:
-            source, bell = Source(node_id, self._shares, self._max_wait_s), Bell()
+            source, bell = FetchQueue(node_id, self._shares, self._max_wait_s), Notifier()
             task = asyncio.get_running_loop().create_task(
                 self._poll(source, bell), name=f"aiokafka08 fetch from node {node_id}"
             )
@@ -178,7 +178,7 @@ class Fetcher:
             self._sources[node_id] = (source, bell, task)
         return self._sources[node_id][:2]
 
-    async def _poll(self, source: Source, bell: Bell) -> None:
+    async def _poll(self, source: FetchQueue, bell: Notifier) -> None:
         loop = asyncio.get_running_loop()
         config = self._router.config
         backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
@@ -210,7 +210,7 @@ class Fetcher:
             await self._take(source.node_id, plan, answer, waited)
 
     async def _ask(
-        self, node_id: int, plan: Plan
+        self, node_id: int, plan: FetchPlan
     ) -> tuple[dict[tuple[str, int], FetchedPartition], float]:
         """The answer by topic and partition (their order isn't the request's, 3.11), and how long
         it took."""
@@ -227,12 +227,12 @@ class Fetcher:
         )
         metadata = self._router.metadata
         fails = partial(self._failing.add, node_id)
-        with Doubt(metadata, on_overdue=fails):
+        with ResponseWatchdog(metadata, on_overdue=fails):
             connection = await self._router.connection(node_id, Lane.FETCH)
         loop = asyncio.get_running_loop()
         sent = loop.time()
         self.requests += 1
-        with Doubt(metadata, expected_s=plan.wait_s, on_overdue=fails):
+        with ResponseWatchdog(metadata, expected_s=plan.wait_s, on_overdue=fails):
             answer = await connection.request(
                 request, timeout_s=plan.wait_s + self._router.config.request_timeout_s
             )
@@ -245,7 +245,7 @@ class Fetcher:
     async def _take(
         self,
         node_id: int,
-        plan: Plan,
+        plan: FetchPlan,
         answer: dict[tuple[str, int], FetchedPartition],
         waited: bool | None,
     ) -> None:
@@ -282,29 +282,29 @@ class Fetcher:
                 turn_ends = loop.time() + SLICE_S
         self._shares.frames.trim()
 
-    def _act(self, ask: Ask, verdict: Verdict, error_code: int) -> None:
+    def _act(self, ask: PartitionFetch, verdict: FetchResult, error_code: int) -> None:
         cursor = ask.cursor
         match verdict:
-            case Verdict.DATA:
+            case FetchResult.DATA:
                 self._on_arrival(cursor)
-            case Verdict.QUIET:
+            case FetchResult.QUIET:
                 self._on_arrival(cursor)  # the position may have moved over a hole
-            case Verdict.ERROR:
+            case FetchResult.ERROR:
                 self._failed(cursor, cursor.error)
                 self._on_arrival(cursor)
-            case Verdict.CHECK:
+            case FetchResult.CHECK:
                 self._failed(cursor, f"offset {ask.offset} was refused")
                 self._on_check(cursor)
-            case Verdict.REFRESH:
+            case FetchResult.REFRESH:
                 self._failed(cursor, f"error code {error_code}")
                 self._router.metadata.request_refresh()
-            case Verdict.RETRY:
+            case FetchResult.RETRY:
                 self._failed(cursor, f"error code {error_code}")
-            case Verdict.LATE:
+            case FetchResult.LATE:
                 pass
         self.offer(cursor)
 
-    def _unanswered(self, source: Source, plan: Plan, error: KafkaError) -> None:
+    def _unanswered(self, source: FetchQueue, plan: FetchPlan, error: KafkaError) -> None:
         """A request failed: the broker rests, its partitions stay ready (or move)."""
         self.request_failures += 1
         self._failing.add(source.node_id)
@@ -341,7 +341,7 @@ class Fetcher:
 
     def _wait_limit_s(self, node_id: int) -> float:
         version = self._router.version(node_id)
-        if version is not None and version.line < Line.V0_8_2:
+        if version is not None and version.line < BrokerLine.V0_8_2:
             return OLD_LINES_WAIT_S
         return self._max_wait_s
 

@@ -18,7 +18,7 @@ class Part(Protocol):
         """Copy what is still wanted, and hold no view any more."""
 
 
-class Frames:
+class FrameStore:
     """The frames that one consumer keeps.
 
     Attributes:
@@ -30,18 +30,18 @@ class Frames:
 
     def __init__(self) -> None:
         self.limit_bytes = self.spare_bytes = 0
-        self._kept: dict[Frame, None] = {}  # the oldest first
+        self._kept: dict[ReceivedFrame, None] = {}  # the oldest first
 
-    def new(self, size_bytes: int) -> Frame:
+    def new(self, size_bytes: int) -> ReceivedFrame:
         """A frame that has come; it is kept from its first part on."""
-        return Frame(self, size_bytes)
+        return ReceivedFrame(self, size_bytes)
 
-    def keep(self, frame: Frame) -> None:
+    def keep(self, frame: ReceivedFrame) -> None:
         """It has a part now."""
         self._kept[frame] = None
         self.spare_bytes += frame.spare_bytes
 
-    def let_go(self, frame: Frame) -> None:
+    def let_go(self, frame: ReceivedFrame) -> None:
         """Nobody has a part of it any more."""
         del self._kept[frame]
         self.spare_bytes -= frame.spare_bytes
@@ -52,7 +52,7 @@ class Frames:
             next(iter(self._kept)).clear()
 
 
-class Frame:
+class ReceivedFrame:
     """One answer, by its parts.
 
     Attributes:
@@ -61,7 +61,7 @@ class Frame:
 
     __slots__ = ("_frames", "_parts", "spare_bytes")
 
-    def __init__(self, frames: Frames, size_bytes: int) -> None:
+    def __init__(self, frames: FrameStore, size_bytes: int) -> None:
         self.spare_bytes = size_bytes
         self._frames = frames
         self._parts: dict[Part, int] = {}

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from aiokafka08.consumer.assignment import Assignment
-from aiokafka08.consumer.calls import Calls
+from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.commits import LAST_OFFSET, Offsets, checked
 from aiokafka08.consumer.config import ConsumerConfig
-from aiokafka08.consumer.cursor import Cursor, Start
+from aiokafka08.consumer.cursor import Cursor, StartPosition
+from aiokafka08.consumer.engine import ConsumerEngine
 from aiokafka08.errors import Action, IllegalStateError, KafkaTimeoutError, action_for
 from aiokafka08.net.cluster import INTERNAL_TOPICS, check_partitions
-from aiokafka08.net.offsets import list_offsets
+from aiokafka08.net.list_offsets import list_offsets
+from aiokafka08.net.offsets_for_times import offsets_for_times
 from aiokafka08.net.router import Router
-from aiokafka08.net.times import offsets_for_times
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
@@ -30,8 +30,8 @@ class PartitionCalls:
     _router: Router
     _config: ConsumerConfig
     _store: OffsetStore
-    _assignment: Assignment
-    _calls: Calls
+    _assignment: ConsumerEngine
+    _calls: StopScope
 
     # --- positions --------------------------------------------------------------------------------
 
@@ -97,13 +97,13 @@ class PartitionCalls:
             IllegalStateError: a partition isn't assigned.
             TypeError: one isn't a `TopicPartition`.
         """
-        return await self._restart(partitions, Start.EARLIEST)
+        return await self._restart(partitions, StartPosition.EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
         """Read on behind the last messages; otherwise as `seek_to_beginning`."""
-        return await self._restart(partitions, Start.LATEST)
+        return await self._restart(partitions, StartPosition.LATEST)
 
-    async def _restart(self, partitions: Collection[TopicPartition], start: Start) -> bool:
+    async def _restart(self, partitions: Collection[TopicPartition], start: StartPosition) -> bool:
         self._assignment.check()
         cursors = self._assignment.chosen(partitions)
         if not cursors:

@@ -21,7 +21,14 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aiokafka08.consumer.reach import Finding, Reach, Step, may_hide_large, not_a_message, too_large
+from aiokafka08.consumer.next_fetch import (
+    Finding,
+    NextFetch,
+    Step,
+    may_hide_large,
+    not_a_message,
+    too_large,
+)
 from aiokafka08.errors import (
     KafkaError,
     KafkaProtocolError,
@@ -32,7 +39,7 @@ from aiokafka08.errors import (
     broker_error,
 )
 from aiokafka08.net.backoff import Backoff
-from aiokafka08.net.offsets import is_final, list_offsets
+from aiokafka08.net.list_offsets import is_final, list_offsets
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.protocol.api import (
     EARLIEST,
@@ -156,7 +163,7 @@ class _RangeReader:
         self._missing_s = missing_s
         self._missing_since: float | None = None
         self._refusals = 0  # of the same offset, one after the other
-        self._reach = Reach(start)
+        self._reach = NextFetch(start)
         self._flights: deque[_Flight] = deque()  # by offset
         self._spans: deque[int] = deque(maxlen=_REMEMBERED)  # offsets per answer
         self._guesses = self._bad_guesses = 0

@@ -31,7 +31,7 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionInfo:
     """A partition; `leader` is None in an election. Decide nothing on `isr`: 0.8's is stale."""
 
     partition: int
@@ -48,7 +48,7 @@ class TopicInfo:
     topic: str
     error_code: int
     is_internal: bool
-    partitions: Mapping[int, Partition]
+    partitions: Mapping[int, PartitionInfo]
 
     @property
     def error(self) -> BrokerResponseError:
@@ -74,7 +74,7 @@ class ClusterSnapshot:
         broker = self.brokers.get(node_id)
         return None if broker is None else (broker.host, broker.port)
 
-    def partitions(self, topic: str) -> Mapping[int, Partition]:
+    def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
         """The partitions of a topic by number; empty where the topic isn't known."""
         info = self.topics.get(topic)
         return {} if info is None else info.partitions
@@ -146,12 +146,12 @@ def _leaders(names: Iterable[str], topics: Mapping[str, TopicInfo]) -> set[int]:
 
 
 def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
-    partitions: Mapping[int, Partition]
+    partitions: Mapping[int, PartitionInfo]
     if not state.partitions and known is not None:
         partitions = known.partitions
     else:
         partitions = {
-            one.partition: Partition(
+            one.partition: PartitionInfo(
                 one.partition,
                 # 9 with a leader is normal while a replica is down (docs/brokers.md 4.7)
                 one.leader

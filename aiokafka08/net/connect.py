@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from aiokafka08.errors import KafkaConnectionError
 from aiokafka08.net.config import Address, NetConfig, address_text
-from aiokafka08.net.race import AllFailedError, first_that_works, head_start_s
+from aiokafka08.net.staggered_race import AllFailedError, first_that_works, head_start_s
 
 T = TypeVar("T")
 

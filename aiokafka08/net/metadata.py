@@ -29,7 +29,7 @@ from aiokafka08.net.cluster import (
     check_topic_name,
 )
 from aiokafka08.net.config import NetConfig
-from aiokafka08.net.inquiry import Answer, Inquiry
+from aiokafka08.net.metadata_fetcher import MetadataAnswer, MetadataFetcher
 from aiokafka08.net.nodes import Nodes
 from aiokafka08.protocol.api import MetadataResponse
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
@@ -49,7 +49,7 @@ class Metadata:
         may create it then."""
         self._topics: set[str] = set()
         self._waiting: Counter[str] = Counter()  # topics that `topic()` waits for
-        self._inquiry = Inquiry(nodes, config)
+        self._inquiry = MetadataFetcher(nodes, config)
         self._nodes = nodes
         self._config = config
         self._telemetry = telemetry
@@ -248,7 +248,7 @@ class Metadata:
         self._merge(answers)
         return answers[0].response
 
-    def _merge(self, answers: Iterable[Answer]) -> None:
+    def _merge(self, answers: Iterable[MetadataAnswer]) -> None:
         # Into the snapshot of this moment: another answer may have come since this was asked for.
         snapshot = self.snapshot
         for answer, everything in answers:

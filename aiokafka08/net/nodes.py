@@ -23,7 +23,7 @@ from aiokafka08.errors import (
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.node import Lane, Node
-from aiokafka08.net.race import AllFailedError, first_that_works, head_start_s
+from aiokafka08.net.staggered_race import AllFailedError, first_that_works, head_start_s
 from aiokafka08.telemetry import Telemetry
 
 

@@ -34,7 +34,7 @@ from aiokafka08.protocol.api import (
 T = TypeVar("T")
 
 
-class Line(enum.IntEnum):
+class BrokerLine(enum.IntEnum):
     """A line of brokers, in order. V0_10 stands for all up to 3.9: ApiVersions tells the rest."""
 
     V0_8_0 = 0
@@ -77,12 +77,12 @@ _APIS_0_10 = _APIS_0_9 | {
     ApiKey.METADATA: range(2),
     ApiKey.API_VERSIONS: range(1),
 }
-LINE_APIS: Mapping[Line, Mapping[ApiKey, range]] = {
-    Line.V0_8_0: _APIS_0_8_0,
-    Line.V0_8_1: _APIS_0_8_1,
-    Line.V0_8_2: _APIS_0_8_2,
-    Line.V0_9: _APIS_0_9,
-    Line.V0_10: _APIS_0_10,
+LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
+    BrokerLine.V0_8_0: _APIS_0_8_0,
+    BrokerLine.V0_8_1: _APIS_0_8_1,
+    BrokerLine.V0_8_2: _APIS_0_8_2,
+    BrokerLine.V0_9: _APIS_0_9,
+    BrokerLine.V0_10: _APIS_0_10,
 }
 """What each line speaks, of what this client speaks (docs/brokers.md §2, §8)."""
 
@@ -91,11 +91,11 @@ LINE_APIS: Mapping[Line, Mapping[ApiKey, range]] = {
 class BrokerVersion:
     """The line of one broker and the API versions that it and this client share."""
 
-    line: Line
+    line: BrokerLine
     apis: Mapping[ApiKey, range]
 
     @classmethod
-    def of(cls, line: Line) -> BrokerVersion:
+    def of(cls, line: BrokerLine) -> BrokerVersion:
         """What a broker of this line speaks."""
         return cls(line, LINE_APIS[line])
 
@@ -117,13 +117,13 @@ class BrokerVersion:
                     f"api_version={api_version!r}: brokers from 4.0 on dropped the requests of 0.8"
                 )
             if (0, 10) <= numbers < (0, 10, 1):
-                return cls(Line.V0_10, {**_APIS_0_10, ApiKey.LIST_OFFSETS: range(1)})
+                return cls(BrokerLine.V0_10, {**_APIS_0_10, ApiKey.LIST_OFFSETS: range(1)})
             for line, first in (
-                (Line.V0_10, (0, 10)),
-                (Line.V0_9, (0, 9)),
-                (Line.V0_8_2, (0, 8, 2)),
-                (Line.V0_8_1, (0, 8, 1)),
-                (Line.V0_8_0, (0, 8)),
+                (BrokerLine.V0_10, (0, 10)),
+                (BrokerLine.V0_9, (0, 9)),
+                (BrokerLine.V0_8_2, (0, 8, 2)),
+                (BrokerLine.V0_8_1, (0, 8, 1)),
+                (BrokerLine.V0_8_0, (0, 8)),
             ):
                 if numbers >= first:
                     return cls.of(line)
@@ -135,7 +135,7 @@ class BrokerVersion:
     @property
     def magic(self) -> int:
         """The message format to write: 1 from 0.10 on, else 0."""
-        return 1 if self.line >= Line.V0_10 else 0
+        return 1 if self.line >= BrokerLine.V0_10 else 0
 
     def speaks(self, request: type[Request[Any]], version: int = 0) -> bool:
         """Whether the broker understands this version of the API."""
@@ -190,21 +190,21 @@ def detect() -> Steps[BrokerVersion]:
 
     frame = yield from _ask_twice(OffsetFetchRequest("probe", []), 0)
     if frame is None:
-        return BrokerVersion.of(Line.V0_8_0)
+        return BrokerVersion.of(BrokerLine.V0_8_0)
     decode_response(OffsetFetchRequest, 0, frame)
 
     frame = yield from _ask_twice(HeartbeatRequest("probe", -1, ""), 0)
     if frame is None:
-        return BrokerVersion.of(Line.V0_8_1)
+        return BrokerVersion.of(BrokerLine.V0_8_1)
     if decode_response(HeartbeatRequest, 0, frame).error_code == -1:
-        return BrokerVersion.of(Line.V0_8_2)
+        return BrokerVersion.of(BrokerLine.V0_8_2)
 
     frame = yield from _ask_twice(MetadataRequest([]), 1)
     if frame is None:
         raise UnrecognizedBrokerVersion("the broker knows Heartbeat, but closes on Metadata 1")
     # 0.9 ignores the version and answers in the layout of 0: only one layout uses every byte.
     if _fits(frame, 0):
-        return BrokerVersion.of(Line.V0_9)
+        return BrokerVersion.of(BrokerLine.V0_9)
     if not _fits(frame, 1):
         raise UnrecognizedBrokerVersion("the broker's Metadata answer fits no known layout")
 
@@ -261,10 +261,10 @@ def _from_api_versions(frame: memoryview) -> BrokerVersion:
             "of 0.8 (KIP-896). This client speaks to brokers 0.8.0 to 3.9; use a current client"
         )
     return BrokerVersion(
-        Line.V0_10,
+        BrokerLine.V0_10,
         {
             key: range(offered[key].min_version, min(ours[-1], offered[key].max_version) + 1)
-            for key, ours in LINE_APIS[Line.V0_10].items()
+            for key, ours in LINE_APIS[BrokerLine.V0_10].items()
             if key in offered
         },
     )

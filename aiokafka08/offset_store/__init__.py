@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
-class Stamp(NamedTuple):
+class CommitIdentity(NamedTuple):
     """Who commits: brokers from 0.9 on refuse a group's offsets from others than its members.
 
     Generation -1 and member "" make a plain commit, by somebody who is no member.
@@ -52,7 +52,7 @@ class OffsetStore(Protocol):
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        stamp: Stamp,
+        stamp: CommitIdentity,
         *,
         timeout_s: float | None = None,
     ) -> None:

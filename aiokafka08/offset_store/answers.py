@@ -19,8 +19,8 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     broker_error,
 )
-from aiokafka08.net.versions import Line
-from aiokafka08.offset_store import Stamp
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.protocol.api import (
     CommitPartition,
     OffsetCommitRequest,
@@ -38,7 +38,7 @@ Commits = Mapping[TopicPartition, OffsetAndMetadata]
 Committed = OffsetAndMetadata | None
 
 
-def commit_request(group: str, offsets: Commits, stamp: Stamp) -> OffsetCommitRequest:
+def commit_request(group: str, offsets: Commits, stamp: CommitIdentity) -> OffsetCommitRequest:
     """The request that commits these; retention -1 is the broker's own setting."""
     asked = by_topic(
         (tp.topic, CommitPartition(tp.partition, offset, -1, metadata))  # -1: now, by its clock
@@ -84,14 +84,14 @@ def read_fetched(
     return {tp: found[tp] if tp in found else _left_out() for tp in asked}
 
 
-def check_metadata(offsets: Commits, line: Line) -> None:
+def check_metadata(offsets: Commits, line: BrokerLine) -> None:
     """Check the length of what goes with the offsets, before it is sent: with code 12 the broker
     of 0.8.2 keeps the offset all the same (docs/brokers.md 8.7).
 
     Raises:
         OffsetMetadataTooLargeError: a text is longer than the line takes.
     """
-    limit = 1024 if line <= Line.V0_8_1 else 4096
+    limit = 1024 if line <= BrokerLine.V0_8_1 else 4096
     for tp, (_, metadata) in offsets.items():
         length = len(metadata.encode("utf-16-le", "surrogatepass")) // 2  # as Java counts
         if length > limit:

@@ -17,15 +17,15 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.router import Router
-from aiokafka08.net.versions import Line
-from aiokafka08.offset_store import OffsetStore, Stamp
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.offset_store.answers import Commits, Committed
-from aiokafka08.offset_store.dual import DualOffsets
-from aiokafka08.offset_store.kafka import KafkaOffsets
-from aiokafka08.offset_store.none import NoOffsetStore
-from aiokafka08.offset_store.zookeeper_direct import ZookeeperOffsets
+from aiokafka08.offset_store.dual_store import DualOffsets
+from aiokafka08.offset_store.kafka_store import KafkaOffsets
+from aiokafka08.offset_store.no_store import NoOffsetStore
 from aiokafka08.offset_store.zookeeper_v0 import ZookeeperOffsetsByRequest
 from aiokafka08.structs import TopicPartition
+from aiokafka08.zookeeper.offsets import ZookeeperOffsets
 
 
 def choose_offset_store(
@@ -47,13 +47,13 @@ def choose_offset_store(
     return _ByLine(router, coordinator, storage, zookeeper_connect)
 
 
-def default_storage(line: Line, zookeeper_connect: str | None) -> str:
+def default_storage(line: BrokerLine, zookeeper_connect: str | None) -> str:
     """Where brokers of this line have a group's offsets, unless `offsets_storage` says it.
 
     ZooKeeper up to 0.8.1, Kafka from 0.8.2 on. An 0.8.2 with `zookeeper_connect` has its groups in
     ZooKeeper, and there the Scala consumers of such a group keep offsets, unless told otherwise.
     """
-    if line < Line.V0_8_2 or (line is Line.V0_8_2 and zookeeper_connect is not None):
+    if line < BrokerLine.V0_8_2 or (line is BrokerLine.V0_8_2 and zookeeper_connect is not None):
         return "zookeeper"
     return "kafka"
 
@@ -98,7 +98,7 @@ class _ByLine:
         return await self._store.fetch(partitions, timeout_s=timeout_s)
 
     async def commit(
-        self, offsets: Commits, stamp: Stamp, *, timeout_s: float | None = None
+        self, offsets: Commits, stamp: CommitIdentity, *, timeout_s: float | None = None
     ) -> None:
         """See `OffsetStore`."""
         await self._store.commit(offsets, stamp, timeout_s=timeout_s)
@@ -107,11 +107,11 @@ class _ByLine:
         """See `OffsetStore`."""
         self._store.check()
 
-    def _choose(self, line: Line) -> OffsetStore:
+    def _choose(self, line: BrokerLine) -> OffsetStore:
         storage = self._storage or default_storage(line, self._zookeeper_connect)
         if storage == "zookeeper":
             return self._in_zookeeper(line)
-        if line < Line.V0_8_2:
+        if line < BrokerLine.V0_8_2:
             raise UnsupportedVersionError(
                 f"offsets_storage={storage!r} needs brokers from 0.8.2 on; these are of the {line} "
                 "line: use offsets_storage='zookeeper'"
@@ -121,9 +121,9 @@ class _ByLine:
             return kafka
         return DualOffsets(kafka, self._in_zookeeper(line))
 
-    def _in_zookeeper(self, line: Line) -> OffsetStore:
+    def _in_zookeeper(self, line: BrokerLine) -> OffsetStore:
         group = self._coordinator.group
-        if line > Line.V0_8_0:
+        if line > BrokerLine.V0_8_0:
             return ZookeeperOffsetsByRequest(self._router, group, line)
         if self._zookeeper_connect is None:
             raise KafkaConfigurationError(

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.net.backoff import Backoff
-from aiokafka08.net.offsets import is_final
+from aiokafka08.net.list_offsets import is_final
 from aiokafka08.net.router import Router
-from aiokafka08.offset_store import Stamp
+from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.offset_store.answers import (
     FENCED,
     Commits,
@@ -54,7 +54,7 @@ async def commit(
     group: str,
     ask: Ask,
     offsets: Commits,
-    stamp: Stamp,
+    stamp: CommitIdentity,
     timeout_s: float | None,
 ) -> None:
     """Commit these offsets; see `OffsetStore.commit`."""

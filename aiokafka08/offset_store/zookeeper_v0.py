@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.router import Router
-from aiokafka08.net.versions import Line
-from aiokafka08.net.zookeeper import check_node_name
-from aiokafka08.offset_store import Stamp, requests
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.offset_store import CommitIdentity, requests
 from aiokafka08.offset_store.answers import Commits, Committed, check_metadata
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.structs import TopicPartition
+from aiokafka08.zookeeper.session import check_node_name
 
 R = TypeVar("R", bound=Response)
 
@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Response)
 class ZookeeperOffsetsByRequest:
     """Committed offsets of one group in ZooKeeper, written by brokers of this line."""
 
-    def __init__(self, router: Router, group: str, line: Line) -> None:
+    def __init__(self, router: Router, group: str, line: BrokerLine) -> None:
         self._router = router
         self._group = group
         self._line = line
@@ -49,7 +49,7 @@ class ZookeeperOffsetsByRequest:
         return await requests.fetch(self._router, self._group, self._ask, partitions, timeout_s)
 
     async def commit(
-        self, offsets: Commits, stamp: Stamp, *, timeout_s: float | None = None
+        self, offsets: Commits, stamp: CommitIdentity, *, timeout_s: float | None = None
     ) -> None:
         """See `OffsetStore`; the stamp isn't looked at."""
         check_metadata(offsets, self._line)

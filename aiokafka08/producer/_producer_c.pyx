@@ -485,20 +485,20 @@ cdef int learn_routes() except -1:
     global route_available, route_is_open, route_partitioner, route_partitions, route_queues
     if route_type is None:
         from aiokafka08.producer.partitioner import DefaultPartitioner
-        from aiokafka08.producer.routes import Route
+        from aiokafka08.producer.topics import TopicRoute
 
-        route_available = slot_offset(Route, "available")
-        route_is_open = slot_offset(Route, "is_open")
-        route_partitioner = slot_offset(Route, "partitioner")
-        route_partitions = slot_offset(Route, "partitions")
-        route_queues = slot_offset(Route, "queues")
+        route_available = slot_offset(TopicRoute, "available")
+        route_is_open = slot_offset(TopicRoute, "is_open")
+        route_partitioner = slot_offset(TopicRoute, "partitioner")
+        route_partitions = slot_offset(TopicRoute, "partitions")
+        route_queues = slot_offset(TopicRoute, "queues")
         default_partitioner = DefaultPartitioner
-        route_type = Route
+        route_type = TopicRoute
     return 0
 
 
 cdef object choose(object route, object key):
-    """`Route.choose`; what the default partitioner does, without calling it."""
+    """`TopicRoute.choose`; what the default partitioner does, without calling it."""
     global chance
     cdef list partitions
     cdef object queue

@@ -17,8 +17,8 @@ from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
 from aiokafka08.producer.batch_builder import no_timestamps
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
-from aiokafka08.producer.routes import Route, Routes
 from aiokafka08.producer.sender import Sender
+from aiokafka08.producer.topics import TopicRoute, TopicRoutes
 
 Data = bytes | None
 
@@ -36,7 +36,7 @@ class Admission:
         self,
         accumulator: Accumulator,
         memory: BufferMemory,
-        routes: Routes,
+        routes: TopicRoutes,
         sender: Sender,
         options: ProducerOptions,
         metadata_timeout_s: float,
@@ -57,14 +57,14 @@ class Admission:
         return self._max_message_bytes
 
     def prepare(self, queue: PartitionQueue) -> None:
-        """As `Routes.prepare`."""
+        """As `TopicRoutes.prepare`."""
         self._routes.prepare(queue)
 
     @asynccontextmanager
-    async def turn(self, topic: str, *, bounded: bool = True) -> AsyncIterator[Route]:
+    async def turn(self, topic: str, *, bounded: bool = True) -> AsyncIterator[TopicRoute]:
         """Wait for this sender's turn; what it then does has `delivery_timeout_ms` if `bounded`.
 
-        Raises as `Routes.turn`, and KafkaTimeoutError.
+        Raises as `TopicRoutes.turn`, and KafkaTimeoutError.
         """
         known = False
         limit_s = self._options.delivery_timeout_s if bounded else None
@@ -82,10 +82,10 @@ class Admission:
                 f"the message was not accepted within {limit_s} s: others wait before it"
             ) from None
 
-    async def queue(self, route: Route, partition: int | None, key: Data) -> PartitionQueue:
+    async def queue(self, route: TopicRoute, partition: int | None, key: Data) -> PartitionQueue:
         """The queue for a message: that of the named partition, or as the partitioner chooses.
 
-        Raises as `Routes.queue` and `Route.choose`.
+        Raises as `TopicRoutes.queue` and `TopicRoute.choose`.
         """
         if partition is None:
             return route.choose(key)

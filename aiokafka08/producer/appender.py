@@ -16,7 +16,7 @@ from aiokafka08.producer.accumulator import Batch, PartitionQueue
 from aiokafka08.producer.compiled import compiled
 from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
-from aiokafka08.producer.routes import Route
+from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import message_size
 
 _LOOK_EVERY: Final = 64
@@ -59,7 +59,7 @@ class PureAppender:
 
     def __init__(
         self,
-        by_topic: Mapping[str, Route],
+        by_topic: Mapping[str, TopicRoute],
         memory: BufferMemory,
         batch_bytes: int,
         max_message_bytes: int,
@@ -91,7 +91,7 @@ class PureAppender:
 
         Raises:
             Exception: what the partitioner raises.
-            IllegalArgumentError, MessageSizeTooLargeError: as `Route.choose` and `append`.
+            IllegalArgumentError, MessageSizeTooLargeError: as `TopicRoute.choose` and `append`.
         """
         self._until_look -= 1
         if self._until_look <= 0:

@@ -18,7 +18,7 @@ from aiokafka08.producer.partitioner import (
     Partitioner,
     partitions_of,
 )
-from aiokafka08.producer.routes import Route
+from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import message_size
 
 _MEASURED_ROWS: Final = 65536
@@ -68,7 +68,7 @@ class ArrowMessages:
         )
 
     def spread(
-        self, route: Route, start: int
+        self, route: TopicRoute, start: int
     ) -> tuple[Sequence[tuple[PartitionQueue, ArrowMessages]], int]:
         """See `Messages`."""
         rows = self._rows.part(start, min(_ROWS, _BYTES // self._rows.row_bytes + 1))
@@ -88,5 +88,5 @@ class ArrowMessages:
         ], start + len(rows.values)
 
 
-def _chosen(route: Route, key: bytes | None) -> int:
+def _chosen(route: TopicRoute, key: bytes | None) -> int:
     return route.choose(key).topic_partition.partition

@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Generator, Sequence
 from typing import Final, Protocol
 
+from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
 from aiokafka08.producer.admission import Admission, Data
-from aiokafka08.producer.deliveries import Group
+from aiokafka08.producer.deliveries import DeliveryGroup
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.partitioner import ANYWHERE_WITHOUT_KEY, Partitioner
-from aiokafka08.producer.routes import Route, choose_each
 from aiokafka08.producer.sender import Sender
-from aiokafka08.producer.turns import Turns
+from aiokafka08.producer.topics import TopicRoute, choose_each
 from aiokafka08.protocol.message_set import message_size
 
 _HOLD_BYTES: Final = 128 * 1024
@@ -57,7 +57,7 @@ class Messages(Protocol):
         """Whether all may go wherever the partitioner chooses once."""
 
     def spread(
-        self, route: Route, start: int
+        self, route: TopicRoute, start: int
     ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
         """Some messages from `start` on, by their partition's queue, and where the rest begins."""
 
@@ -71,7 +71,7 @@ class Bulk:
         accumulator: Accumulator,
         memory: BufferMemory,
         sender: Sender,
-        turns: Turns,
+        turns: LoopYield,
     ) -> None:
         self._admission = admission
         self._accumulator = accumulator
@@ -82,7 +82,7 @@ class Bulk:
 
     async def append(
         self, topic: str, messages: Messages, partition: int | None = None
-    ) -> list[Group]:
+    ) -> list[DeliveryGroup]:
         """Append many messages, chunk by chunk as memory allows; says where they are.
 
         The loop isn't held for longer than a few milliseconds. Each wait for memory may take
@@ -101,7 +101,7 @@ class Bulk:
         if found is not None:
             where, size = found
             raise self._admission.too_large(size, where)
-        groups: list[Group] = []
+        groups: list[DeliveryGroup] = []
         count = len(messages.values)
         if not count:
             return groups
@@ -127,7 +127,7 @@ class Bulk:
         return groups
 
     async def _fill(
-        self, queue: PartitionQueue, messages: Messages, start: int, groups: list[Group]
+        self, queue: PartitionQueue, messages: Messages, start: int, groups: list[DeliveryGroup]
     ) -> int:
         """Append messages from `start` on to the queue's open batch while there is room in it and
         memory, at least one; says where the next one is. Others get a turn where one is due."""
@@ -159,7 +159,7 @@ class Bulk:
             accumulator.filled(batch, size, now)
         if accumulator.news:
             self._sender.wake()
-        groups.append(Group(messages.indices[start:stop], batch.delivery, first, now_ms))
+        groups.append(DeliveryGroup(messages.indices[start:stop], batch.delivery, first, now_ms))
         if self._turns.look():
             await self._turns.give()
         return stop
@@ -208,7 +208,7 @@ class ListedMessages:
         return self.keys is None and type(partitioner) in ANYWHERE_WITHOUT_KEY
 
     def spread(
-        self, route: Route, start: int
+        self, route: TopicRoute, start: int
     ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
         """See `Messages`."""
         stop = min(start + _HOLD_MESSAGES, len(self.values))

@@ -13,16 +13,16 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final, NamedTuple, overload
 
+from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.producer.delivery import Delivery
-from aiokafka08.producer.turns import Turns
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
 _LOOK_EVERY: Final = 64
 """So many groups are waited for between two questions whether others want a turn of the loop."""
 
 
-class Group(NamedTuple):
+class DeliveryGroup(NamedTuple):
     """Messages that stand next to each other in one batch, in ascending order.
 
     `indices` are their places in the values given to `send_many`, `first` is the place in the batch
@@ -48,9 +48,9 @@ class Deliveries:
     def __init__(
         self,
         count: int,
-        groups: list[Group],
+        groups: list[DeliveryGroup],
         timestamps_ms: Sequence[int] | None,
-        turns: Turns,
+        turns: LoopYield,
     ) -> None:
         self._count = count
         self._groups = groups
@@ -108,7 +108,7 @@ class Deliveries:
         return Acknowledged(self._count, self._groups, self._timestamps_ms)
 
 
-def _failed(group: Group) -> Iterator[tuple[Sequence[int], KafkaError]]:
+def _failed(group: DeliveryGroup) -> Iterator[tuple[Sequence[int], KafkaError]]:
     """The group's messages that were given up so far, in ascending order, with their errors."""
     first = group.first
     for part, places in group.delivery.spans(first, first + len(group.indices)):
@@ -122,7 +122,7 @@ class Acknowledged(Sequence[RecordMetadata]):
     __slots__ = ("_count", "_group_of", "_groups", "_known", "_timestamps_ms")
 
     def __init__(
-        self, count: int, groups: list[Group], timestamps_ms: Sequence[int] | None
+        self, count: int, groups: list[DeliveryGroup], timestamps_ms: Sequence[int] | None
     ) -> None:
         self._count = count
         self._groups = groups

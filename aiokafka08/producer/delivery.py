@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
-from aiokafka08.producer.turns import Turns
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Delivery:
         self,
         topic_partition: TopicPartition,
         loop: asyncio.AbstractEventLoop | None,
-        turns: Turns | None = None,
+        turns: LoopYield | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.loop = loop

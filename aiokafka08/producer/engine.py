@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError, ProducerClosed
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
@@ -20,15 +21,14 @@ from aiokafka08.producer.intake import Intake
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.partitioner import Partitioner
-from aiokafka08.producer.routes import Routes
 from aiokafka08.producer.sender import Sender
 from aiokafka08.producer.settle import Settler
-from aiokafka08.producer.turns import Turns
+from aiokafka08.producer.topics import TopicRoutes
 
 _log = logging.getLogger("aiokafka08.producer")
 
 
-class Engine:
+class ProducerEngine:
     """Runs in the loop that makes it, until `stop`.
 
     Attributes:
@@ -47,7 +47,7 @@ class Engine:
         new_partitioner: Callable[[], Partitioner],
     ) -> None:
         loop = asyncio.get_running_loop()
-        turns = self.turns = Turns()
+        turns = self.turns = LoopYield()
         self._loop = loop
         self.crash: KafkaError | None = None
         self._memory = BufferMemory(options.buffer_memory)
@@ -65,7 +65,7 @@ class Engine:
         self.sender = Sender(
             router, self._accumulator, self._settler, options, Guard(self._crashed)
         )
-        self.routes = Routes(
+        self.routes = TopicRoutes(
             router, self._accumulator, new_partitioner, options.check_broker, self.sender.wake
         )
         admission = Admission(
@@ -138,4 +138,4 @@ NO_METRICS = dict.fromkeys(
     ),
     0.0,
 )
-"""`Engine.metrics()` before there is an engine."""
+"""`ProducerEngine.metrics()` before there is an engine."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.producer.accumulator import Accumulator, Batch, PartitionQueue
 from aiokafka08.producer.admission import Admission, Data
 from aiokafka08.producer.appender import Appender, Send
@@ -16,7 +17,6 @@ from aiokafka08.producer.batch_builder import BatchBuilder, no_timestamps
 from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.sender import Sender
-from aiokafka08.producer.turns import Turns
 
 
 class Intake:
@@ -32,7 +32,7 @@ class Intake:
         accumulator: Accumulator,
         memory: BufferMemory,
         sender: Sender,
-        turns: Turns,
+        turns: LoopYield,
     ) -> None:
         self._admission = admission
         self._accumulator = accumulator

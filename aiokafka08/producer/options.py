@@ -18,7 +18,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.config import boolean, one_of, positive
-from aiokafka08.net.versions import BrokerVersion, Line
+from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.compression import Codec, compress
 
 _CODECS: Final = {
@@ -68,12 +68,12 @@ class ProducerOptions:
             UnsupportedCodecError: lz4 needs brokers from 0.8.2 on (docs/brokers.md 6.1).
             UnsupportedVersionError: acks above 1, which only the 0.8 lines know.
         """
-        if self.codec is Codec.LZ4 and version.line < Line.V0_8_2:
+        if self.codec is Codec.LZ4 and version.line < BrokerLine.V0_8_2:
             raise UnsupportedCodecError(
                 f"compression_type='lz4' needs brokers from 0.8.2 on; {who} is of the "
                 f"{version.line} line. Use 'snappy' or 'gzip'"
             )
-        if self.required_acks > 1 and version.line >= Line.V0_9:
+        if self.required_acks > 1 and version.line >= BrokerLine.V0_9:
             raise UnsupportedVersionError(
                 f"acks={self.required_acks} is known to brokers of the 0.8 lines only; {who} is of "
                 f"the {version.line} line, where min.insync.replicas with acks='all' takes its "

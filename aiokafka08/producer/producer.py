@@ -37,7 +37,7 @@ from aiokafka08.producer.arrow_messages import ArrowMessages
 from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
 from aiokafka08.producer.bulk import ListedMessages
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.producer.engine import NO_METRICS, Engine
+from aiokafka08.producer.engine import NO_METRICS, ProducerEngine
 from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.options import check_duration, producer_options
 from aiokafka08.producer.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
@@ -190,7 +190,7 @@ class AIOKafkaProducer:
             raise IllegalArgumentError(f"partitioner={partitioner!r}: {error}") from None
         self._telemetry = Telemetry(on_event)
         self._router = Router(self._config, self._telemetry)
-        self._engine: Engine | None = None
+        self._engine: ProducerEngine | None = None
         self._send_now: Send = _not_now
         self._loop: asyncio.AbstractEventLoop | None = None  # set while sends are welcome
         self._stopping: asyncio.Future[None] | None = None
@@ -206,7 +206,7 @@ class AIOKafkaProducer:
     def __del__(self) -> None:
         lifecycle: Lifecycle | None = getattr(self, "_lifecycle", None)
         if lifecycle is not None:
-            engine: Engine | None = getattr(self, "_engine", None)
+            engine: ProducerEngine | None = getattr(self, "_engine", None)
             lifecycle.warn_if_dropped(self, 0 if engine is None else engine.used_bytes)
 
     # --- life -------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class AIOKafkaProducer:
             if stopped and isinstance(error, KafkaError):
                 raise ProducerClosed("the producer was stopped while it started") from None
             raise
-        self._engine = Engine(self._router, self._options, self._new_partitioner)
+        self._engine = ProducerEngine(self._router, self._options, self._new_partitioner)
         self._send_now = self._engine.intake.send
         self._loop = loop
 

@@ -1,6 +1,6 @@
 """Moves batches from the queues to the brokers: when to look, and at whom.
 
-One `Link` per leader does the work; the sender wakes them when something is due, follows the
+One `Sink` per leader does the work; the sender wakes them when something is due, follows the
 clock (linger, backoff, expiry) and keeps asking for metadata while batches have no leader.
 """
 
@@ -14,9 +14,9 @@ from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.guard import Guard
-from aiokafka08.producer.link import Link
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.settle import Settler
+from aiokafka08.producer.sink import Sink
 
 _LEAST_PAUSE_S: Final = 0.01
 """Between two questions for a leader, also with `retry_backoff_ms=0`."""
@@ -39,7 +39,7 @@ class Sender:
         self._options = options
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, Sink] = {}
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
@@ -47,7 +47,7 @@ class Sender:
         router.metadata.watch(self._follow)
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[Sink]:
         """The ways to the brokers that were needed so far."""
         return list(self._links.values())
 
@@ -98,7 +98,7 @@ class Sender:
         for node_id in accumulator.ready_nodes():
             link = self._links.get(node_id)
             if link is None:
-                link = self._links[node_id] = Link(
+                link = self._links[node_id] = Sink(
                     node_id,
                     self._router,
                     accumulator,

@@ -32,7 +32,7 @@ class InFlight(NamedTuple):
     version: int
 
 
-class Answer(NamedTuple):
+class MatchedResponse(NamedTuple):
     """A response, and the correlation id of the request that it answers."""
 
     correlation_id: int
@@ -75,7 +75,7 @@ class ClientConnection:
         self._in_flight.append(InFlight(correlation_id, type(request), version))
         return correlation_id, buffers
 
-    def received(self, count: int) -> Iterator[Answer]:
+    def received(self, count: int) -> Iterator[MatchedResponse]:
         """Yields the answers that `count` bytes put into `frames.get_buffer()` complete.
 
         Raises:
@@ -84,7 +84,7 @@ class ClientConnection:
         """
         return map(self._answer, self.frames.received(count))
 
-    def receive(self, data: Buffer) -> Iterator[Answer]:
+    def receive(self, data: Buffer) -> Iterator[MatchedResponse]:
         """`received` for bytes that are at hand."""
         return map(self._answer, self.frames.feed(data))
 
@@ -94,7 +94,7 @@ class ClientConnection:
         self._in_flight.clear()
         return lost
 
-    def _answer(self, frame: memoryview) -> Answer:
+    def _answer(self, frame: memoryview) -> MatchedResponse:
         correlation_id = decode_correlation_id(frame)
         if not self._in_flight:
             raise CorrelationIdError(
@@ -111,4 +111,4 @@ class ClientConnection:
             )
         response = decode_response(awaited.request, awaited.version, frame)
         self._in_flight.popleft()
-        return Answer(awaited.correlation_id, response)
+        return MatchedResponse(awaited.correlation_id, response)

@@ -40,7 +40,7 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QueryPlan:
     """What to read, and what can't be read any more."""
 
     ranges: tuple[OffsetRange, ...]
@@ -125,7 +125,7 @@ def resolve(offsets: Offsets, earliest: Offsets, latest: Offsets) -> Resolved:
 # --- from offsets to ranges -----------------------------------------------------------------------
 
 
-def plan_query(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> Plan:
+def plan_query(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> QueryPlan:
     """The ranges of a batch query.
 
     Raises:
@@ -141,10 +141,10 @@ def plan_query(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
                 f"goes from {earliest[tp]} to {latest[tp]}"
             )
         ranges += within(tp, first, last, earliest, latest, losses)
-    return Plan(tuple(ranges), tuple(losses))
+    return QueryPlan(tuple(ranges), tuple(losses))
 
 
-def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> Plan:
+def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> QueryPlan:
     """The ranges of a micro-batch.
 
     Args:
@@ -174,7 +174,7 @@ def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
                 losses.append(cut_text(tp, first, last))
             continue
         ranges += within(tp, first, last, earliest, latest, losses)
-    return Plan(tuple(ranges), tuple(losses))
+    return QueryPlan(tuple(ranges), tuple(losses))
 
 
 def within(

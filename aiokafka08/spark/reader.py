@@ -29,16 +29,16 @@ from aiokafka08.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.offsets import list_offsets
+from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.protocol.message_set import Columns
-from aiokafka08.spark.brokers import Brokers, Driver, reader_of, sets_of
+from aiokafka08.spark.driver import Brokers, Driver, reader_of, sets_of
 from aiokafka08.spark.offsets import Offsets
 from aiokafka08.spark.options import Bound, ByOffset, ByTime, Place, ReadOptions
 from aiokafka08.spark.planning import (
     OffsetRange,
-    Plan,
+    QueryPlan,
     Resolved,
     Wanted,
     check_named,
@@ -86,7 +86,9 @@ class ReadTask(InputPartition):
         super().__init__(offset_range)
 
 
-def tasks(options: ReadOptions, plan: Plan, filters: Iterable[Wanted] = ()) -> list[InputPartition]:
+def tasks(
+    options: ReadOptions, plan: QueryPlan, filters: Iterable[Wanted] = ()
+) -> list[InputPartition]:
     """The tasks of a plan.
 
     Raises:

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from aiokafka08.errors import OffsetOutOfRangeError
-from aiokafka08.spark.brokers import Driver
+from aiokafka08.spark.driver import Driver
 from aiokafka08.spark.offsets import OffsetDict, Offsets, dump, load, text
 from aiokafka08.spark.options import ByOffset, ReadOptions
 from aiokafka08.spark.planning import (

@@ -41,7 +41,7 @@ from aiokafka08.errors import (
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.partitioner import PARTITIONERS
-from aiokafka08.spark.brokers import ssl_context
+from aiokafka08.spark.driver import ssl_context
 from aiokafka08.spark.offsets import text
 from aiokafka08.spark.options import WriteOptions
 from aiokafka08.structs import TopicPartition

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aiokafka08.lazy import import_when_used
 
 if TYPE_CHECKING:
+    from aiokafka08.testing.broker_lines import LINES
     from aiokafka08.testing.cluster import EmbeddedCluster, NodeInfo
     from aiokafka08.testing.controls import LoggedMessage, Offsets
     from aiokafka08.testing.faults import (
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
         Truncate,
         WrongCorrelationId,
     )
-    from aiokafka08.testing.hub import Recorded
-    from aiokafka08.testing.lines import LINES
+    from aiokafka08.testing.runtime import Recorded
 else:
     __getattr__, __dir__ = import_when_used(
         __name__,
@@ -47,8 +47,8 @@ else:
                 "Truncate",
                 "WrongCorrelationId",
             ],
-            "hub": ["Recorded"],
-            "lines": ["LINES"],
+            "runtime": ["Recorded"],
+            "broker_lines": ["LINES"],
         },
     )
 

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.cluster import EmbeddedCluster
-from aiokafka08.testing.lines import LINES
 
 logger = logging.getLogger("aiokafka08.testing")
 

@@ -17,12 +17,12 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import MetadataRequest, Request
+from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.controls import Controls
 from aiokafka08.testing.faults import Answer, Effect, Fault
 from aiokafka08.testing.handlers import HANDLERS
-from aiokafka08.testing.hub import Hub, Recorded
-from aiokafka08.testing.lines import LINES
 from aiokafka08.testing.options import check_options
+from aiokafka08.testing.runtime import ClusterRuntime, Recorded
 from aiokafka08.testing.server import Listener
 from aiokafka08.testing.state import ClusterState, Node, Settings
 
@@ -120,7 +120,7 @@ class EmbeddedCluster(Controls):
         ]
         self._state = ClusterState(LINES[version], settings, nodes)
         self._listeners: dict[int, Listener] = {}
-        self._hub: Hub | None = None
+        self._hub: ClusterRuntime | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread: int | None = None
         self._thread: threading.Thread | None = None
@@ -183,7 +183,7 @@ class EmbeddedCluster(Controls):
         self._refuse_if_running()
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._hub = Hub(self._state, self._clock)
+        self._hub = ClusterRuntime(self._state, self._clock)
         try:
             for node in self._state.nodes.values():
                 if node.alive:
@@ -195,7 +195,7 @@ class EmbeddedCluster(Controls):
             await self._stop()
             raise
 
-    def _listen(self, hub: Hub, node: Node) -> None:
+    def _listen(self, hub: ClusterRuntime, node: Node) -> None:
         listener = Listener(hub, node, self._host)
         listener.open()
         self._listeners[node.node_id] = listener
@@ -215,7 +215,7 @@ class EmbeddedCluster(Controls):
             raise IllegalStateError("this embedded cluster isn't running")
         return self._loop
 
-    def _call(self, act: Callable[[Hub], T]) -> T:
+    def _call(self, act: Callable[[ClusterRuntime], T]) -> T:
         """Run `act` in the cluster's loop, wake who waits for what it changed."""
         loop, hub = self._running_loop(), self._hub
         assert hub is not None
@@ -258,7 +258,7 @@ class EmbeddedCluster(Controls):
                 `notice()`; on a default cluster that state lasts 7 s.
         """
 
-        def act(hub: Hub) -> None:
+        def act(hub: ClusterRuntime) -> None:
             self._end(node)
             self._state.die(node)
             if then != "unnoticed":
@@ -273,7 +273,7 @@ class EmbeddedCluster(Controls):
     def elect(self, topic: str | None = None, partition: int | None = None) -> None:
         """Elect leaders for the partitions that have none (of one topic, or one of them)."""
 
-        def act(hub: Hub) -> None:
+        def act(hub: ClusterRuntime) -> None:
             for one in self._state.all_partitions():
                 if (
                     one.leader < 0
@@ -287,7 +287,7 @@ class EmbeddedCluster(Controls):
     def stop(self, node: int) -> None:
         """Controlled shutdown: others lead its partitions first, then its connections end."""
 
-        def act(hub: Hub) -> None:
+        def act(hub: ClusterRuntime) -> None:
             for one in self._state.all_partitions():
                 if one.leader == node:
                     others = [i for i in one.isr if i != node and self._state.nodes[i].alive]
@@ -307,7 +307,7 @@ class EmbeddedCluster(Controls):
             port: None: the one it had; 0: any other.
         """
 
-        def act(hub: Hub) -> None:
+        def act(hub: ClusterRuntime) -> None:
             broker = self._node(node)
             if broker.alive:
                 raise IllegalStateError(f"broker {node} is alive")
@@ -322,7 +322,7 @@ class EmbeddedCluster(Controls):
         """Break the clients' connections to one broker or all; the brokers live on. Says how
         many there were."""
 
-        def act(hub: Hub) -> int:
+        def act(hub: ClusterRuntime) -> int:
             count = 0
             for node_id, listener in self._listeners.items():
                 if node in (None, node_id):

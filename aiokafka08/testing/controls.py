@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, TypeVar
 
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import CODEC_MASK, encode_entry
-from aiokafka08.testing.hub import Hub
-from aiokafka08.testing.sets import Parsed, Refused, encode, inside, parse, prepare, walk
+from aiokafka08.testing.message_sets import Parsed, Refused, encode, inside, parse, prepare, walk
+from aiokafka08.testing.runtime import ClusterRuntime
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey, Partition
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Controls:
 
     _state: ClusterState
 
-    def _call(self, act: Callable[[Hub], T]) -> T:
+    def _call(self, act: Callable[[ClusterRuntime], T]) -> T:
         """Run `act` where the cluster lives."""
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class Controls:
     ) -> int:
         """Append messages as a producer would, in one set; gives the first one's offset."""
 
-        def act(hub: Hub) -> int:
+        def act(hub: ClusterRuntime) -> int:
             one = self._partition(topic, partition)
             magic = one.rules.line.message_format
             pairs = zip(keys or [None] * len(values), values, strict=True)
@@ -119,7 +119,7 @@ class Controls:
             next_offset: the offset of the next message after them; None: one more.
         """
 
-        def act(hub: Hub) -> None:
+        def act(hub: ClusterRuntime) -> None:
             one = self._partition(topic, partition)
             after = one.log.end_offset + 1 if next_offset is None else next_offset
             one.log.append_raw(message_set, after, hub.now_ms())
@@ -130,7 +130,7 @@ class Controls:
     def log(self, topic: str, partition: int) -> list[LoggedMessage]:
         """All messages that the partition keeps. What is corrupt has its raw bytes as its value."""
 
-        def act(hub: Hub) -> list[LoggedMessage]:
+        def act(hub: ClusterRuntime) -> list[LoggedMessage]:
             messages = []
             log = self._partition(topic, partition).log
             for wrapper_offset, wrapper in log.entries():
@@ -145,7 +145,7 @@ class Controls:
     def offsets(self, topic: str, partition: int) -> Offsets:
         """The bounds of a partition's log."""
 
-        def act(hub: Hub) -> Offsets:
+        def act(hub: ClusterRuntime) -> Offsets:
             one = self._partition(topic, partition)
             return Offsets(one.log.start_offset, one.high_watermark, one.log.end_offset)
 
@@ -190,7 +190,7 @@ class Controls:
         return found
 
     def _change(self, topic: str, partition: int, act: Callable[[Partition], None]) -> None:
-        def change(hub: Hub) -> None:
+        def change(hub: ClusterRuntime) -> None:
             one = self._partition(topic, partition)
             act(one)
             self._state.changed.add(one.key)
@@ -211,7 +211,7 @@ class Controls:
                 fell behind.
         """
 
-        def act(hub: Hub) -> int:
+        def act(hub: ClusterRuntime) -> int:
             one = self._partition(topic, partition)
             nodes = self._state.nodes
             alive = [i for i in one.replicas if nodes[i].alive]
@@ -263,7 +263,7 @@ class Controls:
     ) -> Commit | None:
         """What a group has committed, to `__consumer_offsets` or to ZooKeeper."""
 
-        def act(hub: Hub) -> Commit | None:
+        def act(hub: ClusterRuntime) -> Commit | None:
             state = self._state
             commits = state.kafka_commits if store == "kafka" else state.zookeeper_commits
             return commits.get(CommitKey(group, topic, partition))

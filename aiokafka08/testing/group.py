@@ -27,7 +27,7 @@ from aiokafka08.protocol.api import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from aiokafka08.testing.lines import Line
+from aiokafka08.testing.broker_lines import Line
 
 A = TypeVar("A")
 

@@ -17,7 +17,15 @@ from collections.abc import Callable, Collection, Iterator
 
 from aiokafka08.protocol.message_set import LOG_APPEND_TIME
 from aiokafka08.protocol.types import Buffer
-from aiokafka08.testing.sets import HEADER_BYTES, Prepared, Refused, encode, inside, parse, walk
+from aiokafka08.testing.message_sets import (
+    HEADER_BYTES,
+    Prepared,
+    Refused,
+    encode,
+    inside,
+    parse,
+    walk,
+)
 
 _BLOCK_BYTES = 1 << 20
 _OFFSET_SIZE = struct.Struct(">qi")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokafka08.testing.lines import LINES
+from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.state import valid_topic_name
 
 _HIGHEST_PORT = 65535

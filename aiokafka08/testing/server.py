@@ -19,6 +19,7 @@ from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Response, encode_response
 from aiokafka08.protocol.frame import FrameReader
 from aiokafka08.protocol.types import Buffer
+from aiokafka08.testing.broker_lines import Incoming, Reaction, read_request
 from aiokafka08.testing.faults import (
     Answer,
     Close,
@@ -35,8 +36,7 @@ from aiokafka08.testing.faults import (
 from aiokafka08.testing.handlers import handle
 from aiokafka08.testing.handlers.failures import failure, failure_of, without
 from aiokafka08.testing.handlers.outcome import Context, Disconnect, NoReply, Outcome, Reply, Wait
-from aiokafka08.testing.hub import Hub, Parked
-from aiokafka08.testing.lines import Incoming, Reaction, read_request
+from aiokafka08.testing.runtime import ClusterRuntime, Parked
 from aiokafka08.testing.state import Node
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Listener:
     making its transport loses the socket (3.11), and `kill` comes whenever it likes.
     """
 
-    def __init__(self, hub: Hub, node: Node, bind_host: str) -> None:
+    def __init__(self, hub: ClusterRuntime, node: Node, bind_host: str) -> None:
         self.hub = hub
         self.node = node
         self._bind_host = bind_host

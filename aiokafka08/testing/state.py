@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing.broker_lines import Line
 from aiokafka08.testing.group import Groups
-from aiokafka08.testing.lines import Line
 from aiokafka08.testing.log import PartitionLog
-from aiokafka08.testing.sets import Rules
+from aiokafka08.testing.message_sets import Rules
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4

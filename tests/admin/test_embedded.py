@@ -9,10 +9,10 @@ import pytest
 
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka08.admin.new_topic import Assignment
-from aiokafka08.admin.zookeeper import TopicRegistry
 from aiokafka08.errors import IllegalArgumentError, KafkaTimeoutError
 from aiokafka08.protocol.api import MetadataRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
+from aiokafka08.zookeeper.topics import TopicRegistry
 
 
 class Registry:

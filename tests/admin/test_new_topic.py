@@ -16,7 +16,7 @@ from aiokafka08.errors import (
     InvalidReplicationFactorError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 
 
 @pytest.mark.parametrize("factor", [1, 2, 3, 4])
@@ -66,12 +66,12 @@ def test_numbers_and_assignment_exclude_each_other(
 
 def test_a_config_that_the_line_would_silently_ignore_is_refused() -> None:
     topic = NewTopic("t", 1, 1, topic_configs={"compression.type": "gzip"})
-    check_configs(topic, Line.V0_9)
-    check_configs(topic, Line.V0_10)
+    check_configs(topic, BrokerLine.V0_9)
+    check_configs(topic, BrokerLine.V0_10)
     with pytest.raises(InvalidConfigurationError, match=r"'compression.type' on the 0\.8\.2 line"):
-        check_configs(topic, Line.V0_8_2)
+        check_configs(topic, BrokerLine.V0_8_2)
 
 
 def test_0_8_0_has_no_topic_configs() -> None:
     with pytest.raises(UnsupportedVersionError, match="no topic configs"):
-        check_configs(NewTopic("t", 1, 1, topic_configs={"retention.ms": 1}), Line.V0_8_0)
+        check_configs(NewTopic("t", 1, 1, topic_configs={"retention.ms": 1}), BrokerLine.V0_8_0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.buffer import CHUNK_OVERHEAD_BYTES, Decoding, RecordBuffer
+from aiokafka08.consumer.record_buffer import CHUNK_OVERHEAD_BYTES, Decoding, RecordBuffer
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.consumer.buffer import Decoding
-from aiokafka08.consumer.cursor import MAX_TRIES, Ask, Cursor, Start, Verdict
+from aiokafka08.consumer.cursor import MAX_TRIES, Cursor, FetchResult, PartitionFetch, StartPosition
+from aiokafka08.consumer.record_buffer import Decoding
 from aiokafka08.errors import (
     BrokerResponseError,
     CorruptRecordException,
@@ -34,13 +34,13 @@ def data(*offsets: int) -> bytes:
 
 def answer(
     cursor: Cursor,
-    ask: Ask,
+    ask: PartitionFetch,
     message_set: bytes = b"",
     *,
     code: int = 0,
     high_watermark: int = 100,
     now: float = 50.0,
-) -> Verdict:
+) -> FetchResult:
     return cursor.answered(
         ask,
         FetchedPartition(3, code, -1 if code else high_watermark, message_set),
@@ -54,7 +54,7 @@ def answer(
 
 def test_a_new_cursor_needs_a_position_first() -> None:
     cursor = Cursor(TP, Decoding(), (0.1, 1.0))
-    assert (cursor.start, cursor.position, cursor.lag) == (Start.STORED, None, None)
+    assert (cursor.start, cursor.position, cursor.lag) == (StartPosition.STORED, None, None)
     assert not cursor.fetchable(SHARE, SHARE)
     cursor.seek(7)
     assert (cursor.position, cursor.lag) == (7, None)
@@ -66,7 +66,7 @@ def test_an_answer_is_buffered_and_the_next_fetch_is_behind_it() -> None:
     ask = cursor.request(SHARE)
     assert (ask.offset, ask.max_bytes, ask.alone) == (5, SHARE, False)
     assert not cursor.fetchable(SHARE, SHARE)
-    assert answer(cursor, ask, data(5, 6, 9)) is Verdict.DATA
+    assert answer(cursor, ask, data(5, 6, 9)) is FetchResult.DATA
     assert (cursor.position, cursor.high_watermark, cursor.polled_at_ms) == (5, 100, 1234)
     assert cursor.lag == 95
     assert cursor.request(SHARE).offset == 10
@@ -79,15 +79,15 @@ def test_a_late_answer_is_dropped(change: str) -> None:
     if change == "seek":
         cursor.seek(50)
     elif change == "restart":
-        cursor.restart(Start.EARLIEST)
+        cursor.restart(StartPosition.EARLIEST)
     elif change == "moved":
         cursor.moved()
     else:
         cursor.give_up(ask)
         cursor.request(SHARE)
     position = cursor.position
-    assert answer(cursor, ask, data(5, 6)) is Verdict.LATE
-    assert answer(cursor, ask, code=1) is Verdict.LATE
+    assert answer(cursor, ask, data(5, 6)) is FetchResult.LATE
+    assert answer(cursor, ask, code=1) is FetchResult.LATE
     assert not cursor.give_up(ask)
     assert (cursor.position, cursor.buffer.pending, cursor.not_before) == (position, False, 0.0)
 
@@ -105,7 +105,7 @@ def test_more_than_its_share_is_asked_for_only_with_an_empty_buffer() -> None:
     cursor = make()
     answer(cursor, cursor.request(SHARE), data(5))
     large = encode_entry(6, None, bytes(5000))
-    assert answer(cursor, cursor.request(SHARE), large[:SHARE]) is Verdict.QUIET
+    assert answer(cursor, cursor.request(SHARE), large[:SHARE]) is FetchResult.QUIET
     assert cursor.fetch_bytes(SHARE) == len(large)
     assert not cursor.fetchable(1 << 20, SHARE)
     cursor.buffer.decode(10)
@@ -116,7 +116,7 @@ def test_paused_it_keeps_its_buffer_and_asks_for_nothing() -> None:
     cursor = make()
     ask = cursor.request(SHARE)
     cursor.paused = True
-    assert answer(cursor, ask, data(5)) is Verdict.DATA
+    assert answer(cursor, ask, data(5)) is FetchResult.DATA
     assert cursor.buffer.pending
     assert not cursor.fetchable(1 << 20, SHARE)
 
@@ -124,7 +124,7 @@ def test_paused_it_keeps_its_buffer_and_asks_for_nothing() -> None:
 def test_the_position_passes_a_hole_when_nothing_is_buffered_before_it() -> None:
     cursor = make()
     filler = b"\xff" * 8 + (61).to_bytes(4, "big")
-    assert answer(cursor, cursor.request(SHARE), filler) is Verdict.QUIET
+    assert answer(cursor, cursor.request(SHARE), filler) is FetchResult.QUIET
     assert cursor.position == 6
     answer(cursor, cursor.request(SHARE), data(6))
     answer(cursor, cursor.request(SHARE), filler)
@@ -135,7 +135,7 @@ def test_the_position_passes_a_hole_when_nothing_is_buffered_before_it() -> None
 @pytest.mark.parametrize("code", [3, 5, 6])
 def test_a_stale_leader_refreshes_the_metadata_and_backs_off(code: int) -> None:
     cursor = make()
-    assert answer(cursor, cursor.request(SHARE), code=code) is Verdict.REFRESH
+    assert answer(cursor, cursor.request(SHARE), code=code) is FetchResult.REFRESH
     assert cursor.position == 5
     assert 50.08 <= cursor.not_before <= 50.12
     cursor.moved()  # the refresh has named another leader
@@ -160,8 +160,8 @@ def test_back_off_doubles_and_ends_with_a_good_answer() -> None:
 def test_other_codes_are_retried_a_bounded_number_of_times_and_then_told(code: int) -> None:
     cursor = make()
     for _ in range(MAX_TRIES - 1):
-        assert answer(cursor, cursor.request(SHARE), code=code) is Verdict.RETRY
-    assert answer(cursor, cursor.request(SHARE), code=code) is Verdict.ERROR
+        assert answer(cursor, cursor.request(SHARE), code=code) is FetchResult.RETRY
+    assert answer(cursor, cursor.request(SHARE), code=code) is FetchResult.ERROR
     assert not cursor.fetchable(SHARE, SHARE)
     with pytest.raises(BrokerResponseError, match="t/3") as caught:
         cursor.tell_error()
@@ -174,14 +174,14 @@ def test_other_codes_are_retried_a_bounded_number_of_times_and_then_told(code: i
 
 def test_what_trying_again_can_t_help_is_told_at_once() -> None:
     cursor = make()
-    assert answer(cursor, cursor.request(SHARE), code=29) is Verdict.ERROR
+    assert answer(cursor, cursor.request(SHARE), code=29) is FetchResult.ERROR
     with pytest.raises(TopicAuthorizationFailedError):
         cursor.tell_error()
 
 
 def test_a_broker_s_corrupt_code_says_where() -> None:
     cursor = make()
-    assert answer(cursor, cursor.request(SHARE), code=2) is Verdict.ERROR
+    assert answer(cursor, cursor.request(SHARE), code=2) is FetchResult.ERROR
     with pytest.raises(CorruptRecordException) as caught:
         cursor.tell_error()
     assert (caught.value.partition, caught.value.offset) == (TP, 5)
@@ -191,7 +191,7 @@ def test_bytes_that_are_no_message_are_told_again_and_again() -> None:
     cursor = make()
     broken = (5).to_bytes(8, "big") + bytes(40)
     for _ in range(2):
-        assert answer(cursor, cursor.request(SHARE), broken) is Verdict.ERROR
+        assert answer(cursor, cursor.request(SHARE), broken) is FetchResult.ERROR
         with pytest.raises(CorruptRecordException, match="offset 5") as caught:
             cursor.tell_error()
         assert (caught.value.partition, caught.value.offset) == (TP, 5)
@@ -202,7 +202,7 @@ def test_bytes_that_are_no_message_are_told_again_and_again() -> None:
 def test_a_message_above_the_limit_is_told_with_all_that_is_known() -> None:
     cursor = make()
     large = encode_entry(5, None, bytes(LIMIT))
-    assert answer(cursor, cursor.request(SHARE), large[:SHARE]) is Verdict.ERROR
+    assert answer(cursor, cursor.request(SHARE), large[:SHARE]) is FetchResult.ERROR
     with pytest.raises(RecordTooLargeError) as caught:
         cursor.tell_error()
     for part in ("'t'", "partition 3", "offset 5", str(len(large)), str(LIMIT), "fetch_max_bytes"):
@@ -212,8 +212,8 @@ def test_a_message_above_the_limit_is_told_with_all_that_is_known() -> None:
 def test_a_refused_offset_is_to_be_checked_and_nothing_is_lost() -> None:
     cursor = make()
     answer(cursor, cursor.request(SHARE), data(5, 6))
-    assert answer(cursor, cursor.request(SHARE), code=1) is Verdict.CHECK
-    assert (cursor.start, cursor.position) == (Start.CHECK, 5)
+    assert answer(cursor, cursor.request(SHARE), code=1) is FetchResult.CHECK
+    assert (cursor.start, cursor.position) == (StartPosition.CHECK, 5)
     assert cursor.buffer.pending
     assert not cursor.fetchable(1 << 20, SHARE)
     cursor.confirmed()
@@ -230,7 +230,7 @@ def test_a_seek_forgets_errors_and_back_off() -> None:
 
 def test_an_error_can_be_told_as_any_exception() -> None:
     cursor = make()
-    assert cursor.fail(UnknownError("x"), 50.0) is Verdict.ERROR
+    assert cursor.fail(UnknownError("x"), 50.0) is FetchResult.ERROR
     assert cursor.has_something
     with pytest.raises(UnknownError):
         cursor.tell_error()

@@ -195,7 +195,7 @@ async def test_a_silent_broker_is_left_as_soon_as_another_one_leads(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long before `request_timeout_ms` is over: by default that is 40 s."""
-    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.1)
+    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
     consumer = make_consumer()
     consumer.assign([tp(0)])
     await consumer.start()

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from aiokafka08.abc import ConsumerRebalanceListener
-from aiokafka08.consumer.membership.none import NoGroup
+from aiokafka08.consumer.membership.no_group import NoGroup
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import (
     IllegalStateError,

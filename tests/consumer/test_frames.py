@@ -1,12 +1,12 @@
-"""Frames are kept whole for the sets in them, within their limit."""
+"""FrameStore are kept whole for the sets in them, within their limit."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.buffer import Decoding, RecordBuffer
-from aiokafka08.consumer.frames import Frame, Frames
+from aiokafka08.consumer.frames import FrameStore, ReceivedFrame
+from aiokafka08.consumer.record_buffer import Decoding, RecordBuffer
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition
 
@@ -21,7 +21,7 @@ SET = set_from(0)
 class Answer:
     """A frame with a set for each of the buffers."""
 
-    def __init__(self, frames: Frames, buffers: list[RecordBuffer]) -> None:
+    def __init__(self, frames: FrameStore, buffers: list[RecordBuffer]) -> None:
         self.memory = bytearray(b"".join(set_from(one.end) for one in buffers))
         frame = frames.new(len(self.memory))
         with memoryview(self.memory) as whole:
@@ -44,8 +44,8 @@ def buffers(count: int) -> list[RecordBuffer]:
     return [RecordBuffer(TopicPartition("t", number), Decoding()) for number in range(count)]
 
 
-def frames(limit_bytes: int) -> Frames:
-    made = Frames()
+def frames(limit_bytes: int) -> FrameStore:
+    made = FrameStore()
     made.limit_bytes = limit_bytes
     return made
 
@@ -137,7 +137,7 @@ def test_a_part_is_finished_once() -> None:
             """Nothing to copy."""
 
     kept, part = frames(0), Nothing()
-    frame: Frame = kept.new(10)
+    frame: ReceivedFrame = kept.new(10)
     frame.add(part, 10)
     frame.clear()
     frame.finished(part)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.reach import QUIET_ANSWERS, Finding, Reach, Step
+from aiokafka08.consumer.next_fetch import QUIET_ANSWERS, Finding, NextFetch, Step
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, survey
 from tests.consumer.model import FILLER, Batch, ModelLog
@@ -20,7 +20,7 @@ def message(offset: int, value_bytes: int = 10) -> bytes:
 
 
 def answered(
-    reach: Reach,
+    reach: NextFetch,
     message_set: bytes,
     high_watermark: int = 100,
     *,
@@ -33,7 +33,7 @@ def answered(
 
 
 def test_messages_move_it_behind_the_highest() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     assert answered(reach, message(5) + message(6) + message(9)).step is Step.DATA
     assert reach.offset == 10
     # 3.9.1 sends a batch twice, the second copy cut off (docs/brokers.md 7.12).
@@ -45,34 +45,34 @@ def test_messages_move_it_behind_the_highest() -> None:
 
 
 def test_nothing_at_the_high_watermark_is_the_end() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     for _ in range(10):
         assert answered(reach, b"", 5).step is Step.END
     assert (reach.offset, reach.size_bytes) == (5, 0)
 
 
 def test_a_partial_message_states_what_to_ask_for() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     assert answered(reach, message(5, 100_000)[:BASE]).step is Step.AGAIN
     assert reach.size_bytes == len(message(5, 100_000))
     assert reach.offset == 5
 
 
 def test_a_partial_message_just_too_large_doubles() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     assert answered(reach, message(5, BASE)[:BASE]).step is Step.AGAIN
     assert reach.size_bytes == 2 * BASE
 
 
 def test_a_partial_message_behind_old_ones_needs_room_for_both() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     old = message(4, 500)
     assert answered(reach, (old + message(9, 5000))[:BASE]).step is Step.AGAIN
     assert reach.size_bytes == len(old + message(9, 5000))
 
 
 def test_above_the_limit_it_is_too_large() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     large = message(5, LIMIT)
     assert answered(reach, large[:BASE]) == Finding(Step.TOO_LARGE, len(large))
     assert reach.offset == 5
@@ -81,7 +81,7 @@ def test_above_the_limit_it_is_too_large() -> None:
 @pytest.mark.parametrize("hidden", [message(5, 1000)[:11], b""])
 def test_one_empty_answer_is_asked_again_and_then_grows(hidden: bytes) -> None:
     """The watermark may have moved between the read and the answer: no reason to grow yet."""
-    reach = Reach(5)
+    reach = NextFetch(5)
     assert answered(reach, hidden).step is Step.AGAIN
     assert reach.size_bytes == 0
     asked = BASE
@@ -97,7 +97,7 @@ def test_one_empty_answer_is_asked_again_and_then_grows(hidden: bytes) -> None:
 
 
 def test_brokers_that_show_a_part_of_everything_needn_t_be_asked_for_more() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     for expected in (Step.AGAIN, Step.ALONE):
         finding = reach.answered(
             b"", 9, asked_bytes=BASE, limit_bytes=LIMIT, waited=None, hides_large=False
@@ -106,8 +106,8 @@ def test_brokers_that_show_a_part_of_everything_needn_t_be_asked_for_more() -> N
     assert reach.size_bytes == 0
 
 
-def _at_the_limit() -> Reach:
-    reach = Reach(5)
+def _at_the_limit() -> NextFetch:
+    reach = NextFetch(5)
     answered(reach, b"")
     assert answered(reach, b"", asked=LIMIT).step is Step.ALONE
     return reach
@@ -138,7 +138,7 @@ def test_a_broker_that_was_slow_doesn_t_hide_a_large_message() -> None:
 
 
 def test_a_filler_passes_one_offset_at_a_time() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     for offset in range(6, 20):
         assert answered(reach, FILLER, 20).step is Step.AGAIN
         assert reach.offset == offset
@@ -146,13 +146,13 @@ def test_a_filler_passes_one_offset_at_a_time() -> None:
 
 
 def test_old_messages_alone_pass_one_offset() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     assert answered(reach, message(3) + message(4)).step is Step.AGAIN
     assert reach.offset == 6
 
 
 def test_old_messages_that_fill_the_answer_make_it_grow() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     old = message(4, BASE - 26)
     assert len(old) == BASE
     assert answered(reach, old).step is Step.AGAIN
@@ -162,7 +162,7 @@ def test_old_messages_that_fill_the_answer_make_it_grow() -> None:
 @pytest.mark.parametrize("size", [0, 13, -1])
 def test_an_impossible_size_is_corrupt(size: int) -> None:
     broken = (5).to_bytes(8, "big") + size.to_bytes(4, "big", signed=True) + bytes(30)
-    reach = Reach(5)
+    reach = NextFetch(5)
     assert answered(reach, broken).step is Step.CORRUPT
     assert reach.offset == 5
     # Behind whole messages it is found by the next fetch.
@@ -193,7 +193,7 @@ def wrapper(*offsets: int, at: int | None = None) -> bytes:
 def test_an_offset_above_the_high_watermark_is_asked_for_again_and_then_corrupt(
     wild: bytes, behind: bytes, next_offset: int | None
 ) -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     before = message(5) + message(6)
     assert answered(reach, before + wild + behind, 10) == Finding(Step.DATA, message_set=before)
     assert reach.offset == 7
@@ -206,14 +206,14 @@ def test_an_offset_above_the_high_watermark_is_asked_for_again_and_then_corrupt(
 @pytest.mark.parametrize("behind", [message(8) + message(9), wrapper(8, 9), wrapper(7, 8, 9)])
 def test_who_seeks_past_an_impossible_offset_goes_on_behind_it(behind: bytes) -> None:
     """Who looks for the first entry whose offset isn't lower than 8 finds the damaged one again."""
-    reach = Reach(8)
+    reach = NextFetch(8)
     assert answered(reach, message(WILD) + behind, 10) == Finding(Step.DATA, message_set=behind)
     assert reach.offset == 10
 
 
 def test_what_came_while_the_broker_read_is_left_for_the_next_fetch() -> None:
     """Brokers from 2.4 on tell the watermark of before the read (docs/brokers.md 7.14)."""
-    reach = Reach(5)
+    reach = NextFetch(5)
     there, new = message(5) + message(6), message(7) + message(8)
     assert answered(reach, there + new, 7) == Finding(Step.DATA, message_set=there)
     assert answered(reach, new, 7).step is Step.AGAIN
@@ -224,14 +224,14 @@ def test_what_came_while_the_broker_read_is_left_for_the_next_fetch() -> None:
 
 
 def test_where_no_high_watermark_is_told_only_an_offset_that_none_can_follow_is_corrupt() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     assert answered(reach, message(2**63 - 1), -1).step is Step.CORRUPT
     assert answered(reach, message(2**63 - 2), -1).step is Step.DATA
     assert reach.offset == 2**63 - 1
 
 
 def test_the_size_shrinks_in_halves_while_less_is_used() -> None:
-    reach = Reach(5)
+    reach = NextFetch(5)
     answered(reach, message(5, 100_000)[:BASE])
     large = reach.size_bytes
     answered(reach, message(5, 100_000), asked=large)
@@ -267,7 +267,7 @@ def test_a_log_is_read_without_a_gap_and_comes_to_an_end(
     log: ModelLog, start: int, base: int, limit: int
 ) -> None:
     start, limit = min(start, log.end), max(base, limit)
-    reach, seen = Reach(start), []
+    reach, seen = NextFetch(start), []
     # Each offset may cost a growth to the limit and the answers that decide.
     for _ in range((log.end - start + 1) * (limit.bit_length() + QUIET_ANSWERS + 4)):
         offset = reach.offset
@@ -287,7 +287,7 @@ def test_a_log_is_read_without_a_gap_and_comes_to_an_end(
             stuck = next(b for b in log.batches if b.last >= offset and b.has_record)
             assert len(stuck.entry) > limit
             assert finding.message_bytes in (None, len(stuck.entry))
-            reach = Reach(stuck.last + 1)  # as a user would who gives it up
+            reach = NextFetch(stuck.last + 1)  # as a user would who gives it up
             seen.append(stuck.last)
         elif finding.step is Step.DATA:
             at, data = offset, fetched.message_set

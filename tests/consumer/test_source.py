@@ -7,10 +7,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.buffer import CHUNK_OVERHEAD_BYTES, Decoding
-from aiokafka08.consumer.cursor import Ask, Cursor, Verdict
-from aiokafka08.consumer.shares import FLOOR_BYTES, Shares
-from aiokafka08.consumer.source import ALONE_WAIT_S, SHORT_WAIT_S, Plan, Source
+from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch
+from aiokafka08.consumer.fetch_memory import FLOOR_BYTES, FetchMemory
+from aiokafka08.consumer.fetch_plan import ALONE_WAIT_S, SHORT_WAIT_S, FetchPlan, FetchQueue
+from aiokafka08.consumer.record_buffer import CHUNK_OVERHEAD_BYTES, Decoding
 from aiokafka08.protocol.api import FetchedPartition
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition
@@ -28,25 +28,27 @@ def cursors(count: int) -> list[Cursor]:
     return made
 
 
-def source(shares: Shares, of: list[Cursor], now: float = 0.0) -> Source:
-    new = Source(1, shares, 0.5)
+def source(shares: FetchMemory, of: list[Cursor], now: float = 0.0) -> FetchQueue:
+    new = FetchQueue(1, shares, 0.5)
     for cursor in of:
         new.add(cursor, now)
     return new
 
 
-def plan(of: Source, now: float = 0.0) -> Plan:
+def plan(of: FetchQueue, now: float = 0.0) -> FetchPlan:
     of.due(now)
     found = of.plan(now, 0.5)
     assert found is not None
     return found
 
 
-def asked(of: Plan) -> list[int]:
+def asked(of: FetchPlan) -> list[int]:
     return [ask.cursor.topic_partition.partition for ask in of.asks]
 
 
-def give(ask: Ask, message_set: bytes = b"", *, code: int = 0, now: float = 0.0) -> Verdict:
+def give(
+    ask: PartitionFetch, message_set: bytes = b"", *, code: int = 0, now: float = 0.0
+) -> FetchResult:
     return ask.cursor.answered(
         ask,
         FetchedPartition(0, code, 1 << 40, message_set),
@@ -58,7 +60,7 @@ def give(ask: Ask, message_set: bytes = b"", *, code: int = 0, now: float = 0.0)
     )
 
 
-def filling(ask: Ask) -> bytes:
+def filling(ask: PartitionFetch) -> bytes:
     return encode_entry(ask.offset, None, bytes(ask.max_bytes - 26))
 
 
@@ -66,7 +68,7 @@ def filling(ask: Ask) -> bytes:
 
 
 def test_shares_of_few_many_and_very_many_partitions() -> None:
-    shares = Shares(50 * MIB, MIB)
+    shares = FetchMemory(50 * MIB, MIB)
     found = {}
     for count in (1, 25, 26, 1000, 1600, 1601, 100_000):
         shares.split(count)
@@ -80,14 +82,14 @@ def test_shares_of_few_many_and_very_many_partitions() -> None:
 
 
 def test_max_partition_fetch_bytes_may_be_less_than_the_floor_but_shows_a_header() -> None:
-    shares = Shares(50 * MIB, 4096)
+    shares = FetchMemory(50 * MIB, 4096)
     assert shares.share_bytes == 4096
-    assert Shares(50 * MIB, 1).share_bytes >= 26
-    assert Shares(1, 1).limit_bytes >= 26
+    assert FetchMemory(50 * MIB, 1).share_bytes >= 26
+    assert FetchMemory(1, 1).limit_bytes >= 26
 
 
 def test_lent_bytes_are_bounded_for_all_together_and_go_in_turn() -> None:
-    shares = Shares(4 * MIB, MIB)
+    shares = FetchMemory(4 * MIB, MIB)
     one, two, three, four = cursors(4)
     for cursor in (one, two, three):
         cursor.reach.size_bytes = 3 * MIB
@@ -112,14 +114,14 @@ def test_lent_bytes_are_bounded_for_all_together_and_go_in_turn() -> None:
 
 
 def test_the_largest_message_can_always_be_fetched_by_somebody() -> None:
-    shares = Shares(4 * MIB, MIB)
+    shares = FetchMemory(4 * MIB, MIB)
     (one,) = cursors(1)
     one.reach.size_bytes = shares.limit_bytes
     assert shares.borrow(one)
 
 
 def test_what_a_paused_partition_has_borrowed_is_found() -> None:
-    shares = Shares(4 * MIB, MIB)
+    shares = FetchMemory(4 * MIB, MIB)
     one, two = cursors(2)
     for cursor in (one, two):
         cursor.reach.size_bytes = 4 * MIB
@@ -128,7 +130,7 @@ def test_what_a_paused_partition_has_borrowed_is_found() -> None:
     one.paused = True
     assert not shares.borrow(two)
     assert shares.idle_borrowers(None) == []  # still under way
-    assert give(ask, encode_entry(0, None, bytes(3 * MIB))) is Verdict.DATA
+    assert give(ask, encode_entry(0, None, bytes(3 * MIB))) is FetchResult.DATA
     assert shares.idle_borrowers(None) == [one]
     one.paused = False
     assert shares.idle_borrowers(None) == []
@@ -139,7 +141,7 @@ def test_what_a_paused_partition_has_borrowed_is_found() -> None:
 
 
 def test_a_request_has_everything_that_is_ready_and_once() -> None:
-    shares = Shares(50 * MIB, MIB)
+    shares = FetchMemory(50 * MIB, MIB)
     of = source(shares, cursors(3))
     first = plan(of)
     assert asked(first) == [0, 1, 2]
@@ -148,17 +150,17 @@ def test_a_request_has_everything_that_is_ready_and_once() -> None:
 
 
 def test_an_old_line_waits_shorter() -> None:
-    of = source(Shares(50 * MIB, MIB), cursors(1))
+    of = source(FetchMemory(50 * MIB, MIB), cursors(1))
     found = of.plan(0.0, 0.1)
     assert found is not None
     assert found.wait_s == 0.1
 
 
 def test_who_backs_off_is_left_out_until_then() -> None:
-    shares = Shares(50 * MIB, MIB)
+    shares = FetchMemory(50 * MIB, MIB)
     of = source(shares, cursors(2))
     first = plan(of)
-    assert give(first.asks[0], code=6, now=1.0) is Verdict.REFRESH
+    assert give(first.asks[0], code=6, now=1.0) is FetchResult.REFRESH
     give(first.asks[1], now=1.0)
     for ask in first.asks:
         of.offer(ask.cursor, 1.0)
@@ -171,7 +173,7 @@ def test_who_backs_off_is_left_out_until_then() -> None:
 
 
 def test_a_full_partition_is_left_out_and_makes_the_wait_short() -> None:
-    shares = Shares(50 * MIB, MIB)
+    shares = FetchMemory(50 * MIB, MIB)
     shares.split(2)
     of = source(shares, cursors(2))
     for _ in range(2):  # a share buffered, a share on its way
@@ -194,7 +196,7 @@ def test_a_full_partition_is_left_out_and_makes_the_wait_short() -> None:
 
 
 def test_a_paused_partition_holds_nobody_up() -> None:
-    shares = Shares(50 * MIB, MIB)
+    shares = FetchMemory(50 * MIB, MIB)
     of = source(shares, made := cursors(2))
     made[0].paused = True
     of.offer(made[0], 0.0)
@@ -207,7 +209,7 @@ def test_a_paused_partition_holds_nobody_up() -> None:
 
 
 def test_who_has_to_be_asked_alone_is() -> None:
-    shares = Shares(50 * MIB, MIB)
+    shares = FetchMemory(50 * MIB, MIB)
     of = source(shares, made := cursors(3))
     made[1].reach.alone = True
     first = plan(of)
@@ -218,7 +220,7 @@ def test_who_has_to_be_asked_alone_is() -> None:
 
 
 def test_who_has_to_be_asked_alone_but_waits_for_memory_holds_nobody_up() -> None:
-    shares = Shares(MIB, 64 * KIB)
+    shares = FetchMemory(MIB, 64 * KIB)
     of = source(shares, made := cursors(3))
     for one in made[:2]:
         one.reach.size_bytes = 900 * KIB
@@ -229,7 +231,7 @@ def test_who_has_to_be_asked_alone_but_waits_for_memory_holds_nobody_up() -> Non
 
 
 def test_a_removed_partition_isn_t_asked_for() -> None:
-    of = source(Shares(50 * MIB, MIB), made := cursors(3))
+    of = source(FetchMemory(50 * MIB, MIB), made := cursors(3))
     of.remove(made[0])
     assert asked(plan(of)) == [1, 2]
     of.offer(made[0], 0.0)
@@ -237,7 +239,7 @@ def test_a_removed_partition_isn_t_asked_for() -> None:
 
 
 def test_a_huge_request_is_split_and_the_rest_comes_next_at_once() -> None:
-    shares = Shares(1 << 30, 50 * MIB)
+    shares = FetchMemory(1 << 30, 50 * MIB)
     shares.split(5)
     of = source(shares, cursors(5))
     first = plan(of)
@@ -251,7 +253,7 @@ def test_a_huge_request_is_split_and_the_rest_comes_next_at_once() -> None:
 def test_memory_stays_within_the_law_whoever_takes_what(count: int, seed: int, total: int) -> None:
     """Brokers always answer with all that was asked for; the user takes some, or nothing."""
     choose = random.Random(seed)
-    shares = Shares(total, MIB)
+    shares = FetchMemory(total, MIB)
     shares.split(count)
     of = source(shares, made := cursors(count))
     law = max(total, count * FLOOR_BYTES)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import UnknownTopicOrPartitionError
-from aiokafka08.net.times import FILE_TIME_GRAIN_MS, _begin
+from aiokafka08.net.offsets_for_times import FILE_TIME_GRAIN_MS, _begin
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import OffsetAndTimestamp

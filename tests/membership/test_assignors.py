@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.consumer.membership.generation import Next, after
-from aiokafka08.consumer.membership.leader import Cluster, divide, read_members
+from aiokafka08.consumer.membership.group_leader import Cluster, divide, read_members
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor

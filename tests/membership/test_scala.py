@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.membership.scala import (
+from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.structs import TopicPartition
+from aiokafka08.zookeeper.scala_format import (
     RANGE,
     ROUNDROBIN,
     View,
@@ -18,8 +20,6 @@ from aiokafka08.consumer.membership.scala import (
     read_registration,
     registration,
 )
-from aiokafka08.errors import KafkaConfigurationError
-from aiokafka08.structs import TopicPartition
 
 SCALA = b'{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"1405951234000"}'
 

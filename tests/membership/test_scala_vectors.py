@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.consumer.membership.scala import (
+from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.zookeeper.scala_format import (
     RANGE,
     ROUNDROBIN,
     View,
@@ -16,7 +17,6 @@ from aiokafka08.consumer.membership.scala import (
     read_partitions,
     read_registration,
 )
-from aiokafka08.errors import KafkaConfigurationError
 from tests.brokers.fixtures import BrokerClusters
 from tests.membership import scala_vectors
 from tests.membership.scala_vectors import FILE, VERSION, Case

@@ -23,7 +23,7 @@ from aiokafka08.net.config import (
     parse_bootstrap_servers,
     positive,
 )
-from aiokafka08.net.versions import BrokerVersion, Line
+from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.producer import AIOKafkaProducer
 
 OPTIONS: dict[str, Any] = {
@@ -136,7 +136,7 @@ def test_an_empty_client_id_is_never_sent() -> None:  # it crashed 0.9.0.0, KAFK
 
 def test_api_version_pins_a_line() -> None:
     config = net_config(**OPTIONS | {"api_version": "0.8.2"})
-    assert config.pinned_version == BrokerVersion.of(Line.V0_8_2)
+    assert config.pinned_version == BrokerVersion.of(BrokerLine.V0_8_2)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutErro
 from aiokafka08.net.config import Address, NetConfig
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.transport import open_connection
-from aiokafka08.net.versions import BrokerVersion, Line
+from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.api import (
     HeartbeatRequest,
     ListOffsetsRequest,
@@ -73,7 +73,7 @@ async def test_a_lane_opens_when_it_is_asked_for(make_node: MakeNode, telemetry:
         assert repr(node) == f"<Node 0 {host}:{port} not connected>"
         await node.request(ASK)
         assert node.connected
-        assert node.version == BrokerVersion.of(Line.V0_8_2)
+        assert node.version == BrokerVersion.of(BrokerLine.V0_8_2)
         assert repr(node) == f"<Node 0 {host}:{port} control=0>"
         assert telemetry.events == [Connected(f"{host}:{port}", "control", "0.8.2")]
         await until(lambda: cluster.connections() == 1, "the probing connection has gone")
@@ -309,7 +309,7 @@ async def test_a_pinned_version_is_not_asked_for(
     async with EmbeddedCluster(version="0.8.2") as cluster:
         node = make_node(cluster, make_config(api_version="0.8.1"))
         await node.request(ASK)
-        assert node.version == BrokerVersion.of(Line.V0_8_1)
+        assert node.version == BrokerVersion.of(BrokerLine.V0_8_1)
         assert [type(one.request) for one in cluster.history] == [ListOffsetsRequest]
 
 
@@ -360,7 +360,7 @@ async def test_another_version_is_noticed_after_a_reconnect(
         connection = await node.connection(Lane.FETCH)
         assert connection.version.pick(MetadataRequest) == 1
         assert node.version is not None
-        assert node.version.line is Line.V0_10
+        assert node.version.line is BrokerLine.V0_10
     assert [event.broker for event in telemetry.of(Connected)] == ["0.8.2", "0.10"]
 
 
@@ -422,7 +422,7 @@ async def test_a_broker_seems_older_than_before_only_if_it_says_so_twice(
         peer.links[-1].close()
         await until(lambda: not node.connected, "the connection is lost")
         connection = await node.connection(Lane.CONTROL)
-        assert connection.version.line is Line.V0_8_2
+        assert connection.version.line is BrokerLine.V0_8_2
 
 
 async def test_a_broker_that_is_older_now_is_believed(make_node: MakeNode) -> None:
@@ -432,7 +432,7 @@ async def test_a_broker_that_is_older_now_is_believed(make_node: MakeNode) -> No
     await until(lambda: not node.connected, "the broker is gone")
     async with EmbeddedCluster(version="0.8.0", port=node.address[1]):
         connection = await node.connection(Lane.CONTROL)
-        assert connection.version.line is Line.V0_8_0
+        assert connection.version.line is BrokerLine.V0_8_0
 
 
 # --- a connection is lost -------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.offsets import first_messages, list_offsets
+from aiokafka08.net.list_offsets import first_messages, list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST, ListOffsetsRequest, MetadataRequest
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition

@@ -21,7 +21,7 @@ from aiokafka08.errors import (
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.probe import probe_version
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.api import (
     ApiKey,
     ApiVersionsResponse,
@@ -183,7 +183,7 @@ async def test_a_connection_cut_before_the_answer_changes_nothing(
     broker = Scripted(OF_0_8_2)
     broker.cut_at[question] = 0
     async with listening(broker) as peer:
-        assert (await probe_version(peer.address, config)).line is Line.V0_8_2
+        assert (await probe_version(peer.address, config)).line is BrokerLine.V0_8_2
         assert ApiKey.API_VERSIONS not in broker.asked
 
 
@@ -202,7 +202,7 @@ async def test_a_connection_cut_within_an_answer_is_no_answer_at_all(
 async def test_a_broker_that_always_closes_after_its_first_answer(config: NetConfig) -> None:
     broker = Scripted({ApiKey.LIST_OFFSETS: ListOffsetsResponse([])})
     async with listening(broker) as peer:  # that is what 0.8.0 does
-        assert (await probe_version(peer.address, config)).line is Line.V0_8_0
+        assert (await probe_version(peer.address, config)).line is BrokerLine.V0_8_0
         assert broker.asked == [2, 9, 2, 9]
 
 
@@ -240,7 +240,7 @@ async def test_cancelled_at_any_moment_it_leaves_no_socket(config: NetConfig, tu
 async def test_localhost_works_where_only_ipv4_listens(config: NetConfig) -> None:
     async with EmbeddedCluster() as cluster:
         (node,) = cluster.nodes.values()
-        assert (await probe_version(("localhost", node.port), config)).line is Line.V0_8_2
+        assert (await probe_version(("localhost", node.port), config)).line is BrokerLine.V0_8_2
 
 
 # --- names that stand for several addresses -------------------------------------------------------
@@ -280,7 +280,7 @@ async def test_a_dead_address_of_a_name_is_passed_over(
     async with EmbeddedCluster() as cluster:
         stands_for("127.0.0.2", "::1", "127.0.0.1", "127.0.0.3")
         (node,) = cluster.nodes.values()
-        assert (await probe_version(("kafka.test", node.port), config)).line is Line.V0_8_2
+        assert (await probe_version(("kafka.test", node.port), config)).line is BrokerLine.V0_8_2
 
 
 async def test_a_silent_address_of_a_name_costs_a_moment(
@@ -323,6 +323,6 @@ async def test_the_certificate_is_checked_against_the_name_not_the_address(
     stands_for("127.0.0.2")  # which is not in the certificate
     async with listening(Scripted(OF_0_8_2), host="127.0.0.2", tls=server_tls) as peer:
         found = await probe_version(("localhost", peer.address[1]), config)
-        assert found.line is Line.V0_8_2
+        assert found.line is BrokerLine.V0_8_2
         with pytest.raises(KafkaConnectionError, match=r"kafka\.test"):
             await probe_version(("kafka.test", peer.address[1]), config)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.net.race import AllFailedError, first_that_works
+from aiokafka08.net.staggered_race import AllFailedError, first_that_works
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops

@@ -22,11 +22,11 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.config import Address, parse_bootstrap_servers
+from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.node import Node
-from aiokafka08.net.offsets import list_offsets
 from aiokafka08.net.probe import probe_version
 from aiokafka08.net.router import Lane, Router
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.api import (
     LATEST,
     GroupCoordinatorRequest,
@@ -48,12 +48,12 @@ from tests.waiting import until
 pytestmark = pytest.mark.real
 
 LINES = {
-    "0.8.0": Line.V0_8_0,
-    "0.8.1.1": Line.V0_8_1,
-    "0.8.2.2": Line.V0_8_2,
-    "0.9.0.1": Line.V0_9,
-    "0.10.2.2": Line.V0_10,
-    "3.9.1": Line.V0_10,
+    "0.8.0": BrokerLine.V0_8_0,
+    "0.8.1.1": BrokerLine.V0_8_1,
+    "0.8.2.2": BrokerLine.V0_8_2,
+    "0.9.0.1": BrokerLine.V0_9,
+    "0.10.2.2": BrokerLine.V0_10,
+    "3.9.1": BrokerLine.V0_10,
 }
 ASK = ListOffsetsRequest(-1, [])
 
@@ -262,7 +262,7 @@ async def test_tls_to_a_real_broker(
         assert answer.topics[0].partitions[0].error_code == 0
         version = router.version()
         assert version is not None
-        assert version.line is Line.V0_9
+        assert version.line is BrokerLine.V0_9
 
 
 @pytest.mark.both_loops
@@ -473,10 +473,10 @@ async def test_a_rolling_upgrade_of_a_real_cluster_is_noticed(
     async with TcpProxy(old.nodes[0]) as proxy:
         node = Node(0, first_address(proxy.address), make_config(proxy.address), Recorder())
         connection = await node.connection(Lane.CONTROL)
-        assert connection.version.line is Line.V0_8_2
+        assert connection.version.line is BrokerLine.V0_8_2
         await connection.request(ASK)
         proxy.upstream = new.nodes[0]
         proxy.close_all()
         await connection.gone
-        assert (await node.connection(Lane.CONTROL)).version.line is Line.V0_10
+        assert (await node.connection(Lane.CONTROL)).version.line is BrokerLine.V0_10
         await node.close()

@@ -22,7 +22,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.config import Address
 from aiokafka08.net.router import Lane, Router
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.api import (
     ApiKey,
     ApiVersionsResponse,
@@ -332,7 +332,7 @@ async def test_the_version_of_the_cluster_is_the_lowest_that_was_met(
         await router.start()
         version = router.version()
         assert version is not None
-        assert version.line is Line.V0_10
+        assert version.line is BrokerLine.V0_10
 
 
 async def test_metadata_answers_while_a_produce_and_a_fetch_hang(make_router: MakeRouter) -> None:
@@ -564,7 +564,7 @@ async def test_a_rolling_upgrade_is_noticed(make_router: MakeRouter) -> None:
         await within(30, ask_until_answered(router, 0))
         version = router.version(0)
         assert version is not None
-        assert version.line is Line.V0_10
+        assert version.line is BrokerLine.V0_10
         await router.stop()
 
 

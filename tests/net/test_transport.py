@@ -20,7 +20,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.transport import Connection, open_connection
-from aiokafka08.net.versions import BrokerVersion, Line
+from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.api import (
     GroupCoordinatorRequest,
     GroupCoordinatorResponse,
@@ -59,7 +59,7 @@ async def connected(
     peer: Peer,
     config: NetConfig,
     on_close: Closed | None = None,
-    line: Line = Line.V0_8_2,
+    line: BrokerLine = BrokerLine.V0_8_2,
 ) -> AsyncIterator[Connection]:
     # Tests with short timeouts mean those of requests.
     patient = dataclasses.replace(config, request_timeout_s=10)

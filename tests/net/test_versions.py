@@ -19,7 +19,7 @@ from aiokafka08.errors import (
     UnrecognizedBrokerVersion,
     UnsupportedVersionError,
 )
-from aiokafka08.net.versions import LINE_APIS, BrokerVersion, Line, detect
+from aiokafka08.net.versions import LINE_APIS, BrokerLine, BrokerVersion, detect
 from aiokafka08.protocol.api import (
     APIS,
     ApiKey,
@@ -140,22 +140,22 @@ def names(asked: Asked) -> list[str]:
 @pytest.mark.parametrize(
     ("broker", "line"),
     [
-        (B_0_8_0, Line.V0_8_0),
-        (B_0_8_1, Line.V0_8_1),
-        (B_0_8_2, Line.V0_8_2),
-        (B_0_9, Line.V0_9),
-        (B_0_10, Line.V0_10),
-        (B_3_9, Line.V0_10),
+        (B_0_8_0, BrokerLine.V0_8_0),
+        (B_0_8_1, BrokerLine.V0_8_1),
+        (B_0_8_2, BrokerLine.V0_8_2),
+        (B_0_9, BrokerLine.V0_9),
+        (B_0_10, BrokerLine.V0_10),
+        (B_3_9, BrokerLine.V0_10),
     ],
     ids=["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10", "3.9"],
 )
-def test_each_line_is_found(broker: Broker_, line: Line) -> None:
+def test_each_line_is_found(broker: Broker_, line: BrokerLine) -> None:
     assert ask(broker).line is line
 
 
 @pytest.mark.parametrize("code", [0, 15, 16, 22, 24, 25, 30])
 def test_any_code_but_minus_one_to_heartbeat_means_at_least_0_9(code: int) -> None:
-    assert ask(B_0_9 | {HeartbeatRequest: frame(GroupError(code))}).line is Line.V0_9
+    assert ask(B_0_9 | {HeartbeatRequest: frame(GroupError(code))}).line is BrokerLine.V0_9
 
 
 def test_what_0_9_meets_with_silence_is_not_asked_before_0_9_is_ruled_out() -> None:
@@ -178,10 +178,17 @@ def test_a_connection_cut_by_chance_never_leads_to_apiversions(broker: Broker_, 
 
 @pytest.mark.parametrize(
     ("broker", "line"),
-    [(B_0_8_2, Line.V0_8_2), (B_0_9, Line.V0_9), (B_0_10, Line.V0_10), (B_3_9, Line.V0_10)],
+    [
+        (B_0_8_2, BrokerLine.V0_8_2),
+        (B_0_9, BrokerLine.V0_9),
+        (B_0_10, BrokerLine.V0_10),
+        (B_3_9, BrokerLine.V0_10),
+    ],
     ids=["0.8.2", "0.9", "0.10", "3.9"],
 )
-def test_a_connection_cut_by_chance_doesnt_make_a_broker_older(broker: Broker_, line: Line) -> None:
+def test_a_connection_cut_by_chance_doesnt_make_a_broker_older(
+    broker: Broker_, line: BrokerLine
+) -> None:
     # A proxy or a dying broker may close at any step; "closes on OffsetFetch" must not be heard
     # in that: an 0.8.2 broker taken for 0.8.0 would refuse all commits.
     for nth in range(1, 8):
@@ -223,7 +230,7 @@ def test_api_versions_gives_what_both_sides_speak() -> None:
     assert version.pick(OffsetCommitRequest) == 2
     assert version.pick(OffsetFetchRequest) == 1
     assert version.pick(JoinGroupRequest) == 0
-    assert set(version.apis) == set(LINE_APIS[Line.V0_10])
+    assert set(version.apis) == set(LINE_APIS[BrokerLine.V0_10])
     assert {r: ask(B_3_9).pick(r) for r in APIS.values()} == {
         r: version.pick(r) for r in APIS.values()
     }
@@ -242,16 +249,16 @@ def test_versions_that_only_the_broker_speaks_are_none() -> None:
 @pytest.mark.parametrize("brokers", [0, 1, 2, 50])
 @pytest.mark.parametrize("controller_id", [-1, 0, 1, 1001, 2**31 - 1])
 def test_the_two_layouts_of_metadata_are_never_mistaken(brokers: int, controller_id: int) -> None:
-    assert ask(B_0_9 | {MetadataRequest: cluster(0, brokers)}).line is Line.V0_9
+    assert ask(B_0_9 | {MetadataRequest: cluster(0, brokers)}).line is BrokerLine.V0_9
     modern = B_0_10 | {MetadataRequest: cluster(1, brokers, controller_id)}
-    assert ask(modern).line is Line.V0_10
+    assert ask(modern).line is BrokerLine.V0_10
 
 
 @pytest.mark.parametrize("rack", [None, "", "r", "rack-1", "\0\0", "\0" * 64])
 def test_racks_dont_make_an_0_10_look_like_an_0_9(rack: str | None) -> None:
     brokers = [Broker(i, "kafka", 9092, rack) for i in range(3)]
     answer = frame(MetadataResponse(brokers, 0, []), 1)
-    assert ask(B_0_10 | {MetadataRequest: answer}).line is Line.V0_10
+    assert ask(B_0_10 | {MetadataRequest: answer}).line is BrokerLine.V0_10
 
 
 def test_metadata_in_no_known_layout_is_said() -> None:
@@ -283,24 +290,24 @@ def test_garbage_ends_in_a_typed_error_or_a_line() -> None:
 @pytest.mark.parametrize(
     ("api_version", "line"),
     [
-        ((0, 8), Line.V0_8_0),
-        ((0, 8, 0), Line.V0_8_0),
-        ((0, 8, 1), Line.V0_8_1),
-        ((0, 8, 1, 1), Line.V0_8_1),
-        ("0.8.2", Line.V0_8_2),
-        ("0.8.2.2", Line.V0_8_2),
-        ((0, 8, 9), Line.V0_8_2),
-        ("0.9", Line.V0_9),
-        ((0, 9, 0, 1), Line.V0_9),
-        ((0, 10, 2), Line.V0_10),
-        ("0.11.0", Line.V0_10),
-        ((1, 0), Line.V0_10),
-        ("2.8.1", Line.V0_10),
-        ("3.9.1", Line.V0_10),
-        ((3,), Line.V0_10),
+        ((0, 8), BrokerLine.V0_8_0),
+        ((0, 8, 0), BrokerLine.V0_8_0),
+        ((0, 8, 1), BrokerLine.V0_8_1),
+        ((0, 8, 1, 1), BrokerLine.V0_8_1),
+        ("0.8.2", BrokerLine.V0_8_2),
+        ("0.8.2.2", BrokerLine.V0_8_2),
+        ((0, 8, 9), BrokerLine.V0_8_2),
+        ("0.9", BrokerLine.V0_9),
+        ((0, 9, 0, 1), BrokerLine.V0_9),
+        ((0, 10, 2), BrokerLine.V0_10),
+        ("0.11.0", BrokerLine.V0_10),
+        ((1, 0), BrokerLine.V0_10),
+        ("2.8.1", BrokerLine.V0_10),
+        ("3.9.1", BrokerLine.V0_10),
+        ((3,), BrokerLine.V0_10),
     ],
 )
-def test_api_version_pins_the_line(api_version: str | tuple[int, ...], line: Line) -> None:
+def test_api_version_pins_the_line(api_version: str | tuple[int, ...], line: BrokerLine) -> None:
     assert BrokerVersion.pinned(api_version) == BrokerVersion.of(line)
 
 
@@ -308,9 +315,9 @@ def test_api_version_pins_the_line(api_version: str | tuple[int, ...], line: Lin
 def test_0_10_0_cannot_look_for_times_of_messages(api_version: str | tuple[int, ...]) -> None:
     version = BrokerVersion.pinned(api_version)
     assert version is not None
-    assert version.line is Line.V0_10
+    assert version.line is BrokerLine.V0_10
     assert version.pick(ListOffsetsRequest) == 0
-    assert BrokerVersion.of(Line.V0_10).pick(ListOffsetsRequest) == 1
+    assert BrokerVersion.of(BrokerLine.V0_10).pick(ListOffsetsRequest) == 1
 
 
 def test_auto_and_none_pin_nothing() -> None:
@@ -335,43 +342,43 @@ def test_what_is_no_version_is_refused_with_the_allowed_ones(api_version: Any) -
 
 
 def test_each_line_speaks_what_real_brokers_of_it_answer() -> None:
-    speaks = {line: {r for r in APIS.values() if r.api in LINE_APIS[line]} for line in Line}
-    assert OffsetFetchRequest not in speaks[Line.V0_8_0]
-    assert GroupCoordinatorRequest not in speaks[Line.V0_8_1]
-    assert JoinGroupRequest not in speaks[Line.V0_8_2]
-    assert HeartbeatRequest not in speaks[Line.V0_8_2]  # it answers, but can't do it
-    assert DescribeGroupsRequest in speaks[Line.V0_9]
-    assert ApiVersionsRequest not in speaks[Line.V0_9]
-    assert speaks[Line.V0_10] == set(APIS.values())
-    for line in Line:
+    speaks = {line: {r for r in APIS.values() if r.api in LINE_APIS[line]} for line in BrokerLine}
+    assert OffsetFetchRequest not in speaks[BrokerLine.V0_8_0]
+    assert GroupCoordinatorRequest not in speaks[BrokerLine.V0_8_1]
+    assert JoinGroupRequest not in speaks[BrokerLine.V0_8_2]
+    assert HeartbeatRequest not in speaks[BrokerLine.V0_8_2]  # it answers, but can't do it
+    assert DescribeGroupsRequest in speaks[BrokerLine.V0_9]
+    assert ApiVersionsRequest not in speaks[BrokerLine.V0_9]
+    assert speaks[BrokerLine.V0_10] == set(APIS.values())
+    for line in BrokerLine:
         for key, versions in LINE_APIS[line].items():
             assert set(versions) <= set(APIS[key].versions)
             assert versions.start == 0
 
 
 def test_a_newer_line_speaks_all_of_an_older_one() -> None:
-    for older, newer in zip(list(Line), list(Line)[1:], strict=False):
+    for older, newer in zip(list(BrokerLine), list(BrokerLine)[1:], strict=False):
         for key, versions in LINE_APIS[older].items():
             assert set(versions) <= set(LINE_APIS[newer][key])
 
 
 def test_a_missing_api_is_named_with_the_line() -> None:
-    version = BrokerVersion.of(Line.V0_8_1)
+    version = BrokerVersion.of(BrokerLine.V0_8_1)
     with pytest.raises(UnsupportedVersionError, match=r"0\.8\.1 line.*GroupCoordinatorRequest"):
         version.pick(GroupCoordinatorRequest)
     assert not version.speaks(GroupCoordinatorRequest)
 
 
 def test_the_message_format_to_write() -> None:
-    assert [BrokerVersion.of(line).magic for line in Line] == [0, 0, 0, 0, 1]
+    assert [BrokerVersion.of(line).magic for line in BrokerLine] == [0, 0, 0, 0, 1]
 
 
 def test_lines_read_as_their_numbers() -> None:
-    assert [str(line) for line in Line] == ["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10"]
-    assert Line.V0_8_0 < Line.V0_8_2 < Line.V0_9 < Line.V0_10
+    assert [str(line) for line in BrokerLine] == ["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10"]
+    assert BrokerLine.V0_8_0 < BrokerLine.V0_8_2 < BrokerLine.V0_9 < BrokerLine.V0_10
 
 
 def test_api_keys_between_brokers_are_never_picked() -> None:
-    for line in Line:
+    for line in BrokerLine:
         assert not {4, 5, 6, 7} & set(map(int, LINE_APIS[line]))
         assert ApiKey.PRODUCE in LINE_APIS[line]

@@ -14,7 +14,7 @@ from aiokafka08.errors import (
     OffsetMetadataTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store.answers import check_metadata, failure, read_commits, read_fetched
 from aiokafka08.protocol.api import (
     CommittedPartition,
@@ -67,9 +67,14 @@ def test_what_is_left_out_is_an_error_and_what_wasn_t_asked_for_is_ignored() -> 
 
 @pytest.mark.parametrize(
     ("line", "limit"),
-    [(Line.V0_8_0, 1024), (Line.V0_8_1, 1024), (Line.V0_8_2, 4096), (Line.V0_10, 4096)],
+    [
+        (BrokerLine.V0_8_0, 1024),
+        (BrokerLine.V0_8_1, 1024),
+        (BrokerLine.V0_8_2, 4096),
+        (BrokerLine.V0_10, 4096),
+    ],
 )
-def test_metadata_is_as_long_as_java_counts_it(line: Line, limit: int) -> None:
+def test_metadata_is_as_long_as_java_counts_it(line: BrokerLine, limit: int) -> None:
     for text in ("x" * limit, "é" * limit, "\N{GRINNING FACE}" * (limit // 2)):
         check_metadata({tp(0): OffsetAndMetadata(1, text)}, line)
         with pytest.raises(OffsetMetadataTooLargeError, match=f"t/1 .* take {limit}"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store.choose import default_storage
 from aiokafka08.testing import EmbeddedCluster
 from tests.offset_store.conftest import NewStore
@@ -14,14 +14,16 @@ from tests.offset_store.conftest import NewStore
 @pytest.mark.parametrize(
     ("line", "without_zookeeper", "with_zookeeper"),
     [
-        (Line.V0_8_0, "zookeeper", "zookeeper"),
-        (Line.V0_8_1, "zookeeper", "zookeeper"),
-        (Line.V0_8_2, "kafka", "zookeeper"),
-        (Line.V0_9, "kafka", "kafka"),
-        (Line.V0_10, "kafka", "kafka"),
+        (BrokerLine.V0_8_0, "zookeeper", "zookeeper"),
+        (BrokerLine.V0_8_1, "zookeeper", "zookeeper"),
+        (BrokerLine.V0_8_2, "kafka", "zookeeper"),
+        (BrokerLine.V0_9, "kafka", "kafka"),
+        (BrokerLine.V0_10, "kafka", "kafka"),
     ],
 )
-def test_each_line_has_its_place(line: Line, without_zookeeper: str, with_zookeeper: str) -> None:
+def test_each_line_has_its_place(
+    line: BrokerLine, without_zookeeper: str, with_zookeeper: str
+) -> None:
     assert default_storage(line, None) == without_zookeeper
     assert default_storage(line, "zookeeper:2181") == with_zookeeper
 

@@ -13,7 +13,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     OffsetMetadataTooLargeError,
 )
-from aiokafka08.offset_store import Stamp
+from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.protocol.api import (
     GroupCoordinatorRequest,
     OffsetCommitRequest,
@@ -24,7 +24,7 @@ from aiokafka08.testing import Answer, Close, EmbeddedCluster, Omit, Silence
 from aiokafka08.testing.state import OFFSETS_TOPIC
 from tests.offset_store.conftest import NewStore, at, tp
 
-PLAIN = Stamp()
+PLAIN = CommitIdentity()
 LINES = ["0.8.1", "0.8.2", "0.9", "0.10"]
 IN_KAFKA = LINES[1:]
 
@@ -105,7 +105,7 @@ async def test_a_fenced_commit_says_so_at_once(new_store: NewStore, code: int) -
         store = await new_store(cluster.bootstrap_servers)
         cluster.fault(OffsetCommitRequest, then=Answer(code), times=None)
         with pytest.raises(CommitFailedError, match="rebalanced without this member") as failure:
-            await store.commit(at(p0=1, p1=1), Stamp(3, "me"))
+            await store.commit(at(p0=1, p1=1), CommitIdentity(3, "me"))
         assert isinstance(failure.value.__cause__, BrokerResponseError)
         assert failure.value.__cause__.errno == code
         assert "t/0, t/1" in str(failure.value)

@@ -17,9 +17,9 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaUnavailableError,
 )
-from aiokafka08.offset_store import Stamp
-from aiokafka08.offset_store.zookeeper_direct import ZookeeperOffsets
+from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.structs import OffsetAndMetadata
+from aiokafka08.zookeeper.offsets import ZookeeperOffsets
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.offset_store.conftest import NewStore
@@ -27,7 +27,7 @@ from tests.offset_store.conftest import NewStore
 pytestmark = pytest.mark.real
 
 NewName = Callable[..., str]
-PLAIN = Stamp()
+PLAIN = CommitIdentity()
 
 
 @contextmanager

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from aiokafka08.producer.line import Line
+from aiokafka08.concurrency.fair_lock import FairLock
 
 
 async def test_those_who_wait_are_served_in_their_order_one_at_a_time() -> None:
-    line, served, inside = Line(), [], 0
+    line, served, inside = FairLock(), [], 0
 
     async def visit(number: int) -> None:
         nonlocal inside
@@ -27,7 +27,7 @@ async def test_those_who_wait_are_served_in_their_order_one_at_a_time() -> None:
 
 
 async def test_whoever_comes_while_others_wait_comes_last() -> None:
-    line, served = Line(), []
+    line, served = FairLock(), []
 
     async def visit(number: int) -> None:
         async with line:
@@ -42,7 +42,7 @@ async def test_whoever_comes_while_others_wait_comes_last() -> None:
 
 
 async def test_many_are_served_in_few_turns_of_the_loop() -> None:
-    line, turns = Line(), 0
+    line, turns = FairLock(), 0
 
     async def visit() -> None:
         async with line:
@@ -60,7 +60,7 @@ async def test_many_are_served_in_few_turns_of_the_loop() -> None:
 @pytest.mark.parametrize("wait", [0, 1, 2, 3])
 @pytest.mark.parametrize("who", [0, 1, 2, 3])
 async def test_a_cancelled_one_is_passed_over(who: int, wait: int) -> None:
-    line, served = Line(), []
+    line, served = FairLock(), []
 
     async def visit(number: int) -> None:
         async with line:
@@ -82,7 +82,7 @@ async def test_a_cancelled_one_is_passed_over(who: int, wait: int) -> None:
 
 
 async def test_a_body_that_fails_leaves_the_line_open() -> None:
-    line = Line()
+    line = FairLock()
     for _ in range(2):
         with pytest.raises(KeyError):
             async with line:

@@ -42,7 +42,7 @@ from aiokafka08.producer.partitioner import (
     partitioner_factory,
     pure_murmur2,
 )
-from aiokafka08.producer.routes import Route, choose_each, pure_choose_each
+from aiokafka08.producer.topics import TopicRoute, choose_each, pure_choose_each
 from aiokafka08.structs import TopicPartition
 
 AIOKAFKA: Any = importlib.import_module("aiokafka.partitioner")
@@ -371,8 +371,8 @@ def test_the_murmur2_in_use_agrees_with_the_pure_one(kind: type) -> None:
 # --- for many at once ---
 
 
-def route(partitioner: Partitioner) -> Route:
-    made = Route("t", partitioner)
+def route(partitioner: Partitioner) -> TopicRoute:
+    made = TopicRoute("t", partitioner)
     made.partitions = [0, 1, 2, 3]
     made.available = [1, 3]
     made.queues = {

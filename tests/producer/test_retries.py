@@ -217,7 +217,7 @@ async def test_without_a_leader_messages_end_with_the_delivery_timeout(
 async def test_the_first_send_waits_for_no_other_partition_s_leader(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.producer.routes._SLICE_S", 60.0)
+    monkeypatch.setattr("aiokafka08.producer.topics._SLICE_S", 60.0)
     producer = await producer_for(cluster, request_timeout_ms=60_000)
     cluster.kill(1, then="leaderless")
     async with asyncio.timeout(10):
@@ -238,7 +238,7 @@ async def test_a_silent_broker_is_left_as_soon_as_another_one_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Long before `request_timeout_ms` is over: by default that is 40 s."""
-    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.1)
+    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
     producer = await producer_for(cluster, request_timeout_ms=60_000, acks=acks)
     await producer.send_and_wait("t", b"0", partition=0)
     hung = cluster.fault(ProduceRequest, then=Hang(), node=0)
@@ -261,7 +261,7 @@ async def test_a_silent_broker_is_left_as_soon_as_another_one_leads(
 async def test_of_a_request_to_a_silent_broker_only_what_has_moved_goes_again(
     producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.1)
+    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
     async with EmbeddedCluster(brokers=2, topics={"t": 4}) as cluster:
         producer = await producer_for(cluster, request_timeout_ms=60_000, linger_ms=60_000)
         moving = await producer.send("t", b"v", partition=0)
@@ -283,7 +283,7 @@ async def test_of_a_request_to_a_silent_broker_only_what_has_moved_goes_again(
 async def test_a_slow_broker_that_still_leads_is_waited_for(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.05)
+    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.05)
     producer = await producer_for(cluster)
     cluster.fault(ProduceRequest, then=Delay(0.5), node=0)
     future = await producer.send("t", b"v", partition=0)
@@ -298,7 +298,7 @@ async def test_a_slow_broker_that_still_leads_is_waited_for(
 async def test_a_broker_that_hangs_while_it_is_connected_to_is_doubted_too(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.doubt.OVERDUE_S", 0.1)
+    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
     monkeypatch.setattr("aiokafka08.net.node.HANGING_S", 0.1)
     producer = await producer_for(cluster, request_timeout_ms=60_000)
     await producer.partitions_for("t")

@@ -219,7 +219,9 @@ async def test_cancelled_midway_it_sends_what_it_had_accepted(
 async def test_the_loop_is_not_held(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.producer.turns.HOLD_S", 0.0002)  # on any machine, any twin
+    monkeypatch.setattr(
+        "aiokafka08.concurrency.loop_yield.HOLD_S", 0.0002
+    )  # on any machine, any twin
     producer = await producer_for(cluster)
     turns = 0
     sending = asyncio.create_task(producer.send_many("t", [b"v" * 100] * 100_000))

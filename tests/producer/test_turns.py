@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
-from aiokafka08.producer.deliveries import Acknowledged, Deliveries, Group
+from aiokafka08.producer.deliveries import Acknowledged, Deliveries, DeliveryGroup
 from aiokafka08.producer.delivery import Delivery
 from aiokafka08.producer.future import DeliveryFuture, PureDeliveryFuture
-from aiokafka08.producer.turns import Turns
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.producer.conftest import Producer
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.both_loops
 @pytest.fixture(autouse=True)
 def every_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn is due at once, however quick the machine."""
-    monkeypatch.setattr("aiokafka08.producer.turns.HOLD_S", -1.0)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", -1.0)
 
 
 async def turns_until_done(task: asyncio.Task[Any]) -> int:
@@ -60,7 +60,7 @@ def twin(request: pytest.FixtureRequest) -> type[DeliveryFuture]:
 
 
 def acknowledged() -> Delivery:
-    delivery = Delivery(TopicPartition("t", 2), asyncio.get_running_loop(), Turns())
+    delivery = Delivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
     delivery.acknowledge(0, -1, has_timestamps=False)
     return delivery
 
@@ -75,7 +75,7 @@ async def offsets(futures: list[DeliveryFuture]) -> list[int]:
 
 
 async def test_a_turn_is_due_for_the_task_that_looks_again_in_the_same_turn() -> None:
-    turns = Turns()
+    turns = LoopYield()
     assert not turns.look()
     assert turns.look()
     await turns.give()
@@ -84,7 +84,7 @@ async def test_a_turn_is_due_for_the_task_that_looks_again_in_the_same_turn() ->
 
 
 async def test_a_turn_is_not_due_for_tasks_that_look_once_each() -> None:
-    turns = Turns()
+    turns = LoopYield()
 
     async def look() -> bool:
         return turns.look()
@@ -93,7 +93,7 @@ async def test_a_turn_is_not_due_for_tasks_that_look_once_each() -> None:
 
 
 async def test_nor_where_there_was_a_turn_meanwhile() -> None:
-    turns = Turns()
+    turns = LoopYield()
     for _ in range(3):
         assert not turns.look()
         await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def test_nor_where_there_was_a_turn_meanwhile() -> None:
 
 
 async def test_none_is_due_where_no_task_of_this_loop_asks() -> None:
-    turns = Turns()
+    turns = LoopYield()
     asked: list[bool] = []
     asyncio.get_running_loop().call_soon(lambda: asked.extend(turns.look() for _ in range(3)))
     await asyncio.sleep(0)
@@ -115,7 +115,7 @@ async def test_long_work_gives_turns_between_its_steps() -> None:
             yield
         return "done"
 
-    task = asyncio.create_task(Turns().through(work()))
+    task = asyncio.create_task(LoopYield().through(work()))
     assert await turns_until_done(task) >= 5
     assert task.result() == "done"
 
@@ -293,10 +293,10 @@ async def test_cancelled_while_it_checks_nothing_is_sent(
 async def test_waiting_for_deliveries_that_are_done_gives_turns() -> None:
     delivery = acknowledged()
     delivery.finish()
-    groups = [Group([index], delivery, index, -1) for index in range(2000)]
+    groups = [DeliveryGroup([index], delivery, index, -1) for index in range(2000)]
 
     async def wait() -> int:
-        return len(await Deliveries(2000, groups, None, Turns()))
+        return len(await Deliveries(2000, groups, None, LoopYield()))
 
     task = asyncio.create_task(wait())
     assert await turns_until_done(task) > 2000 // 128 - 2
@@ -306,11 +306,11 @@ async def test_waiting_for_deliveries_that_are_done_gives_turns() -> None:
 async def test_waiting_for_many_short_deliveries_that_are_done_gives_turns() -> None:
     delivery = acknowledged()
     delivery.finish()
-    turns = Turns()
+    turns = LoopYield()
 
     async def wait() -> None:
         for index in range(500):
-            await Deliveries(1, [Group([index], delivery, index, -1)], None, turns)
+            await Deliveries(1, [DeliveryGroup([index], delivery, index, -1)], None, turns)
 
     assert await turns_until_done(asyncio.create_task(wait())) > 500 // 2 - 2
 
@@ -326,8 +326,8 @@ async def test_deliveries_of_a_batch_that_was_split_are_asked_by_its_parts() -> 
         part.finish()
     second.fail(KafkaError("no"))
     second.finish()
-    groups = [Group(range(3 * 10**8 - 7), whole, 7, -1)]
-    deliveries = Deliveries(3 * 10**8 - 7, groups, None, Turns())
+    groups = [DeliveryGroup(range(3 * 10**8 - 7), whole, 7, -1)]
+    deliveries = Deliveries(3 * 10**8 - 7, groups, None, LoopYield())
     with pytest.raises(KafkaError, match=r"message 99999993 of 299999993: no .and 99999999 o"):
         await deliveries
 
@@ -341,10 +341,10 @@ def test_looking_at_one_message_does_not_walk_over_those_behind_it() -> None:
     first.acknowledge(10, -1, has_timestamps=False)
     second.acknowledge(20, -1, has_timestamps=False)
     groups = [
-        Group([0, 3], first, 0, -1),
-        Group([1, 2], second, 0, -1),
-        Group(range(4, 7), first, 2, -1),
-        Group(Far([7, 9]), first, 5, -1),
+        DeliveryGroup([0, 3], first, 0, -1),
+        DeliveryGroup([1, 2], second, 0, -1),
+        DeliveryGroup(range(4, 7), first, 2, -1),
+        DeliveryGroup(Far([7, 9]), first, 5, -1),
     ]
     found = Acknowledged(10, groups, None)
     assert [found[index].offset for index in (5, 0, 6, 3, 2, 1, 4)] == [13, 10, 14, 11, 21, 20, 12]
@@ -364,12 +364,12 @@ async def test_awaiting_many_that_are_done_gives_turns(twin: type[DeliveryFuture
 async def test_it_gives_none_before_it_has_held_the_loop_for_long(
     twin: type[DeliveryFuture], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.producer.turns.HOLD_S", 3600.0)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 3600.0)
     assert await turns_until_done(asyncio.create_task(offsets(done_futures(twin)))) == 1
 
 
 async def test_those_that_failed_give_turns_too(twin: type[DeliveryFuture]) -> None:
-    delivery = Delivery(TopicPartition("t", 2), asyncio.get_running_loop(), Turns())
+    delivery = Delivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
     delivery.fail(KafkaError("no"))
     caught = 0
 

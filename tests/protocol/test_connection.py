@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiokafka08.errors import CorrelationIdError, KafkaProtocolError
 from aiokafka08.protocol import api
-from aiokafka08.protocol.connection import Answer, ClientConnection
+from aiokafka08.protocol.connection import ClientConnection, MatchedResponse
 from tests.protocol.strategies import examples
 
 HEARTBEAT = api.HeartbeatRequest("group", 1, "member")
@@ -56,7 +56,9 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     assert connection.in_flight == 100
     stream = b"".join(answer(index, index % 30) for index in range(1, 101))
     answers = list(connection.receive(stream))
-    assert answers == [Answer(index, api.GroupError(index % 30)) for index in range(1, 101)]
+    assert answers == [
+        MatchedResponse(index, api.GroupError(index % 30)) for index in range(1, 101)
+    ]
     assert connection.in_flight == 0
     assert connection.eof() == []
 
@@ -86,17 +88,17 @@ def test_each_answer_is_decoded_by_its_own_request(cuts: list[int]) -> None:
         for correlation_id, response in zip(ids, responses, strict=True)
     )
     cuts = [min(cut, len(stream)) for cut in sorted(cuts)]
-    answers: list[Answer] = []
+    answers: list[MatchedResponse] = []
     for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         answers += connection.receive(stream[start:stop])
-    assert answers == [Answer(*pair) for pair in zip(ids, responses, strict=True)]
+    assert answers == [MatchedResponse(*pair) for pair in zip(ids, responses, strict=True)]
 
 
 def test_an_answer_may_come_through_the_buffer_that_the_reader_hands_out() -> None:
     connection = connection_with(HEARTBEAT)
     frame = answer(1, 27)
     connection.frames.get_buffer()[: len(frame)] = frame
-    assert list(connection.received(len(frame))) == [Answer(1, api.GroupError(27))]
+    assert list(connection.received(len(frame))) == [MatchedResponse(1, api.GroupError(27))]
 
 
 def test_a_wrong_id_is_refused_naming_both_and_the_request() -> None:
@@ -149,7 +151,7 @@ def test_id_0_is_the_answer_to_the_oldest_request_only() -> None:
 def test_the_right_id_answers_a_group_coordinator_request_too() -> None:
     connection = connection_with(COORDINATOR)
     (only,) = connection.receive(coordinator_answer(1))
-    assert only == Answer(1, api.GroupCoordinatorResponse(15, -1, "", -1))
+    assert only == MatchedResponse(1, api.GroupCoordinatorResponse(15, -1, "", -1))
 
 
 @pytest.mark.parametrize(

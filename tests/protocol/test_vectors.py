@@ -11,7 +11,7 @@ import pytest
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
-from aiokafka08.protocol.connection import Answer, ClientConnection
+from aiokafka08.protocol.connection import ClientConnection, MatchedResponse
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES, FrameReader
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -182,7 +182,7 @@ def client_asking(vector: Vector) -> tuple[ClientConnection, bytes]:
 
 @every_vector
 def test_a_client_gets_the_answer_however_the_stream_is_cut(vector: Vector) -> None:
-    expected = Answer(vector.request["correlation_id"], vector.decoded_response())
+    expected = MatchedResponse(vector.request["correlation_id"], vector.decoded_response())
     neighbour = api.MetadataResponse([api.Broker(1, "behind", 9092)], -1, [])
     for behind in (False, True):
         for chunks in chunkings(
@@ -196,7 +196,7 @@ def test_a_client_gets_the_answer_however_the_stream_is_cut(vector: Vector) -> N
             client.send(api.MetadataRequest([]), 0)
             answers = [answer for chunk in chunks for answer in client.receive(chunk)]
             assert answers[0] == expected
-            assert answers[1:] == [Answer(expected.correlation_id + 1, neighbour)] * behind
+            assert answers[1:] == [MatchedResponse(expected.correlation_id + 1, neighbour)] * behind
             assert client.in_flight == (not behind)
             assert client.frames.pending_bytes == 0
 

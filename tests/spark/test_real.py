@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.spark.brokers import Driver
+from aiokafka08.spark.driver import Driver
 from aiokafka08.spark.options import read_options
 from aiokafka08.spark.planning import Resolved
 from tests.brokers.fixtures import BrokerClusters

@@ -29,8 +29,9 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
-from aiokafka08.spark import brokers, reader
-from aiokafka08.spark.brokers import Driver
+from aiokafka08.spark import driver as driver_module
+from aiokafka08.spark import reader
+from aiokafka08.spark.driver import Driver
 from aiokafka08.spark.options import ByTime, ReadOptions, read_options, write_options
 from aiokafka08.spark.planning import OffsetRange, Resolved, narrow
 from aiokafka08.spark.properties import TLS
@@ -218,7 +219,7 @@ def test_an_end_below_what_was_known_is_asked_again(
     async def ends(router: Any, partitions: Any, which: int) -> Resolved:
         return {T0: answers.pop(0)}
 
-    monkeypatch.setattr(brokers, "_ends", ends)
+    monkeypatch.setattr(driver, "_ends", ends)
     assert driver.latest([T0], {T0: 10}) == {T0: 10}
     assert answers == [11]
     answers[:] = [6] * 9
@@ -230,7 +231,7 @@ def test_a_partition_that_is_not_known_any_more_is_asked_for_again(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[tuple[TopicPartition, ...]] = [(), (), (T0,), ()]
-    monkeypatch.setattr(brokers, "choose_partitions", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr(driver, "choose_partitions", lambda *_, **__: answers.pop(0))
     assert driver.partitions(known=[T0]) == (T0,)
     assert answers == [()]
     answers[:] = [()] * 9
@@ -400,7 +401,7 @@ def test_a_filter_with_many_offsets_makes_no_more_tasks_than_are_useful() -> Non
 
 def test_files_for_tls_that_cannot_be_read_are_named() -> None:
     with pytest.raises(KafkaConfigurationError) as caught:
-        brokers.ssl_context(TLS(cafile="/nowhere/ca.pem"))
+        driver_module.ssl_context(TLS(cafile="/nowhere/ca.pem"))
     assert "kafka.ssl.truststore.location='/nowhere/ca.pem'" in str(caught.value)
     assert "on each executor" in str(caught.value)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiokafka08.testing.lines import LINES
+from aiokafka08.testing.broker_lines import LINES
 from tests.brokers.fixtures import BrokerClusters
 from tests.testing.peer import Peer
 from tests.testing.targets import REAL, RealTarget, Target, embedded, new_name

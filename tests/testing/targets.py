@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from aiokafka08.testing import EmbeddedCluster
-from aiokafka08.testing.lines import LINES, Line
+from aiokafka08.testing.broker_lines import LINES, Line
 from tests.brokers import RealCluster
 
 REAL = {

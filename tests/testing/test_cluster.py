@@ -18,7 +18,7 @@ from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
-from aiokafka08.testing import LINES, EmbeddedCluster, LoggedMessage, hub
+from aiokafka08.testing import LINES, EmbeddedCluster, LoggedMessage, runtime
 from tests.testing.frames import (
     commit,
     fetch,
@@ -530,8 +530,8 @@ def test_history(three: EmbeddedCluster) -> None:
 
 
 def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "HISTORY_REQUESTS", 10)
-    monkeypatch.setattr(hub, "HISTORY_BYTES", 5000)
+    monkeypatch.setattr(runtime, "HISTORY_REQUESTS", 10)
+    monkeypatch.setattr(runtime, "HISTORY_BYTES", 5000)
     with Peer(address(solo)) as peer:
         for number in range(20):
             produce(peer, "t", plain(bytes([number]) * (1000 - 26)))

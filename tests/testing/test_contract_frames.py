@@ -12,7 +12,7 @@ import pytest
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import ApiKey, Topic, encode_request
 from aiokafka08.testing import EmbeddedCluster
-from aiokafka08.testing.lines import Line, Reaction
+from aiokafka08.testing.broker_lines import Line, Reaction
 from tests.testing.frames import (
     fetch_request,
     find_coordinator,

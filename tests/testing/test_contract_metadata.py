@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import MetadataResponse
-from aiokafka08.testing.lines import LINES
+from aiokafka08.testing.broker_lines import LINES
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import require_real_brokers
 from tests.testing.frames import find_coordinator, metadata, plain, produce

@@ -12,8 +12,8 @@ from aiokafka08.protocol.api import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.group import GroupKey, Groups, Ticket
-from aiokafka08.testing.lines import LINES
 
 SESSION_S = 10.0
 

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, entries
-from aiokafka08.testing.lines import LINES
-from aiokafka08.testing.sets import Prepared, Refused, Rules, down_convert, inside, prepare, walk
+from aiokafka08.testing.broker_lines import LINES
+from aiokafka08.testing.message_sets import (
+    Prepared,
+    Refused,
+    Rules,
+    down_convert,
+    inside,
+    prepare,
+    walk,
+)
 from tests.testing.frames import plain, wrapper
 
 SEEDS = [

@@ -20,7 +20,7 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
 from aiokafka08.protocol.message_set import entries
 from aiokafka08.testing import EmbeddedCluster
-from aiokafka08.testing.sets import walk
+from aiokafka08.testing.message_sets import walk
 from tests.testing.frames import commit, metadata
 from tests.testing.peer import Peer
 

@@ -8,16 +8,16 @@ The line is known once the router has started, so `check_subscribe` is asked by 
 from __future__ import annotations
 
 from aiokafka08.consumer.config import ConsumerConfig
+from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Assignee, Membership
-from aiokafka08.consumer.membership.broker import BrokerGroup
-from aiokafka08.consumer.membership.none import NoGroup
-from aiokafka08.consumer.membership.zookeeper import ZookeeperGroup
-from aiokafka08.consumer.standing import Standing
+from aiokafka08.consumer.membership.broker_group import BrokerGroup
+from aiokafka08.consumer.membership.no_group import NoGroup
+from aiokafka08.consumer.membership.zookeeper_group import ZookeeperGroup
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.router import Router
-from aiokafka08.net.versions import Line
+from aiokafka08.net.versions import BrokerLine
 
 
 def choose_membership(
@@ -25,7 +25,7 @@ def choose_membership(
     router: Router,
     subscription: Subscription,
     assignee: Assignee,
-    standing: Standing,
+    standing: MemberState,
     coordinator: Coordinator | None,
 ) -> Membership:
     """The membership for these options; `coordinator` is None without a group.
@@ -78,7 +78,7 @@ class _ByLine:
 
 def _has_groups(router: Router) -> bool:
     version = router.version()
-    return version is None or version.line >= Line.V0_9
+    return version is None or version.line >= BrokerLine.V0_9
 
 
 def check_subscribe(config: ConsumerConfig, router: Router) -> None:

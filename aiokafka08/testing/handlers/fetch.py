@@ -15,7 +15,7 @@ from aiokafka08.testing.handlers.outcome import (
     by_topic,
     last_wins,
 )
-from aiokafka08.testing.sets import Refused, down_convert
+from aiokafka08.testing.message_sets import Refused, down_convert
 from aiokafka08.testing.state import Partition
 
 OUT_OF_RANGE, UNKNOWN_PARTITION, NOT_LEADER, UNKNOWN = 1, 3, 6, -1

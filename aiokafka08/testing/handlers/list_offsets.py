@@ -12,7 +12,7 @@ from aiokafka08.protocol.api import (
 )
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.handlers.outcome import Context, Outcome, Reply, by_topic, last_wins
-from aiokafka08.testing.sets import Refused
+from aiokafka08.testing.message_sets import Refused
 from aiokafka08.testing.state import Partition
 
 UNKNOWN_PARTITION, NOT_LEADER, INVALID_REQUEST, UNKNOWN = 3, 6, 42, -1

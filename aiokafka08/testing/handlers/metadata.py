@@ -9,8 +9,8 @@ from aiokafka08.protocol.api import (
     PartitionState,
     TopicState,
 )
+from aiokafka08.testing.broker_lines import Reaction
 from aiokafka08.testing.handlers.outcome import Context, Disconnect, NoReply, Outcome, Reply
-from aiokafka08.testing.lines import Reaction
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
 
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE, INVALID_TOPIC = 3, 5, 9, 17

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from aiokafka08.protocol.api import Response, Topic
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing.lines import Line
+from aiokafka08.testing.broker_lines import Line
 from aiokafka08.testing.state import ClusterState, Node
 
 

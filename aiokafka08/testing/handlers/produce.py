@@ -17,7 +17,7 @@ from aiokafka08.testing.handlers.outcome import (
     by_topic,
     last_wins,
 )
-from aiokafka08.testing.sets import Refused, prepare
+from aiokafka08.testing.message_sets import Refused, prepare
 from aiokafka08.testing.state import Partition
 
 UNKNOWN_PARTITION, NOT_LEADER, TIMED_OUT = 3, 6, 7

@@ -14,11 +14,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
 from aiokafka08 import AIOKafkaConsumer
-from aiokafka08.consumer.membership.registry import Registry
 from aiokafka08.errors import (
     CommitFailedError,
     KafkaUnavailableError,
 )
+from aiokafka08.zookeeper.scala_registry import Registry
 from tests.brokers import RealCluster
 from tests.membership.real import PARTITIONS, eventually, kill_and_pause, produce
 from tests.membership.worker import Worker

@@ -1,0 +1,1 @@
+"""Everything that reads or writes ZooKeeper: the only package that imports kazoo."""
