@@ -1,10 +1,10 @@
 """One partition: where the consumer is in it, and what its last answer means.
 
-Pure: `now` is passed in; decisions are returned as a `FetchResult`, which `fetcher` carries out. Holds
-the position and the buffered sets (`record_buffer`), the next fetch (`next_fetch`), pauses, back-off
-and the error to raise. Invariant: at most one request for the partition counts. A seek, a new start
-or a new leader makes the response in flight stale, and it is dropped. An error never moves the
-position.
+Pure: `now` is passed in; decisions are returned as a `FetchResult`, which `fetcher` carries out.
+Holds the position and the buffered sets (`record_buffer`), the next fetch (`next_fetch`), pauses,
+back-off and the error to raise. Invariant: at most one request for the partition counts. A seek, a
+new start or a new leader makes the response in flight stale, and it is dropped. An error never
+moves the position.
 """
 
 from __future__ import annotations
