@@ -16,9 +16,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.versions import BrokerLine
-
-Assignment = dict[int, list[int]]
-"""Partition → the node ids of its replicas, the preferred leader first."""
+from aiokafka08.zookeeper.topics import ReplicaAssignment
 
 _CONFIGS_0_8_1 = frozenset(
     {
@@ -105,7 +103,7 @@ class NewPartitions:
         self.new_assignments = new_assignments
 
 
-def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> Assignment:
+def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> ReplicaAssignment:
     """Where the replicas of a new topic go.
 
     Args:
@@ -130,7 +128,7 @@ def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> A
 
 def spread(
     name: str, partitions: range, factor: int, node_ids: Collection[int], start: int
-) -> Assignment:
+) -> ReplicaAssignment:
     """Replicas by round robin; followers shift by one more in each round, as Kafka's tools do, so
     that a dead broker's load falls on all others."""
     nodes = sorted(node_ids)
@@ -138,7 +136,7 @@ def spread(
         raise InvalidReplicationFactorError(
             f"topic {name!r}: replication_factor={factor}, but {len(nodes)} brokers are alive"
         )
-    assignment: Assignment = {}
+    assignment: ReplicaAssignment = {}
     for partition in partitions:
         first = start + partition
         shift = partition // len(nodes)
@@ -152,7 +150,7 @@ def spread(
 
 def checked_assignment(
     name: str, wanted: Mapping[int, Sequence[int]], node_ids: Collection[int]
-) -> Assignment:
+) -> ReplicaAssignment:
     """A caller's assignment, if the cluster can take it.
 
     Raises:

@@ -20,12 +20,12 @@ from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.offset_store.answers import Commits, Committed
-from aiokafka08.offset_store.dual_store import DualOffsets
-from aiokafka08.offset_store.kafka_store import KafkaOffsets
+from aiokafka08.offset_store.dual_store import DualOffsetStore
+from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.offset_store.no_store import NoOffsetStore
-from aiokafka08.offset_store.zookeeper_v0 import ZookeeperOffsetsByRequest
+from aiokafka08.offset_store.zookeeper_store import ZookeeperOffsetStore
+from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 from aiokafka08.structs import TopicPartition
-from aiokafka08.zookeeper.offsets import ZookeeperOffsets
 
 
 def choose_offset_store(
@@ -116,15 +116,15 @@ class _ByLine:
                 f"offsets_storage={storage!r} needs brokers from 0.8.2 on; these are of the {line} "
                 "line: use offsets_storage='zookeeper'"
             )
-        kafka = KafkaOffsets(self._router, self._coordinator)
+        kafka = KafkaOffsetStore(self._router, self._coordinator)
         if storage == "kafka":
             return kafka
-        return DualOffsets(kafka, self._in_zookeeper(line))
+        return DualOffsetStore(kafka, self._in_zookeeper(line))
 
     def _in_zookeeper(self, line: BrokerLine) -> OffsetStore:
         group = self._coordinator.group
         if line > BrokerLine.V0_8_0:
-            return ZookeeperOffsetsByRequest(self._router, group, line)
+            return ZookeeperV0OffsetStore(self._router, group, line)
         if self._zookeeper_connect is None:
             raise KafkaConfigurationError(
                 f"group_id={group!r}: brokers of the 0.8.0 line have no requests for committed "
@@ -132,6 +132,6 @@ class _ByLine:
                 "in ZooKeeper, or leave group_id out and keep positions yourself: position() and "
                 "seek()"
             )
-        return ZookeeperOffsets(
+        return ZookeeperOffsetStore(
             self._zookeeper_connect, group, self._router.config.request_timeout_s
         )

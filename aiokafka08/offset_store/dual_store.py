@@ -15,7 +15,7 @@ from aiokafka08.offset_store.answers import Commits, Committed
 from aiokafka08.structs import TopicPartition
 
 
-class DualOffsets:
+class DualOffsetStore:
     """Reads and writes both stores."""
 
     def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore) -> None:

@@ -24,7 +24,7 @@ from aiokafka08.structs import TopicPartition
 R = TypeVar("R", bound=Response)
 
 
-class KafkaOffsets:
+class KafkaOffsetStore:
     """Committed offsets of one group in `__consumer_offsets`."""
 
     def __init__(self, router: Router, coordinator: Coordinator) -> None:

@@ -1,8 +1,12 @@
-"""Offsets in ZooKeeper without the brokers: 0.8.0 has no requests for offsets, only the nodes.
+"""Read and write a group's committed offsets as ZooKeeper nodes, without going through a broker.
 
-`/consumers/<group>/offsets/<topic>/<partition>` holds the offset in decimal, as the Scala consumer
-and the brokers' own OffsetCommit 0 write it; metadata has no place there. One session, from the
-start to the stop; kazoo blocks, so all of it runs in threads, and each wait there has an end.
+The node `/consumers/<group>/offsets/<topic>/<partition>` holds the offset in decimal digits. The
+Scala consumer and the brokers (OffsetCommit 0) write the same nodes in the same format, which has
+no place for metadata. `offset_store.zookeeper_store` builds an `OffsetStore` on these nodes for
+brokers of 0.8.0, which have no requests for offsets.
+
+Invariant: each call ends by its deadline, also while ZooKeeper can't be reached. kazoo blocks, so
+each call runs in a thread; `OffsetNodes` itself belongs to the event loop.
 """
 
 from __future__ import annotations
@@ -19,9 +23,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     KafkaUnavailableError,
 )
-from aiokafka08.offset_store import CommitIdentity
-from aiokafka08.offset_store.answers import Commits, Committed, by_reason
-from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.structs import TopicPartition
 from aiokafka08.zookeeper.session import KeptSession, check_node_name, require_kazoo, telling
 
 if TYPE_CHECKING:
@@ -33,141 +35,149 @@ LARGEST = 2**63 - 1
 _NUMBER = re.compile(rb"\s*-?[0-9]{1,19}\s*")
 
 SESSION_TIMEOUT_S = 6.0
-"""As the Scala consumer's zookeeper.session.timeout.ms; nothing here is bound to the session."""
+"""The Scala consumer's default for zookeeper.session.timeout.ms. No node here is ephemeral, so an
+expired session loses nothing."""
 
 
-class ZookeeperOffsets:
-    """Committed offsets of one group in ZooKeeper.
+class OffsetNodes:
+    """The offset nodes of one group, read and written in one ZooKeeper session.
 
     Args:
         connect: "host:port,host:port/chroot".
         group: the group's name.
-        timeout_s: seconds for a call that names no other limit.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
     """
 
-    def __init__(self, connect: str, group: str, timeout_s: float) -> None:
+    def __init__(self, connect: str, group: str) -> None:
         require_kazoo()
         self._connect = connect
         self._group = group
-        self._timeout_s = timeout_s
         self._session = KeptSession(connect, "aiokafka08.consumer.kazoo")
 
-    async def start(self) -> None:
+    async def open(self, timeout_s: float) -> None:
         """Open the session.
 
         Raises:
-            IllegalArgumentError: the group can't be a node of ZooKeeper.
+            IllegalArgumentError: the group's name can't be the name of a node.
             KafkaConnectionError: ZooKeeper can't be reached.
-            KafkaUnavailableError: there is no such chroot.
+            KafkaUnavailableError: the chroot doesn't exist.
         """
         check_node_name("group_id", self._group)
-        await self._session.open(min(self._timeout_s, SESSION_TIMEOUT_S))
+        await self._session.open(min(timeout_s, SESSION_TIMEOUT_S))
 
-    async def stop(self) -> None:
-        """Close the session."""
+    async def close(self) -> None:
+        """Close the session; safe to call twice."""
         await self._session.close()
 
-    async def fetch(
-        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
-    ) -> Mapping[TopicPartition, Committed]:
-        """See `OffsetStore`.
+    async def read(
+        self, partitions: Collection[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, int | None]:
+        """Return the offset of each partition; None where there is no node.
 
-        Raises, as well:
-            KafkaUnavailableError: a node holds no offset; names it and what it holds.
+        Raises:
+            KafkaTimeoutError: ZooKeeper didn't respond within `timeout_s`.
+            KafkaConnectionError: ZooKeeper can't be reached.
+            KafkaUnavailableError: a node holds something else than an offset; names the node.
         """
-        return await self._run(lambda session, end: self._read(session, partitions, end), timeout_s)
+        return await self._run(
+            lambda session, deadline: self._read(session, partitions, deadline), timeout_s
+        )
 
-    async def commit(
-        self, offsets: Commits, stamp: CommitIdentity, *, timeout_s: float | None = None
-    ) -> None:
-        """See `OffsetStore`; neither the stamp nor metadata have a place."""
-        await self._run(lambda session, end: self._write(session, offsets, end), timeout_s)
+    async def write(
+        self, offsets: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Write these offsets and return the partitions that failed, each with its error.
 
-    def check(self) -> None:
-        """There is a store."""
+        Raises:
+            KafkaConnectionError: ZooKeeper can't be reached.
+        """
+        return await self._run(
+            lambda session, deadline: self._write(session, offsets, deadline), timeout_s
+        )
 
-    # --- in threads -------------------------------------------------------------------------------
+    # --- in a thread ------------------------------------------------------------------------------
 
-    async def _run(self, work: Callable[[KazooClient, float], T], timeout_s: float | None) -> T:
+    async def _run(self, work: Callable[[KazooClient, float], T], timeout_s: float) -> T:
         session = await self._session.get()
         if session is None:
-            raise IllegalStateError("the store of offsets in ZooKeeper isn't running")
-        end = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+            raise IllegalStateError(
+                f"offsets of group {self._group!r} in ZooKeeper: the session isn't open"
+            )
+        deadline = time.monotonic() + timeout_s
 
         def run() -> T:
             with telling(self._connect):
-                return work(session, end)
+                return work(session, deadline)
 
         return await asyncio.to_thread(run)
 
     def _read(
-        self, session: KazooClient, partitions: Collection[TopicPartition], end: float
-    ) -> dict[TopicPartition, Committed]:
+        self, session: KazooClient, partitions: Collection[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, int | None]:
         from kazoo.exceptions import NoNodeError
 
-        asked = {tp: session.get_async(self._path(tp)) for tp in partitions}
-        found: dict[TopicPartition, Committed] = {}
-        for tp, answer in asked.items():
+        requests = {tp: session.get_async(self._path(tp)) for tp in partitions}
+        offsets: dict[TopicPartition, int | None] = {}
+        for tp, request in requests.items():
             try:
-                data, _ = _wait(answer, end)
+                data, _ = _wait(request, deadline)
             except NoNodeError:
-                found[tp] = None
+                offsets[tp] = None
             else:
-                found[tp] = self._offset(tp, data)
-        return found
+                offsets[tp] = self._decode(tp, data)
+        return offsets
 
-    def _write(self, session: KazooClient, offsets: Commits, end: float) -> None:
+    def _write(
+        self, session: KazooClient, offsets: Mapping[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, KafkaError]:
         from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
-        values = {tp: b"%d" % offset for tp, (offset, _) in offsets.items()}
-        asked = {tp: session.set_async(self._path(tp), value) for tp, value in values.items()}
+        values = {tp: b"%d" % offset for tp, offset in offsets.items()}
+        requests = {tp: session.set_async(self._path(tp), value) for tp, value in values.items()}
         failed: dict[TopicPartition, KafkaError] = {}
-        for tp, answer in asked.items():
+        for tp, request in requests.items():
             path, value = self._path(tp), values[tp]
             try:
                 try:
-                    _wait(answer, end)
+                    _wait(request, deadline)
                 except NoNodeError:
                     try:
-                        _wait(session.create_async(path, value, makepath=True), end)
-                    except NodeExistsError:  # somebody was quicker
-                        _wait(session.set_async(path, value), end)
+                        _wait(session.create_async(path, value, makepath=True), deadline)
+                    except NodeExistsError:  # another client created it in between
+                        _wait(session.set_async(path, value), deadline)
             except KazooException as error:
                 failed[tp] = KafkaUnavailableError(f"{type(error).__name__} {error}")
             except KafkaTimeoutError as error:
                 failed[tp] = error
-        if failed:
-            raise KafkaUnavailableError(
-                f"offsets of group {self._group!r} not committed to ZooKeeper {self._connect}: "
-                f"{by_reason(failed)}"
-            )
+        return failed
 
     def _path(self, tp: TopicPartition) -> str:
         return f"/consumers/{self._group}/offsets/{tp.topic}/{tp.partition}"
 
-    def _offset(self, tp: TopicPartition, data: bytes) -> Committed:
+    def _decode(self, tp: TopicPartition, data: bytes) -> int | None:
         offset = int(data) if _NUMBER.fullmatch(data) else LARGEST + 1
         if offset > LARGEST:
             raise KafkaUnavailableError(
-                f"ZooKeeper {self._connect}: the node {self._path(tp)} holds {data[:100]!r}, which "
-                "is no offset; write one there, or delete the node"
+                f"ZooKeeper {self._connect}: the node {self._path(tp)} holds {data[:100]!r}; "
+                "expected an offset. Write an offset to the node, or delete it"
             )
-        # The brokers' own requests have written negative ones (docs/brokers.md 8.4).
-        return OffsetAndMetadata(offset, "") if offset >= 0 else None
+        # Brokers have written negative offsets too (docs/brokers.md 8.4): nothing is committed.
+        return offset if offset >= 0 else None
 
 
-def _wait(answer: Any, end: float) -> Any:
-    """kazoo's answer; while ZooKeeper is away it would come only when that is back.
+def _wait(request: Any, deadline: float) -> Any:
+    """Return the result of a kazoo request.
+
+    While ZooKeeper can't be reached, kazoo keeps requests until it is back: hence the deadline.
 
     Raises:
-        KafkaTimeoutError: it didn't come in time.
+        KafkaTimeoutError: no result by the deadline.
     """
     from kazoo.handlers.threading import KazooTimeoutError
 
     try:
-        return answer.get(timeout=max(end - time.monotonic(), 0.001))
+        return request.get(timeout=max(deadline - time.monotonic(), 0.001))
     except KazooTimeoutError:
-        raise KafkaTimeoutError("ZooKeeper doesn't answer in time") from None
+        raise KafkaTimeoutError("ZooKeeper doesn't respond in time") from None

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from aiokafka08.admin.new_topic import Assignment
 from aiokafka08.errors import (
     KafkaUnavailableError,
     TopicAlreadyExistsError,
@@ -22,6 +21,9 @@ from aiokafka08.zookeeper.session import require_kazoo, session_for_a_call
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
+
+ReplicaAssignment = dict[int, list[int]]
+"""Partition → the node ids of its replicas, the preferred leader first."""
 
 _TOPICS = "/brokers/topics"
 _CONFIGS = "/config/topics"
@@ -63,7 +65,9 @@ class TopicRegistry:
             )
         return ids
 
-    def create_topic(self, topic: str, assignment: Assignment, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self, topic: str, assignment: ReplicaAssignment, configs: Mapping[str, str]
+    ) -> None:
         """Write a topic's nodes; returns before the leaders are elected.
 
         Raises:
@@ -89,7 +93,7 @@ class TopicRegistry:
             except NodeExistsError:
                 raise TopicAlreadyExistsError(f"topic {topic!r} exists already") from None
 
-    def assignment(self, topic: str) -> Assignment:
+    def assignment(self, topic: str) -> ReplicaAssignment:
         """The replicas of each partition.
 
         Raises:
@@ -97,7 +101,7 @@ class TopicRegistry:
         """
         return self._read_topic(topic)[0]
 
-    def add_partitions(self, topic: str, new: Assignment) -> None:
+    def add_partitions(self, topic: str, new: ReplicaAssignment) -> None:
         """Add partitions to a topic. Raises as `assignment`."""
         assignment, value, version = self._read_topic(topic)
         value["partitions"] = {
@@ -130,7 +134,7 @@ class TopicRegistry:
                 session.exists(f"/admin/delete_topics/{topic}") is not None,
             )
 
-    def _read_topic(self, topic: str) -> tuple[Assignment, dict[str, Any], int]:
+    def _read_topic(self, topic: str) -> tuple[ReplicaAssignment, dict[str, Any], int]:
         from kazoo.exceptions import NoNodeError
 
         with self._session() as session:

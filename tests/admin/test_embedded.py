@@ -8,11 +8,10 @@ from typing import cast
 import pytest
 
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from aiokafka08.admin.new_topic import Assignment
 from aiokafka08.errors import IllegalArgumentError, KafkaTimeoutError
 from aiokafka08.protocol.api import MetadataRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
-from aiokafka08.zookeeper.topics import TopicRegistry
+from aiokafka08.zookeeper.topics import ReplicaAssignment, TopicRegistry
 
 
 class Registry:
@@ -25,11 +24,13 @@ class Registry:
     def broker_ids(self) -> set[int]:
         return set(self._cluster.nodes)
 
-    def create_topic(self, topic: str, assignment: Assignment, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self, topic: str, assignment: ReplicaAssignment, configs: Mapping[str, str]
+    ) -> None:
         self._cluster.create_topic(topic, partitions=len(assignment))
         self.topics.add(topic)
 
-    def assignment(self, topic: str) -> Assignment:
+    def assignment(self, topic: str) -> ReplicaAssignment:
         return {0: [0]}
 
     def ask_to_delete(self, topic: str) -> None:

@@ -22,7 +22,7 @@ from aiokafka08.zookeeper.session import check_node_name
 R = TypeVar("R", bound=Response)
 
 
-class ZookeeperOffsetsByRequest:
+class ZookeeperV0OffsetStore:
     """Committed offsets of one group in ZooKeeper, written by brokers of this line."""
 
     def __init__(self, router: Router, group: str, line: BrokerLine) -> None:
