@@ -1,1 +1,1 @@
-"""Event-loop primitives that the producer and the consumer share. No Kafka, no I/O."""
+"""Event-loop primitives that the producer and the consumer share. They know nothing of Kafka."""

@@ -1,10 +1,12 @@
-"""A lock whose waiters are served in the order in which they came, and soon after one another.
+"""A FIFO lock that wakes several waiters per event-loop iteration.
 
-`asyncio.Lock` wakes the next one when it is released, so each costs a turn of the event loop, and
-a thousand senders who come again once they are served are long in getting out of the queue, in
-many small requests (docs/performance.md). Here whoever leaves wakes two more, so those woken double
-by the turn while nobody has to wait inside. Law: first come, first served; one who is woken before
-its turn goes on waiting at its place.
+`asyncio.Lock` wakes one waiter at each release, so each waiter costs one loop iteration. With a
+thousand tasks that send again as soon as they are served, the queue then empties slowly, in many
+small requests (docs/performance.md). `FairLock` wakes two more waiters at each release. If the
+bodies never wait, the number of woken waiters doubles with each iteration.
+
+Invariant: waiters acquire the lock in the order in which they came, one at a time. A waiter that is
+woken before its turn keeps its place in the queue.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections import deque
 from types import TracebackType
 
 
-class _Place:
+class _Waiter:
     __slots__ = ("woken",)
 
     def __init__(self) -> None:
@@ -22,37 +24,37 @@ class _Place:
 
 
 class FairLock:
-    """`async with line:` waits for its turn, and has it until the body ends."""
+    """`async with lock:` acquires the lock, and releases it when the body ends."""
 
-    __slots__ = ("_busy", "_places", "_woken")
+    __slots__ = ("_locked", "_waiters", "_woken")
 
     def __init__(self) -> None:
-        self._busy = False
-        self._places: deque[_Place] = deque()
-        self._woken = 0  # of them, and haven't run since
+        self._locked = False
+        self._waiters: deque[_Waiter] = deque()
+        self._woken = 0  # waiters that were woken and haven't run since
 
     async def __aenter__(self) -> None:
-        if not self._busy and not self._places:
-            self._busy = True
+        if not self._locked and not self._waiters:
+            self._locked = True
             return
-        place = _Place()
-        self._places.append(place)
+        waiter = _Waiter()
+        self._waiters.append(waiter)
         try:
             while True:
-                await place.woken
+                await waiter.woken
                 self._woken -= 1
-                if not self._busy and self._places[0] is place:
+                if not self._locked and self._waiters[0] is waiter:
                     break
-                place.woken = asyncio.get_running_loop().create_future()
+                waiter.woken = asyncio.get_running_loop().create_future()
         except BaseException:
-            self._places.remove(place)
-            if not place.woken.cancelled():  # woken and cancelled in the same turn of the loop
+            self._waiters.remove(waiter)
+            if not waiter.woken.cancelled():  # woken and cancelled in the same loop iteration
                 self._woken -= 1
-            if not self._busy:  # it may have been its turn
+            if not self._locked:  # this waiter may have been the next to acquire it
                 self._wake_more()
             raise
-        self._places.popleft()
-        self._busy = True
+        self._waiters.popleft()
+        self._locked = True
 
     async def __aexit__(
         self,
@@ -60,12 +62,12 @@ class FairLock:
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._busy = False
+        self._locked = False
         self._wake_more()
 
     def _wake_more(self) -> None:
-        """The first one, so that the line goes on, and two behind those that are woken."""
+        """Wake the first waiter, which acquires the lock next, and two behind the woken ones."""
         for index in (0, self._woken, self._woken + 1):
-            if index < len(self._places) and not self._places[index].woken.done():
-                self._places[index].woken.set_result(None)
+            if index < len(self._waiters) and not self._waiters[index].woken.done():
+                self._waiters[index].woken.set_result(None)
                 self._woken += 1

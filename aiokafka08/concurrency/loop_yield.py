@@ -1,10 +1,15 @@
-"""When a task that never has to wait is to give the others a turn of the loop.
+"""Tell a task that never has to wait when to yield to the event loop.
 
-`send()` and `send_many()` return at once while there is memory, so a coroutine that calls them in a
-tight loop would hold the event loop until memory is full: timers late, acknowledgements unread.
-Nor does it wait who awaits a result that is there, and walking over a million values takes long.
-Law: only the task that holds the loop is asked to give a turn, and before its message has a place
-in the log; so tasks that send one message each keep the order of their calls.
+`send()` and `send_many()` return at once while there is memory, awaiting a completed future doesn't
+suspend, and walking over a million values takes long. A task that does so in a tight loop would
+hold the event loop: timers late, responses unread. Such code calls `is_due()` now and then, and
+yields if it returns True.
+
+One `LoopYield` measures for how long the current event-loop iteration has been held. All code of
+one producer, or of one consumer, shares one.
+
+Invariant: `is_due()` becomes True only in a task that made the previous call too, in the same loop
+iteration. So tasks that send one message each never yield, and keep the order of their calls.
 """
 
 from __future__ import annotations
@@ -18,29 +23,31 @@ T = TypeVar("T")
 _running_loop = asyncio._get_running_loop
 
 HOLD_S: Final = 0.004
-"""How long the event loop may be held at a stretch."""
+"""For how long a task may hold the event loop before it should yield."""
 
 
 class LoopYield:
-    """Watches for how long the loop has had no turn; used in one loop only.
+    """Measure how long the running task has held the event loop. For use in one loop only.
 
     Attributes:
-        due: the running task has held the loop for too long; it should `give` a turn.
+        was_due: The last `is_due()` of this loop iteration returned True, and the task hasn't
+            yielded since. For code that measures where it can't await, and yields later.
     """
 
-    __slots__ = ("_loop", "_since", "_task", "_watching", "due")
+    __slots__ = ("_loop", "_measuring", "_since", "_task", "was_due")
 
     def __init__(self) -> None:
-        self.due = False
+        self.was_due = False
         self._loop = asyncio.get_running_loop()
-        self._watching = False
+        self._measuring = False
         self._since = 0.0
         self._task: asyncio.Task[object] | None = None
 
-    def look(self) -> bool:
-        """Whether a turn is `due`; to be asked now and then by whoever works without waiting.
+    def is_due(self) -> bool:
+        """Return whether the running task has held the loop for longer than `HOLD_S`.
 
-        Never where no task of this loop asks: a result that is there may be awaited anywhere.
+        The time counts from the first call in this loop iteration. Always False outside a task of
+        this loop: completed futures may be awaited from anywhere.
         """
         if _running_loop() is not self._loop:
             return False
@@ -48,37 +55,41 @@ class LoopYield:
         if task is None:
             return False
         now = self._loop.time()
-        if not self._watching:  # the first one in this turn of the loop
-            self._watching = True
+        if not self._measuring:  # the first call in this loop iteration
+            self._measuring = True
             self._since = now
-            self._loop.call_soon(self._turned)
+            self._loop.call_soon(self._next_iteration)
         elif task is self._task:
-            self.due = now - self._since > HOLD_S
+            self.was_due = now - self._since > HOLD_S
         self._task = task
-        return self.due
+        return self.was_due
 
-    async def give(self) -> None:
-        """Let everybody else have a turn."""
-        self.due = False
+    async def yield_if_due(self) -> None:
+        """Yield to the event loop if `is_due()`."""
+        if self.is_due():
+            await self.yield_now()
+
+    async def yield_now(self) -> None:
+        """Let the event loop run other tasks and callbacks once."""
+        self.was_due = False
         await asyncio.sleep(0)
 
-    def take(self) -> bool:
-        """`look`, for an iterator: if so it lets the others have their turn, by yielding None."""
-        due = self.look()
-        self.due = False
+    def pop_due(self) -> bool:
+        """Return `is_due()` and reset it: for an iterator, which yields to the loop by a None."""
+        due = self.is_due()
+        self.was_due = False
         return due
 
-    async def through(self, steps: Generator[None, None, T]) -> T:
-        """What long work comes to that yields now and then; where it does a turn may be given."""
+    async def run_steps(self, steps: Generator[None, None, T]) -> T:
+        """Run a generator to its end and return its result; yield to the loop between its steps."""
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            if self.look():
-                await self.give()
+            await self.yield_if_due()
 
-    def _turned(self) -> None:
-        self._watching = self.due = False
+    def _next_iteration(self) -> None:
+        self._measuring = self.was_due = False
         self._task = None

@@ -1,7 +1,11 @@
-"""Wakes whoever waits for something to change: look, and if there is nothing wait for a ring.
+"""Wake the tasks that wait for some state to change.
 
-Looking and beginning to wait must not have an `await` between them; who can't help it compares
-`rings` before and after.
+A `Notifier` carries no state. A task reads the state itself, and calls `wait()` if there is nothing
+to do. If it awaits anything in between, it may miss a notification: it then compares `count` before
+and after, and doesn't wait if the two differ.
+
+Invariant: `notify()` wakes every task that waits at that moment, and no task that begins to wait
+later.
 """
 
 from __future__ import annotations
@@ -10,17 +14,21 @@ import asyncio
 
 
 class Notifier:
-    """Rings for all that wait at the moment."""
+    """Wake all current waiters at once.
 
-    __slots__ = ("_waiters", "rings")
+    Attributes:
+        count: Number of `notify()` calls so far.
+    """
+
+    __slots__ = ("_waiters", "count")
 
     def __init__(self) -> None:
-        self.rings = 0
+        self.count = 0
         self._waiters: set[asyncio.Future[None]] = set()
 
-    def ring(self) -> None:
-        """Wake all that wait now."""
-        self.rings += 1
+    def notify(self) -> None:
+        """Wake all tasks that wait now."""
+        self.count += 1
         if self._waiters:
             for waiter in self._waiters:
                 if not waiter.done():
@@ -28,7 +36,14 @@ class Notifier:
             self._waiters.clear()
 
     async def wait(self, deadline: float | None = None) -> bool:
-        """Wait for the next ring; False if `deadline` (loop time) came first."""
+        """Wait for the next `notify()`.
+
+        Args:
+            deadline: Loop time at which to stop waiting; None waits for ever.
+
+        Returns:
+            False if the deadline came first.
+        """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.add(waiter)

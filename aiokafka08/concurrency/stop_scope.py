@@ -1,29 +1,39 @@
-"""StopScope of the user that wait for the network: `stop()` ends them all, by name."""
+"""Cancel the calls of a user that wait for the network when their client is stopped.
+
+Each call runs as a task of its own. `cancel_all()` cancels these tasks, and their callers get an
+error that names the reason, not a bare `CancelledError`. The consumer wraps its public calls in a
+scope.
+
+Invariant: when `run()` has returned or raised, its task has ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
-
-from aiokafka08.errors import ConsumerStoppedError
 
 T = TypeVar("T")
 
 
 class StopScope:
-    """What waits at the moment."""
+    """Run coroutines that `cancel_all()` can end.
 
-    def __init__(self) -> None:
+    Args:
+        stopped: Makes the exception that the callers of ended coroutines get.
+    """
+
+    def __init__(self, stopped: Callable[[], Exception]) -> None:
+        self._stopped = stopped
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; cancelled with its caller.
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the coroutine's result. If the caller is cancelled, cancel the coroutine too.
 
         Raises:
-            ConsumerStoppedError: `stop` came first.
+            Exception: What `stopped` makes, if `cancel_all()` ended the coroutine.
         """
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         try:
             await asyncio.wait((task,))
@@ -33,10 +43,10 @@ class StopScope:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         if task.cancelled():
-            raise ConsumerStoppedError
+            raise self._stopped()
         return task.result()
 
-    def stop(self) -> None:
-        """End all."""
+    def cancel_all(self) -> None:
+        """Cancel every coroutine that runs now."""
         for task in self._tasks:
             task.cancel()

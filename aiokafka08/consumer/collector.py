@@ -101,7 +101,7 @@ class Collector:
             and self._cursors.get(cursor.topic_partition) is cursor
         ):
             self._ready.setdefault(cursor)
-        self.bell.ring()
+        self.bell.notify()
 
     def withdraw(self, cursor: Cursor) -> None:
         """Nothing more of this cursor is handed out (until it arrives again)."""
@@ -133,7 +133,7 @@ class Collector:
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             self._check()
-            rings = self.bell.rings
+            rings = self.bell.count
             taken = await self._collect(partitions, limit)
             if taken or not await self._wait(partitions, deadline, rings):
                 return taken
@@ -147,7 +147,7 @@ class Collector:
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             self._check()
-            rings = self.bell.rings
+            rings = self.bell.count
             await self._let_others_work()
             taken = self._take_columns(partitions, limit)
             if not taken.runs and self._pending(partitions):
@@ -164,7 +164,7 @@ class Collector:
         if asyncio.get_running_loop().time() >= deadline:
             await asyncio.sleep(0)  # a caller who polls without waiting lets others work
             return False
-        if self.bell.rings == rings:  # else it came while others had their turn
+        if self.bell.count == rings:  # else it came while others had their turn
             self._on_starved(self._wanted(partitions))
             await self._wait_for_bell(deadline)
         return True

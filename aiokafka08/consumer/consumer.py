@@ -194,7 +194,7 @@ class AIOKafkaConsumer(PartitionCalls):
         largest = self._config.fetch_max_bytes + self._config.max_partition_fetch_bytes
         net = replace(net, max_frame_bytes=max(net.max_frame_bytes, 2 * largest))
         self._lifecycle = Lifecycle("AIOKafkaConsumer")
-        self._calls = StopScope()
+        self._calls = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
         self._telemetry = Telemetry(on_event)
         self._router = Router(net, self._telemetry)
@@ -294,7 +294,7 @@ class AIOKafkaConsumer(PartitionCalls):
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
-        self._calls.stop()
+        self._calls.cancel_all()
         await take_all(
             self._assignment.finish,
             self._membership.stop,

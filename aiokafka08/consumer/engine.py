@@ -65,7 +65,7 @@ class ConsumerEngine:
             max_wait_s=config.fetch_max_wait_s,
             on_arrival=self.feed.arrived,
             on_check=self._need_position,
-            on_queued=self.feed.bell.ring,
+            on_queued=self.feed.bell.notify,
             on_crash=self._crashed,
         )
         self.positions = StartOffsets(
@@ -90,7 +90,7 @@ class ConsumerEngine:
         """Hand out nothing more, tell calls that wait, and commit what was handed out: before the
         membership ends, which leaves the partitions to others."""
         self.feed.walk = iter(())
-        self.feed.bell.ring()
+        self.feed.bell.notify()
         await self.commits.stop()
 
     async def stop(self) -> None:
@@ -188,14 +188,14 @@ class ConsumerEngine:
 
     def wake(self) -> None:
         """See `membership.Assignee`."""
-        self.feed.bell.ring()
+        self.feed.bell.notify()
 
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Go on at `offset`."""
         self.feed.withdraw(cursor)
         cursor.seek(offset)
         self.changed(cursor)
-        self.feed.bell.ring()
+        self.feed.bell.notify()
 
     def restart(self, cursor: Cursor, start: StartPosition) -> None:
         """Find the position anew."""
@@ -280,7 +280,7 @@ class ConsumerEngine:
                     cursor.restart(StartPosition.EARLIEST)
                 self.cursors[tp] = cursor
                 self.positions.need(cursor)
-        self.feed.bell.ring()
+        self.feed.bell.notify()
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
         self.hold_back(partitions)
@@ -294,7 +294,7 @@ class ConsumerEngine:
 
     def _need_position(self, cursor: Cursor) -> None:
         self.positions.need(cursor)
-        self.feed.bell.ring()
+        self.feed.bell.notify()
 
     def _got_position(self, cursor: Cursor) -> None:
         self.fetcher.offer(cursor)
@@ -306,7 +306,7 @@ class ConsumerEngine:
     def _crashed(self, error: BaseException) -> None:
         _log.error("the consumer can't go on", exc_info=error)
         self._crash = error
-        self.feed.bell.ring()
+        self.feed.bell.notify()
 
 
 async def _tell(

@@ -131,12 +131,12 @@ class Fetcher:
                 self._release(cursor)
             if leader is None:
                 self._cursors[cursor] = None
-                self._leaderless.ring()
+                self._leaderless.notify()
                 continue
             new, bell = self._source(leader)
             self._cursors[cursor] = new
             new.add(cursor, now)
-            bell.ring()
+            bell.notify()
         for node_id, (source, _, task) in list(self._sources.items()):
             if not source.cursors:
                 del self._sources[node_id]
@@ -183,7 +183,7 @@ class Fetcher:
         config = self._router.config
         backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
         while True:
-            now, rings = loop.time(), bell.rings
+            now, rings = loop.time(), bell.count
             next_due = source.due(now)
             plan = source.plan(now, self._wait_limit_s(source.node_id))
             if source.queued:
@@ -191,7 +191,7 @@ class Fetcher:
             self._serve_queue()
             if plan is None:
                 self.make_room(None)
-                if bell.rings == rings:
+                if bell.count == rings:
                     await bell.wait(next_due)
                 continue
             try:
@@ -331,7 +331,7 @@ class Fetcher:
         if source is not None and source.offer(cursor, asyncio.get_running_loop().time()):
             running = self._sources.get(source.node_id)
             if running is not None:
-                running[1].ring()
+                running[1].notify()
 
     def _serve_queue(self) -> None:
         """Let the first who waits for lent memory try again, if there is enough now."""

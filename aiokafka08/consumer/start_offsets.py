@@ -85,7 +85,7 @@ class StartOffsets:
         """This cursor may need a position."""
         if cursor.start is not None and cursor.error is None:
             self._waiting.add(cursor)
-            self._bell.ring()
+            self._bell.notify()
 
     def forget(self, cursor: Cursor) -> None:
         """This cursor isn't read any more."""
@@ -142,7 +142,7 @@ class StartOffsets:
 
         def asked(task: asyncio.Task[None]) -> None:
             self._asking.difference_update(cursors)
-            self._bell.ring()
+            self._bell.notify()
 
         self._spawn(work).add_done_callback(asked)
 

@@ -323,7 +323,7 @@ cdef inline bint turn_is_due(object delivery) except -1:
         return False
     until_look = LOOK_EVERY_AWAIT
     turns = get(delivery, delivery_turns)
-    return turns is not None and turns.take()
+    return turns is not None and turns.pop_due()
 
 
 def no_callback(future):

@@ -97,7 +97,7 @@ class Bulk:
         Raises:
             As `Intake.append`.
         """
-        found = await self._turns.through(messages.too_large(self._admission.max_message_bytes))
+        found = await self._turns.run_steps(messages.too_large(self._admission.max_message_bytes))
         if found is not None:
             where, size = found
             raise self._admission.too_large(size, where)
@@ -105,8 +105,7 @@ class Bulk:
         count = len(messages.values)
         if not count:
             return groups
-        if self._turns.look():
-            await self._turns.give()
+        await self._turns.yield_if_due()
         async with self._admission.turn(topic, bounded=False) as route:
             if partition is not None:
                 queue = await self._admission.queue(route, partition, None)
@@ -160,8 +159,7 @@ class Bulk:
         if accumulator.news:
             self._sender.wake()
         groups.append(DeliveryGroup(messages.indices[start:stop], batch.delivery, first, now_ms))
-        if self._turns.look():
-            await self._turns.give()
+        await self._turns.yield_if_due()
         return stop
 
 

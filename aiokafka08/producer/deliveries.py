@@ -94,10 +94,9 @@ class Deliveries:
                 failed += len(indices)
                 if indices[0] < first:
                     first, cause = indices[0], error
-            if number % _LOOK_EVERY == 0 and self._turns.look():
-                await self._turns.give()
-        if self._turns.look():  # many short ones may be awaited, one after the other
-            await self._turns.give()
+            if number % _LOOK_EVERY == 0 and self._turns.is_due():
+                await self._turns.yield_now()
+        await self._turns.yield_if_due()  # many short ones may be awaited, one after the other
         if cause is not None:
             error = copy.copy(cause)
             error.args = (

@@ -93,7 +93,7 @@ class PureDeliveryFuture(_Future):
         if _until_look <= 0:
             _until_look = _LOOK_EVERY
             turns = self._place().turns
-            if turns is not None and turns.take():
+            if turns is not None and turns.pop_due():
                 yield
         return self.result()
 

@@ -47,7 +47,7 @@ class Intake:
             admission.max_message_bytes,
             self._append_slowly,
             self._on_full,
-            turns.look,
+            turns.is_due,
         )
         self.send: Send = appender.send
         self._append_now = appender.append
@@ -63,8 +63,8 @@ class Intake:
             UnsupportedVersionError: a timestamp for message format 0.
             ProducerClosed, InvalidTopicError, UnknownTopicOrPartitionError: as `Routes.turn`.
         """
-        if self._turns.due:
-            await self._turns.give()
+        if self._turns.was_due:
+            await self._turns.yield_now()
         route = self._admission.by_topic.get(topic)
         if route is not None and route.is_open:
             if partition is None:

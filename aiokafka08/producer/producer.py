@@ -408,7 +408,7 @@ class AIOKafkaProducer:
         self._check()
         assert self._engine is not None
         turns = self._engine.turns
-        all_values, all_keys, timestamps = await turns.through(
+        all_values, all_keys, timestamps = await turns.run_steps(
             serialize_all(values, keys, timestamps_ms, self._key_serializer, self._value_serializer)
         )
         messages = ListedMessages(range(len(all_values)), all_keys, all_values, timestamps)

@@ -74,52 +74,6 @@ async def offsets(futures: list[DeliveryFuture]) -> list[int]:
     return [(await future).offset for future in futures]
 
 
-async def test_a_turn_is_due_for_the_task_that_looks_again_in_the_same_turn() -> None:
-    turns = LoopYield()
-    assert not turns.look()
-    assert turns.look()
-    await turns.give()
-    assert not turns.due
-    assert not turns.look()
-
-
-async def test_a_turn_is_not_due_for_tasks_that_look_once_each() -> None:
-    turns = LoopYield()
-
-    async def look() -> bool:
-        return turns.look()
-
-    assert not any(await asyncio.gather(*[look() for _ in range(10)]))
-
-
-async def test_nor_where_there_was_a_turn_meanwhile() -> None:
-    turns = LoopYield()
-    for _ in range(3):
-        assert not turns.look()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-
-async def test_none_is_due_where_no_task_of_this_loop_asks() -> None:
-    turns = LoopYield()
-    asked: list[bool] = []
-    asyncio.get_running_loop().call_soon(lambda: asked.extend(turns.look() for _ in range(3)))
-    await asyncio.sleep(0)
-    asked += [await asyncio.to_thread(turns.look) for _ in range(3)]
-    assert asked == [False] * 6
-
-
-async def test_long_work_gives_turns_between_its_steps() -> None:
-    def work() -> Generator[None, None, str]:
-        for _ in range(10):
-            yield
-        return "done"
-
-    task = asyncio.create_task(LoopYield().through(work()))
-    assert await turns_until_done(task) >= 5
-    assert task.result() == "done"
-
-
 @pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}])
 async def test_a_tight_loop_of_sends_gives_turns_and_keeps_its_order(
     cluster: EmbeddedCluster, producer_for: ProducerFor, options: dict[str, object]

@@ -141,7 +141,7 @@ class BrokerGroup:
             or (generation.leader and self._divided != self._partitions(self._divided))
         ):
             self._due = True
-        self._bell.ring()
+        self._bell.notify()
 
     def check(self) -> None:
         """Raise what ended the membership."""
@@ -149,7 +149,7 @@ class BrokerGroup:
             raise self._error
         if self._idle:
             self._idle = False
-            self._bell.ring()
+            self._bell.notify()
 
     # --- news -------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class BrokerGroup:
             self._fail(self._refusal(code))
         elif what in (Next.REJOIN, Next.JOIN_ANEW):
             self._due = True
-            self._bell.ring()
+            self._bell.notify()
 
     def _fenced(self, error: BrokerResponseError, number: int) -> None:
         generation = self._generation
@@ -178,13 +178,13 @@ class BrokerGroup:
             self._config.max_poll_interval_s * 1000,
         )
         self._idle = self._due = True
-        self._bell.ring()
+        self._bell.notify()
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
         self._assignee.wake()
         self._settle()
-        self._bell.ring()
+        self._bell.notify()
 
     def _settle(self) -> None:
         if self._settled is not None and not self._settled.done():

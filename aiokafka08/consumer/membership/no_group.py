@@ -48,7 +48,7 @@ class NoGroup:
     def changed(self) -> None:
         """Look again."""
         self._is_stale = True
-        self._bell.ring()
+        self._bell.notify()
 
     def check(self) -> None:
         """Raise what ended the task that should never end."""

@@ -135,7 +135,7 @@ class ZookeeperGroup:
     def changed(self) -> None:
         """Look again."""
         self._stale = True
-        self._bell.ring()
+        self._bell.notify()
 
     def check(self) -> None:
         """Raise, once, why there are no partitions, or what ended the membership."""
