@@ -4,6 +4,7 @@
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
     nox -s full                                 every Python found, both loops, many rounds, build
     nox -s bench -- --quick                     beside the peers, on a real broker, in two minutes
+    nox -s bench -- --ours --before DIR         beside another checkout of this repository
     nox -s bench -- --output docs/benchmarks    all of it, with growth; writes the docs
     nox -s fuzz                                 hostile bytes, many more than in `tests`
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc

@@ -1,6 +1,7 @@
-"""Runs the benchmark: every client does every case in turn on a real broker, then growth.
+"""Run the benchmark: every client does every case in turn on a real broker, then growth.
 
 `python -m tests.bench`; `--quick` leaves out growth and some cases, `--growth` all but growth.
+`--ours --before DIR` compares this checkout with another one, in the same run.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.bench import growth as growing
-from tests.bench.cases import BROKER, CASES, PARTITIONS, SET_BYTES, Case, Client
+from tests.bench.cases import BEFORE, BROKER, CASES, PARTITIONS, SET_BYTES, Case, Client
 from tests.bench.peers import Peers, UnavailableError
 from tests.bench.report import Record, as_json, document
-from tests.bench.run import OPTIMISED, FailedError, measure
+from tests.bench.run import OPTIMISED, FailedError
 from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import HarnessError
 
@@ -33,18 +34,14 @@ QUICK_MESSAGES, QUICK_ROUNDS = 200_000, 1
 
 
 def main() -> int:
-    """Parse the arguments, measure, report; 1 if a measurement failed."""
+    """Parse the arguments, measure, report; return 1 if a measurement failed."""
     parser = _parser()
     options = parser.parse_args()
     if options.quick:
         options.messages, options.rounds = QUICK_MESSAGES, QUICK_ROUNDS
-    cases = [
-        case
-        for case in CASES
-        if (options.case in case.title if options.case else case.in_quick or not options.quick)
-    ]
+    cases = _cases(options)
     if not cases:
-        parser.error(f"--case: no case in {[case.title for case in CASES]} contains it")
+        parser.error(f"--case: expected a part of one of {[case.title for case in CASES]}")
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console(stderr=True)
     record = Record(_machine(), options.rounds, options.messages, os.getloadavg()[0])
@@ -55,28 +52,21 @@ def main() -> int:
 
             def advance(words: str) -> None:
                 progress.update(task, description=words, advance=1)
-                if not console.is_terminal:  # there is no bar to be seen
+                if not console.is_terminal:  # nobody sees the bar
                     console.print(words, highlight=False)
 
             if not options.growth:
-                clients = {
-                    case: [
-                        one
-                        for one in case.clients
-                        if (one.module == "ours" or not options.ours)
-                        and (one.in_quick or not options.quick)
-                    ]
-                    for case in cases
-                }
+                clients = {case: _clients(case, options) for case in cases}
                 progress.update(task, total=sum(map(len, clients.values())) * options.rounds)
-                _measure(record, clients, options.messages, advance)
-            if options.growth or not (options.quick or options.case or options.ours):
+                _measure(record, clients, options.messages, options.before, advance)
+            partial = options.quick or options.case or options.ours or options.before
+            if options.growth or not partial:
                 progress.reset(task, total=growing.count(options.rounds))
                 share = options.messages / FULL_MESSAGES
                 record.growth = growing.Growth()
                 try:
                     growing.run(record.growth, options.rounds, share, advance)
-                except (FailedError, HarnessError) as error:  # what came before it is told
+                except (FailedError, HarnessError) as error:  # report the points before it
                     record.growth.failures.append(f"growth ended early: {error}")
     except KeyboardInterrupt:
         console.print("interrupted")
@@ -97,10 +87,13 @@ def _parser() -> argparse.ArgumentParser:
         "--messages",
         type=int,
         default=FULL_MESSAGES,
-        help="per case; fewer for slow clients, and in growth",
+        help="messages of a case; fewer for slow clients, and in growth",
     )
     parser.add_argument(
-        "--rounds", type=int, default=FULL_ROUNDS, help="interleaved; medians are told"
+        "--rounds",
+        type=int,
+        default=FULL_ROUNDS,
+        help="interleaved rounds; the report has the medians",
     )
     parser.add_argument(
         "--quick",
@@ -115,23 +108,48 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--case", help="only cases whose title contains this, without growth")
     parser.add_argument("--ours", action="store_true", help="without the peers and growth")
     parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="DIR",
+        help="measure another checkout of this repository beside this one, without growth",
+    )
+    parser.add_argument(
         "--output",
         type=Path,
-        help="write PATH.json, PATH.md, PATH.png and PATH-growth.png too: docs/benchmarks",
+        help="also write PATH.json, PATH.md, PATH.png and PATH-growth.png: docs/benchmarks",
     )
     return parser
+
+
+def _cases(options: argparse.Namespace) -> list[Case]:
+    if options.case:
+        return [case for case in CASES if options.case in case.title]
+    return [case for case in CASES if case.in_quick or not options.quick]
+
+
+def _clients(case: Case, options: argparse.Namespace) -> list[Client]:
+    """Return the clients of a case that take part; with `--before`, ours come in pairs."""
+    chosen = []
+    for client in case.clients:
+        if (options.ours and not client.is_ours) or (options.quick and not client.in_quick):
+            continue
+        chosen.append(client)
+        if options.before and client.is_ours:
+            chosen.append(client.before())
+    return chosen
 
 
 def _measure(
     record: Record,
     clients: Mapping[Case, Sequence[Client]],
     messages: int,
+    before: Path | None,
     advance: Callable[[str], None],
 ) -> None:
-    """Start brokers, fill the topics that are read, let every client do every case in turn."""
+    """Start the brokers, fill the topics to be read, and let every client do every case in turn."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="aiokafka08-bench-"))
-        peers = Peers(Path(folder))
+        peers = Peers(Path(folder), before)
         able = {case: _able(peers, some, record) for case, some in clients.items()}
         names = {BROKER, *(one.broker for some in able.values() for one in some)}
         clusters = {
@@ -142,15 +160,15 @@ def _measure(
             for name in {one.broker for one in some}:
                 clusters[name].create_topic(case.topic, partitions=PARTITIONS)
                 if case.work == "consume":
-                    job = _job(clusters[name], case, FILLER, messages)
-                    measure(peers.command(FILLER, job))
-        for _ in range(record.rounds):
+                    peers.measure(FILLER, _job(clusters[name], case, FILLER, messages))
+        for number in range(record.rounds):
             for case, some in able.items():
-                for client in some:
+                # Every second round goes backwards: the first of a pair has no advantage.
+                for client in reversed(some) if before and number % 2 else some:
                     advance(f"{case.title}: {client.words}")
                     job = _job(clusters[client.broker], case, client, messages)
                     try:
-                        found = measure(peers.command(client, job), client.implementation)
+                        found = peers.measure(client, job)
                     except FailedError as error:
                         record.failures.append(f"{case.title}, {client.words}: {error}")
                     else:
@@ -158,7 +176,7 @@ def _measure(
 
 
 def _able(peers: Peers, clients: Sequence[Client], record: Record) -> list[Client]:
-    """Those that can take part here; of the others it is told why not."""
+    """Return the clients that can take part here; record why the others can't."""
     able = []
     for client in clients:
         try:
@@ -173,7 +191,7 @@ def _able(peers: Peers, clients: Sequence[Client], record: Record) -> list[Clien
 def _job(cluster: RealCluster, case: Case, client: Client, messages: int) -> dict[str, object]:
     fills = client is FILLER
     return {
-        "client": client.module,
+        "client": "ours" if client.module == BEFORE else client.module,
         "call": client.call,
         "produces": fills or case.work != "consume",
         "options": {"set_bytes": SET_BYTES} if fills else {},
@@ -187,7 +205,7 @@ def _job(cluster: RealCluster, case: Case, client: Client, messages: int) -> dic
 
 
 def _write(path: Path, record: Record, text: str) -> None:
-    from tests.bench.plot import plot, plot_growth  # matplotlib takes a second
+    from tests.bench.plot import plot, plot_growth  # importing matplotlib takes a second
 
     path.with_suffix(".json").write_text(as_json(record))
     path.with_suffix(".md").write_text(text)

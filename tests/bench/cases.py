@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 PARTITIONS = 3
@@ -18,6 +18,9 @@ GATHERED = 50_000
 BROKER = "0.8.2.2"
 NEWER_BROKER = "3.9.1"
 """For aiokafka, which speaks to nothing as old as 0.8.2."""
+
+BEFORE = "before"
+"""The module of a client that runs another checkout of this repository (`--before`)."""
 
 TICKER_MS = 20
 """How late the ticker in this package's loop may be."""
@@ -52,6 +55,15 @@ class Client:
     """How many of the case's messages; less for those who are slow."""
     broker: str = BROKER
     in_quick: bool = True
+
+    @property
+    def is_ours(self) -> bool:
+        """True for a client of this checkout."""
+        return self.module == "ours"
+
+    def before(self) -> Client:
+        """Return the same measurement for the checkout that `--before` names, without a goal."""
+        return replace(self, module=BEFORE, words=f"{self.words}, before", goal=None)
 
 
 @dataclass(frozen=True, slots=True)

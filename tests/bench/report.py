@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.bench import growth_report
@@ -27,6 +27,10 @@ from tests.bench.growth import Growth
 
 Results = Mapping[Case, Mapping[Client, Sequence[Mapping[str, float]]]]
 """Case → client → the measurements of all rounds."""
+
+
+TOLERANCE = 0.03
+"""How much worse than the checkout before a figure may be."""
 
 
 def _no_results() -> defaultdict[Case, defaultdict[Client, list[dict[str, float]]]]:
@@ -157,6 +161,7 @@ def document(record: Record) -> str:
             for row in made
         ]
         lines.append("")
+    lines += _comparison(record.results)
     lines += _ratios(record.results)
     lines += _reasons(record.results)
     if record.growth is not None:
@@ -225,6 +230,57 @@ def _introduction(record: Record) -> Iterable[str]:
     if record.results:
         yield "![CPU seconds per million messages](benchmarks.png)"
         yield ""
+
+
+def _comparison(results: Results) -> list[str]:
+    """Return a table of this checkout's figures over those of `--before`.
+
+    A ratio is the median over the rounds of the ratio within a round, so that a machine that gets
+    slower in the course of the run doesn't count.
+    """
+    lines = []
+    for case, measurements in results.items():
+        for client, now in measurements.items():
+            before = measurements.get(client.before(), ()) if client.is_ours else ()
+            if not now or not before:
+                continue
+            pairs = list(zip(now, before, strict=False))  # a measurement may have failed
+            ratios = {
+                name: statistics.median([figure(one) / figure(other) for one, other in pairs])
+                for name, figure in _FIGURES.items()
+                if not name.endswith("_ms") or name in now[0]
+            }
+            worse = [
+                f"{name} {ratio:.3f}"
+                for name, ratio in ratios.items()
+                if (ratio < 1 - TOLERANCE if name == "messages/s" else ratio > 1 + TOLERANCE)
+            ]
+            cells = [f"{ratios[name]:.3f}" if name in ratios else "" for name in _FIGURES]
+            lines.append(
+                f"| {case.title} | {client.words} | {' | '.join(cells)} | {'; '.join(worse)} |"
+            )
+    if not lines:
+        return []
+    return [
+        "## This checkout / the one before",
+        "",
+        f"Medians of the ratios within each round. Worse: by more than {TOLERANCE:.0%}.",
+        "",
+        f"| case | client | {' | '.join(_FIGURES)} | worse |",
+        f"|---|---|{'---:|' * len(_FIGURES)}---|",
+        *lines,
+        "",
+    ]
+
+
+_FIGURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
+    "messages/s": lambda one: one["messages"] / one["seconds"],
+    "CPU": lambda one: one["cpu_seconds"] / one["messages"],
+    "RSS": lambda one: one["peak_rss_mb"],
+    "p50_ms": lambda one: one["p50_ms"],
+    "p99_ms": lambda one: one["p99_ms"],
+}
+"""Figures of a measurement that two checkouts are compared by."""
 
 
 def _ratios(results: Results) -> list[str]:

@@ -1,4 +1,7 @@
-"""One measurement: a process that does one job, within a deadline."""
+"""Run one measurement: a process that does one job within a deadline.
+
+`peers` and `growth` call `measure()`; the last line that the process prints is the result.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,28 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 DEADLINE_S = 240
 OPTIMISED = ("-XX:TieredStopAtLevel=4", "-Xmx2g")
-"""For brokers: the harness starts them quick to start, and not to be quick."""
+"""Java options for the brokers: the tests' own options make a broker start fast, not run fast."""
 
 
 class FailedError(Exception):
-    """A measurement that didn't come to its end; the text says why."""
+    """A measurement that failed or passed its deadline; the text gives the reason."""
 
 
-def measure(command: Sequence[str], implementation: str = "c") -> dict[str, float]:
-    """Run what prints a measurement as its last line; it is killed at the deadline.
+def measure(
+    command: Sequence[str], implementation: str = "c", folder: Path | None = None
+) -> dict[str, float]:
+    """Run a command and return the measurement that it prints as its last line.
 
     Args:
-        implementation: the twin that this package works with.
+        implementation: the twin that this package uses: "c" or "python".
+        folder: the working directory; None for the current one.
 
     Raises:
-        FailedError: it failed, or wasn't done in time.
+        FailedError: the command failed, or was killed at the deadline.
     """
     try:
         done = subprocess.run(
@@ -33,6 +40,7 @@ def measure(command: Sequence[str], implementation: str = "c") -> dict[str, floa
             text=True,
             timeout=DEADLINE_S,
             check=False,
+            cwd=folder,
             env={**os.environ, "AIOKAFKA08_IMPL": implementation},
         )
     except subprocess.TimeoutExpired:

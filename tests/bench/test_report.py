@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import run
-from tests.bench.cases import CONSUME, PRODUCE, RATIOS, Client
+from tests.bench import peers, run
+from tests.bench.__main__ import _clients, _parser
+from tests.bench.cases import BEFORE, CONSUME, PRODUCE, RATIOS, Client
 from tests.bench.growth import IN_FLIGHT, PARTITIONS, Growth, Point, points
 from tests.bench.growth_report import section
 from tests.bench.peers import Peers, UnavailableError
@@ -148,3 +149,46 @@ def test_java_without_a_compiler_is_left_out_with_a_reason(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(UnavailableError, match="no `javac`"):
         Peers(tmp_path).prepare(Client("java", "produce", "Java"))
+
+
+def test_ours_comes_in_pairs_with_the_checkout_before() -> None:
+    options = _parser().parse_args(["--before", "elsewhere", "--ours"])
+    chosen = _clients(PRODUCE, options)
+    assert {client.module for client in chosen} == {"ours", BEFORE}
+    for now, before in zip(chosen[::2], chosen[1::2], strict=True):
+        assert before == now.before()
+
+
+@pytest.mark.parametrize(("seconds", "worse"), [(1.0, ""), (1.02, ""), (1.05, "messages/s 0.952")])
+def test_a_rate_worse_than_before_by_3_percent_is_named(seconds: float, worse: str) -> None:
+    made = record(**{MANY.words: 0.2})
+    made.results[PRODUCE][MANY] = [measured(0.2, seconds * drift) for drift in (1.0, 2.0)]
+    made.results[PRODUCE][MANY.before()] = [measured(0.2, drift) for drift in (1.0, 2.0)]
+    [line] = [line for line in document(made).splitlines() if line.endswith(f"| {worse} |")][-1:]
+    assert line.startswith(f"| {PRODUCE.title} | {MANY.words} | {1 / seconds:.3f} | 1.000 |")
+
+
+def test_both_checkouts_are_installed_from_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: dict[str, Path] = {}
+
+    def venv(name: str, requirements: tuple[str, ...], content: str) -> Path:
+        installed[name] = Path(requirements[-1])
+        return Path(sys.executable)
+
+    monkeypatch.setattr(peers, "_venv", venv)
+    both = Peers(tmp_path, peers.ROOT)
+    for client in (MANY, MANY.before()):
+        both.prepare(client)
+        # The process finds the worker; the job is one that the worker can't do.
+        with pytest.raises(run.FailedError, match="KeyError: 'client'"):
+            both.measure(client, {})
+    assert installed == {"ours": tmp_path / "ours", "before": tmp_path / "before"}
+    for copy in installed.values():
+        assert (copy / "aiokafka08" / "__init__.py").exists()
+
+
+def test_a_folder_without_the_package_is_no_checkout(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="not a checkout"):
+        Peers(tmp_path, tmp_path).prepare(MANY.before())
