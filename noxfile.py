@@ -35,7 +35,7 @@ PYTHONS = nox.project.python_versions(PROJECT)
 PARALLEL = ("--numprocesses=3", "--dist=worksteal")
 """Most tests wait for brokers more than they compute. Each process has its own brokers."""
 
-PURE = ("-m", "not real", "tests/contract", "tests/consumer", "tests/producer")
+PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/producer")
 """What goes through the message set runs once more on the pure twin, without real brokers; the
 tests of the message set itself run for both twins in any case."""
 

@@ -24,7 +24,7 @@ try:
 except ImportError:
     uvloop = None  # type: ignore[assignment]
 
-pytest_plugins = ["pytester", "tests.endings", "tests.brokers.fixtures"]
+pytest_plugins = ["pytester", "tests.leaks", "tests.timeouts", "tests.brokers.fixtures"]
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 

@@ -28,7 +28,7 @@ from aiokafka08.protocol.api import DescribedGroup
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.java_process import JavaProcess
-from tests.contract.broker import eventually
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

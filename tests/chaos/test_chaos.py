@@ -42,7 +42,7 @@ from tests.chaos.script import (
     Strike,
     script_of,
 )
-from tests.workload import Workload
+from tests.delivery_check import DeliveryCheck
 
 SEEDS = [
     pytest.param(seed, id=f"seed-{seed}", marks=() if seed < 40 else pytest.mark.full)
@@ -56,7 +56,7 @@ QUICK = {"request_timeout_ms": 1000, "retry_backoff_ms": 10}
 """Quick to find out about silence; yet the busiest machine answers in time."""
 
 
-async def play(script: Script, cluster: EmbeddedCluster, work: Workload) -> None:
+async def play(script: Script, cluster: EmbeddedCluster, work: DeliveryCheck) -> None:
     """The steps of a script, and in the end a whole cluster again."""
     for step in script.steps:
         await work.acknowledged_anywhere(step.after)
@@ -105,7 +105,7 @@ async def test_nothing_is_lost(seed: int) -> None:
     print(script)
     async with EmbeddedCluster(BROKERS, script.version) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, BROKERS, SAFE if script.is_safe else {})
-        work = Workload(
+        work = DeliveryCheck(
             cluster.bootstrap_servers,
             TOPIC,
             PARTITIONS,
@@ -118,12 +118,12 @@ async def test_nothing_is_lost(seed: int) -> None:
         async with work.running(drain_timeout=20):
             await play(script, cluster, work)
         await work.check()
-        check_against_the_cluster(script, cluster, work)
+        check_against_cluster(script, cluster, work)
         if not has_effect(script, Hang):  # such a connection doesn't read, not even its end
             await nobody_is_connected(cluster)
 
 
-def check_against_the_cluster(script: Script, cluster: EmbeddedCluster, work: Workload) -> None:
+def check_against_cluster(script: Script, cluster: EmbeddedCluster, work: DeliveryCheck) -> None:
     """What the clients believe, and what stands in the logs, which no client has read."""
     ledger = work.ledger
     for partition in range(PARTITIONS):

@@ -1,21 +1,23 @@
-"""`broker`: the embedded cluster of each line, and a real broker of each."""
+"""The targets of the contract suite: the fixture `spec` names one, `real_cluster` starts real ones.
+
+`client/` and `wire/` wrap a target in what their tests need.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Callable
 
 import pytest
 
-from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.contract.broker import AUTO_PARTITIONS, Broker
-from tests.contract.targets import targets
+from tests.contract.targets import TargetSpec, targets
+
+RunningCluster = Callable[[TargetSpec], RealCluster]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Both loops where it costs little: on the embedded cluster; `--loop=both` means all."""
+    """Run tests on real brokers on asyncio's loop only, unless `--loop` names the loops."""
     if config.getoption("--loop") != "auto":
         return
     names = {"uvloop", "both_loops"}
@@ -33,59 +35,25 @@ def _params(item: pytest.Item) -> list[str]:
     return item.name.partition("[")[2].rstrip("]").split("-")
 
 
-@pytest.fixture(scope="module")
-def healthy(broker_clusters: BrokerClusters) -> dict[tuple[str, int], RealCluster]:
-    """The real clusters that were seen running in this module; its tests leave them so."""
-    return {}
-
-
-def _real(request: pytest.FixtureRequest, version: str, brokers: int) -> RealCluster:
-    seen: dict[tuple[str, int], RealCluster] = request.getfixturevalue("healthy")
-    if (version, brokers) not in seen:
-        clusters: BrokerClusters = request.getfixturevalue("broker_clusters")
-        seen[version, brokers] = clusters.get(version, brokers)
-    return seen[version, brokers]
-
-
 @pytest.fixture(params=targets())
-def target(request: pytest.FixtureRequest) -> EmbeddedCluster | RealCluster:
-    kind, version, brokers = request.param
-    if kind == "real":
-        return _real(request, version, brokers)
-    return EmbeddedCluster(brokers, version, default_partitions=AUTO_PARTITIONS)
+def spec(request: pytest.FixtureRequest) -> TargetSpec:
+    """The target of the test, embedded or real."""
+    target: TargetSpec = request.param
+    return target
 
 
-@pytest.fixture
-async def broker(target: EmbeddedCluster | RealCluster) -> AsyncIterator[Broker]:
-    """One broker of each line, embedded and real; several where `on_targets` says so."""
-    if isinstance(target, EmbeddedCluster):
-        async with target as cluster:
-            yield (broker := _embedded(cluster))
-            await broker.close()
-    else:
-        yield (broker := _through_zookeeper(target))
-        await broker.close()
+@pytest.fixture(scope="module")
+def real_cluster(request: pytest.FixtureRequest) -> RunningCluster:
+    """A function that returns the session's real cluster of a target.
 
+    It checks once per module that the cluster is healthy: the tests of a module leave it so.
+    """
+    healthy: dict[TargetSpec, RealCluster] = {}
 
-def _embedded(cluster: EmbeddedCluster) -> Broker:
-    async def create(
-        name: str, partitions: int, replicas: int, config: Mapping[str, str] | None
-    ) -> None:
-        cluster.create_topic(name, partitions, replicas, config)
+    def running(spec: TargetSpec) -> RealCluster:
+        if spec not in healthy:
+            clusters: BrokerClusters = request.getfixturevalue("broker_clusters")
+            healthy[spec] = clusters.get(spec.version, spec.brokers)
+        return healthy[spec]
 
-    async def compact(topic: str) -> None:
-        cluster.compact(topic, 0)
-
-    return Broker(cluster.bootstrap_servers, cluster.version, create, compact)
-
-
-def _through_zookeeper(cluster: RealCluster) -> Broker:
-    async def create(
-        name: str, partitions: int, replicas: int, config: Mapping[str, str] | None
-    ) -> None:
-        await asyncio.to_thread(cluster.create_topic, name, partitions, replicas, config)
-
-    async def compact(topic: str) -> None:
-        """Its cleaner is at work all the time."""
-
-    return Broker(cluster.bootstrap_servers, cluster.version, create, compact)
+    return running

@@ -16,7 +16,7 @@ from aiokafka08.telemetry import Disconnected, Event
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.proxy import TcpProxy
-from tests.workload import Workload
+from tests.delivery_check import DeliveryCheck
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -41,7 +41,7 @@ async def wait_full_isr(cluster: RealCluster, topic: str) -> None:
 async def kill_leaders(broker_clusters: BrokerClusters, topic: str, rounds: int) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, VERSION, 3)
     await create_safe_topic(cluster, topic)
-    work = Workload(
+    work = DeliveryCheck(
         cluster.bootstrap_servers,
         topic,
         PARTITIONS,
@@ -79,7 +79,7 @@ async def test_a_leader_paused_for_longer_than_timeouts_and_session_loses_nothin
     topic = unique_topic("pause")
     await create_safe_topic(cluster, topic)
     events: list[Event] = []
-    work = Workload(
+    work = DeliveryCheck(
         cluster.bootstrap_servers,
         topic,
         PARTITIONS,
@@ -115,7 +115,7 @@ async def test_a_paused_leader_is_left_long_before_the_request_timeout(
     controller = await asyncio.to_thread(cluster.controller)
     leaders = [await asyncio.to_thread(cluster.leader, topic, one) for one in range(PARTITIONS)]
     victim = next(node for node in leaders if node != controller)  # docs/brokers.md 9.4
-    work = Workload(
+    work = DeliveryCheck(
         cluster.bootstrap_servers,
         topic,
         PARTITIONS,
@@ -147,7 +147,7 @@ async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewNam
         await asyncio.to_thread(cluster.start)
         try:
             await create_safe_topic(cluster, topic)
-            work = Workload(
+            work = DeliveryCheck(
                 ",".join(proxy.address for proxy in proxies),
                 topic,
                 PARTITIONS,

@@ -20,12 +20,12 @@ from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka08.protocol import api
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.contract.wire.wire_client import WireClient
 from tests.membership.conftest import partitions
 from tests.membership.foreign import JavaMember, KafkaPythonMember
 from tests.membership.real import PARTITIONS, Taking, eventually, kill_and_pause, produce
 from tests.membership.worker import Worker
-from tests.testing.peer import Peer
-from tests.testing.targets import new_name
+from tests.names import unique_name
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 
@@ -59,16 +59,16 @@ class Group:
     def offsets(self) -> list[int]:
         """What is committed, 0 where nothing is."""
         topic, numbers = next(iter(self._all)).topic, list(range(PARTITIONS))
-        with Peer(self._address) as peer:
-            [answer] = peer.ask(
+        with WireClient(self._address) as wire:
+            [answer] = wire.request(
                 api.OffsetFetchRequest(self._name, [api.Topic(topic, numbers)]), version=1
             ).topics
         committed = {one.partition: one.offset for one in answer.partitions}
         return [max(committed[number], 0) for number in numbers]
 
     def _members(self) -> list[tuple[str, list[TopicPartition]]]:
-        with Peer(self._address) as peer:
-            [group] = peer.ask(api.DescribeGroupsRequest([self._name])).groups
+        with WireClient(self._address) as wire:
+            [group] = wire.request(api.DescribeGroupsRequest([self._name])).groups
         return [
             (
                 member.client_id,
@@ -108,7 +108,7 @@ def ours(cluster: RealCluster, group: str, topic: str, client_id: str) -> Taking
 async def test_a_group_with_java_and_kafka_python(
     cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
-    topic, name = new_name("t"), new_name("g")
+    topic, name = unique_name("t"), unique_name("g")
     await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
 
     async def java() -> JavaMember:
@@ -154,7 +154,7 @@ async def test_a_group_with_java_and_kafka_python(
 async def test_a_killed_member_is_replaced_and_nothing_is_lost(
     cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
-    topic, name = new_name("t"), new_name("g")
+    topic, name = unique_name("t"), unique_name("g")
     await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
     group = Group(cluster, name, topic)
     async with ours(cluster, name, topic, "ours") as mine:
@@ -191,10 +191,12 @@ async def test_a_new_partition_begins_as_auto_offset_reset_says_or_where_the_lis
     broker_clusters: BrokerClusters, rewinding: bool
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "0.9.0.1", 1)
-    topic, listener = new_name("t"), Rewinding()
+    topic, listener = unique_name("t"), Rewinding()
     await asyncio.to_thread(cluster.create_topic, topic, 1)
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, group_id=new_name("g"), session_timeout_ms=6000
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=unique_name("g"),
+        session_timeout_ms=6000,
     )
     consumer.subscribe([topic], listener=listener if rewinding else None)
     listener.consumer = consumer
@@ -225,7 +227,7 @@ async def test_a_new_partition_begins_as_auto_offset_reset_says_or_where_the_lis
 async def test_workers_killed_and_paused_lose_nothing_and_no_offset_goes_back(
     cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
-    topic, name = new_name("t"), new_name("g")
+    topic, name = unique_name("t"), unique_name("g")
     await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
     group = Group(cluster, name, topic)
     workers = [Worker(cluster, name, topic, tmp_path) for _ in range(3)]
@@ -242,7 +244,7 @@ async def test_the_death_of_the_coordinator_costs_nothing(
     version: str, broker_clusters: BrokerClusters
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, version, 3)
-    topic, name = new_name("t"), new_name("g")
+    topic, name = unique_name("t"), unique_name("g")
     await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS, 3)
     try:
         async with (

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.brokers import RealCluster
-from tests.testing.targets import new_name
+from tests.names import unique_name
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "group_worker.py"
 
@@ -19,7 +19,7 @@ class Worker:
     def __init__(
         self, cluster: RealCluster, group: str, topic: str, folder: Path, *options: str
     ) -> None:
-        self._printed = folder / f"worker-{new_name()}"
+        self._printed = folder / f"worker-{unique_name()}"
         command = ["--bootstrap", cluster.bootstrap_servers, "--topic", topic, "--group", group]
         with self._printed.open("w") as stdout:
             self.process = subprocess.Popen(

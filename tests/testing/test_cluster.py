@@ -19,7 +19,7 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing import LINES, EmbeddedCluster, LoggedMessage, runtime
-from tests.testing.frames import (
+from tests.contract.wire.requests import (
     commit,
     fetch,
     fetch_request,
@@ -30,7 +30,7 @@ from tests.testing.frames import (
     produce,
     produce_request,
 )
-from tests.testing.peer import Peer
+from tests.contract.wire.wire_client import WireClient
 
 
 @pytest.fixture
@@ -49,10 +49,12 @@ def address(cluster: EmbeddedCluster, node: int = 0) -> tuple[str, int]:
     return cluster.nodes[node].host, cluster.nodes[node].port
 
 
-def parked_fetch(cluster: EmbeddedCluster, peer: Peer, node: int = 0, offset: int = 0) -> None:
+def parked_fetch(
+    cluster: EmbeddedCluster, wire: WireClient, node: int = 0, offset: int = 0
+) -> None:
     """A long poll that the broker has begun."""
     begun = cluster.next_request(api.FetchRequest, node=node)
-    peer.send(fetch_request("t", offset, max_wait_ms=10_000))
+    wire.send(fetch_request("t", offset, max_wait_ms=10_000))
     begun.result(5)
 
 
@@ -66,8 +68,8 @@ def test_in_a_thread_of_its_own() -> None:
         assert cluster.bootstrap_servers.count(",") == 1
         assert "0.8.2" in repr(cluster)
         assert [node.alive for node in cluster.nodes.values()] == [True, True]
-        with Peer(address(cluster, 1)) as peer:
-            assert metadata(peer, ["t"]).topics[0].error_code == 0
+        with WireClient(address(cluster, 1)) as wire:
+            assert metadata(wire, ["t"]).topics[0].error_code == 0
         port = cluster.nodes[0].port
     assert threading.active_count() == before
     assert "not running" in repr(cluster)
@@ -139,10 +141,10 @@ def test_the_ends_of_threads_leave_nothing() -> None:
 
 
 def test_waiting_requests_do_not_hold_up_the_end() -> None:
-    with EmbeddedCluster(topics={"t": 1}) as cluster, Peer(address(cluster)) as peer:
-        parked_fetch(cluster, peer)
+    with EmbeddedCluster(topics={"t": 1}) as cluster, WireClient(address(cluster)) as wire:
+        parked_fetch(cluster, wire)
         never = cluster.next_request(api.HeartbeatRequest)
-    assert peer.socket.fileno() == -1
+    assert wire.socket.fileno() == -1
     with pytest.raises(concurrent.futures.CancelledError):
         never.result(0)
 
@@ -242,12 +244,12 @@ def test_it_may_be_started_again_and_remembers_its_logs(solo: EmbeddedCluster) -
 
 
 def test_kill_and_restart(three: EmbeddedCluster) -> None:
-    with Peer(address(three, 1)) as peer, Peer(address(three)) as other:
-        produce(peer, "t", plain(b"x"), partition=1)
+    with WireClient(address(three, 1)) as wire, WireClient(address(three)) as other:
+        produce(wire, "t", plain(b"x"), partition=1)
         three.kill(1)
-        assert peer.is_closed()
+        assert wire.is_closed()
         with pytest.raises(ConnectionRefusedError):
-            Peer(address(three, 1))
+            WireClient(address(three, 1))
         assert three.leader("t", 1) == 2
         assert {broker.node_id for broker in metadata(other, ["t"]).brokers} == {0, 2}
         assert produce(other, "t", plain(b"y"), acks=-1) == (0, 0)
@@ -260,50 +262,50 @@ def test_kill_and_restart(three: EmbeddedCluster) -> None:
         ports = {broker.node_id: broker.port for broker in metadata(other, ["t"]).brokers}
         assert ports[1] == three.nodes[1].port
     assert three.move_leader("t", 1, to=1) == 1
-    with Peer(address(three, 1)) as peer:
-        assert fetch(peer, "t", 0, partition=1).values() == [(0, b"x")]
+    with WireClient(address(three, 1)) as wire:
+        assert fetch(wire, "t", 0, partition=1).values() == [(0, b"x")]
 
 
 def test_a_death_that_nobody_has_noticed(three: EmbeddedCluster) -> None:
     """The seven seconds after a kill -9 (brokers.md 9.1)."""
-    with Peer(address(three)) as peer:
+    with WireClient(address(three)) as wire:
         three.kill(1, then="unnoticed")
-        answer = metadata(peer, ["t"])
+        answer = metadata(wire, ["t"])
         assert len(answer.brokers) == 3
         assert {one.partition: one.leader for one in answer.topics[0].partitions}[1] == 1
-        assert produce(peer, "t", plain(b"x"), partition=1) == (6, -1)
+        assert produce(wire, "t", plain(b"x"), partition=1) == (6, -1)
         # acks=-1 waits for the dead follower until it has left the ISR.
         begun = three.next_request(api.ProduceRequest)
-        peer.send(produce_request("t", plain(b"y"), acks=-1, timeout_ms=10_000))
+        wire.send(produce_request("t", plain(b"y"), acks=-1, timeout_ms=10_000))
         begun.result(5)
         assert three.offsets("t", 0) == (0, 0, 1)
         three.notice(1)
-        produced = peer.receive(api.ProduceRequest)
+        produced = wire.receive(api.ProduceRequest)
         assert produced.topics[0].partitions[0].error_code == 0
         assert three.offsets("t", 0) == (0, 1, 1)
         assert three.leader("t", 1) == 2
-        assert len(metadata(peer, ["t"]).brokers) == 2
+        assert len(metadata(wire, ["t"]).brokers) == 2
 
 
 def test_an_acks_all_that_times_out_on_a_dead_follower(three: EmbeddedCluster) -> None:
-    with Peer(address(three)) as peer:
+    with WireClient(address(three)) as wire:
         three.kill(1, then="unnoticed")
-        assert produce(peer, "t", plain(b"y"), acks=-1, timeout_ms=30) == (7, 0)
-        assert produce(peer, "t", plain(b"y"), acks=1) == (0, 1)
+        assert produce(wire, "t", plain(b"y"), acks=-1, timeout_ms=30) == (7, 0)
+        assert produce(wire, "t", plain(b"y"), acks=1) == (0, 1)
         # Consumers don't see what the ISR hasn't got, and may not ask beyond it on 0.8.
-        assert fetch(peer, "t", 0) == (0, 0, b"")
-        assert fetch(peer, "t", 1) == (-1, -1, b"")
-        assert list_offsets(peer, "t", -1) == (0, [0])
+        assert fetch(wire, "t", 0) == (0, 0, b"")
+        assert fetch(wire, "t", 1) == (-1, -1, b"")
+        assert list_offsets(wire, "t", -1) == (0, [0])
         three.restart(1)
-        assert len(fetch(peer, "t", 0).values()) == 2
+        assert len(fetch(wire, "t", 0).values()) == 2
 
 
 def test_leaderless_until_told(three: EmbeddedCluster) -> None:
-    with Peer(address(three)) as peer:
+    with WireClient(address(three)) as wire:
         three.kill(1, then="leaderless")
-        [one] = [p for p in metadata(peer, ["t"]).topics[0].partitions if p.partition == 1]
+        [one] = [p for p in metadata(wire, ["t"]).topics[0].partitions if p.partition == 1]
         assert (one.error_code, one.leader) == (5, -1)
-        assert produce(peer, "t", plain(b"x"), partition=1) == (6, -1)
+        assert produce(wire, "t", plain(b"x"), partition=1) == (6, -1)
         three.elect("t", 0)
         assert three.leader("t", 1) == -1
         three.elect()
@@ -311,12 +313,12 @@ def test_leaderless_until_told(three: EmbeddedCluster) -> None:
 
 
 def test_a_controlled_shutdown_moves_leaders_first(three: EmbeddedCluster) -> None:
-    with Peer(address(three)) as peer:
-        parked_fetch(three, peer)
+    with WireClient(address(three)) as wire:
+        parked_fetch(three, wire)
         three.stop(0)
         # The long poll hears of it before the connection ends.
-        assert fetched(peer.receive(api.FetchRequest), "t") == (6, -1, b"")
-        assert peer.is_closed()
+        assert fetched(wire.receive(api.FetchRequest), "t") == (6, -1, b"")
+        assert wire.is_closed()
     assert three.leader("t", 0) == 1
     three.restart(0)
     assert three.leader("t", 0) == 1
@@ -330,8 +332,8 @@ def test_an_unclean_election_loses_messages(three: EmbeddedCluster) -> None:
     assert three.leader("t", 0) == 1
     assert three.offsets("t", 0) == (0, 1, 1)
     three.restart(0)
-    with Peer(address(three, 1)) as peer:
-        assert produce(peer, "t", plain(b"new"), acks=-1) == (0, 1)
+    with WireClient(address(three, 1)) as wire:
+        assert produce(wire, "t", plain(b"new"), acks=-1) == (0, 1)
 
 
 def test_without_unclean_elections_a_partition_waits_for_its_leader() -> None:
@@ -347,7 +349,7 @@ def test_without_unclean_elections_a_partition_waits_for_its_leader() -> None:
 
 
 def test_drop_connections(three: EmbeddedCluster) -> None:
-    with Peer(address(three)) as zero, Peer(address(three, 1)) as one:
+    with WireClient(address(three)) as zero, WireClient(address(three, 1)) as one:
         metadata(zero)
         metadata(one)
         assert (three.connections(), three.connections(1)) == (2, 1)
@@ -355,7 +357,7 @@ def test_drop_connections(three: EmbeddedCluster) -> None:
         assert one.is_closed()
         metadata(zero)
         assert three.drop_connections() == 1
-    with Peer(address(three)) as again:
+    with WireClient(address(three)) as again:
         metadata(again)
 
 
@@ -363,13 +365,13 @@ def test_drop_connections(three: EmbeddedCluster) -> None:
 
 
 def test_move_leader_wakes_who_waits(three: EmbeddedCluster) -> None:
-    with Peer(address(three)) as peer, Peer(address(three, 1)) as other:
-        parked_fetch(three, peer)
+    with WireClient(address(three)) as wire, WireClient(address(three, 1)) as other:
+        parked_fetch(three, wire)
         assert three.move_leader("t", 0) == 1
-        assert fetched(peer.receive(api.FetchRequest), "t") == (6, -1, b"")
-        assert produce(peer, "t", plain(b"x")) == (6, -1)
+        assert fetched(wire.receive(api.FetchRequest), "t") == (6, -1, b"")
+        assert produce(wire, "t", plain(b"x")) == (6, -1)
         assert produce(other, "t", plain(b"x"), acks=-1) == (0, 0)
-        [state] = [p for p in metadata(peer, ["t"]).topics[0].partitions if not p.partition]
+        [state] = [p for p in metadata(wire, ["t"]).topics[0].partitions if not p.partition]
         assert (state.leader, sorted(state.isr)) == (1, [0, 1, 2])
 
 
@@ -385,40 +387,40 @@ def test_move_leader_goes_round(three: EmbeddedCluster) -> None:
 def test_min_insync_replicas() -> None:
     with EmbeddedCluster(3) as cluster:
         cluster.create_topic("t", config={"min.insync.replicas": "2"})
-        with Peer(address(cluster)) as peer:
-            assert produce(peer, "t", plain(b"x"), acks=-1) == (0, 0)
+        with WireClient(address(cluster)) as wire:
+            assert produce(wire, "t", plain(b"x"), acks=-1) == (0, 0)
             cluster.shrink_isr("t", 0, 1)
-            assert produce(peer, "t", plain(b"x"), acks=-1) == (0, 1)
+            assert produce(wire, "t", plain(b"x"), acks=-1) == (0, 1)
             cluster.shrink_isr("t", 0, 2)
-            assert produce(peer, "t", plain(b"x"), acks=-1) == (19, -1)
-            assert produce(peer, "t", plain(b"x"), acks=1) == (0, 2)
-            assert produce(peer, "t", plain(b"x"), acks=2, timeout_ms=20) == (7, 3)
+            assert produce(wire, "t", plain(b"x"), acks=-1) == (19, -1)
+            assert produce(wire, "t", plain(b"x"), acks=1) == (0, 2)
+            assert produce(wire, "t", plain(b"x"), acks=2, timeout_ms=20) == (7, 3)
             cluster.restore_isr("t", 0)
-            assert produce(peer, "t", plain(b"x"), acks=-1) == (0, 4)
+            assert produce(wire, "t", plain(b"x"), acks=-1) == (0, 4)
 
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.9"])
 def test_metadata_of_a_shrunken_isr_is_stale_on_0_8(version: str) -> None:
-    with EmbeddedCluster(2, version, {"t": 1}) as cluster, Peer(address(cluster)) as peer:
+    with EmbeddedCluster(2, version, {"t": 1}) as cluster, WireClient(address(cluster)) as wire:
         cluster.shrink_isr("t", 0)
-        [state] = metadata(peer, ["t"]).topics[0].partitions
+        [state] = metadata(wire, ["t"]).topics[0].partitions
         assert state.isr == ([0, 1] if version == "0.8.2" else [0])
 
 
 def test_a_coordinator_that_moves(three: EmbeddedCluster) -> None:
     assert three.coordinator("g") is None
-    with Peer(address(three)) as peer:
-        peer.ask(api.GroupCoordinatorRequest("g"))
+    with WireClient(address(three)) as wire:
+        wire.request(api.GroupCoordinatorRequest("g"))
         first = three.coordinator("g")
         assert first is not None
-        with Peer(address(three, first)) as there:
+        with WireClient(address(three, first)) as there:
             assert commit(there, "g", "t", 5, "note", version=1) == 0
         three.kill(first)
         second = three.coordinator("g")
         assert second not in (None, first)
     assert second is not None
-    with Peer(address(three, second)) as peer:
-        assert peer.ask(api.GroupCoordinatorRequest("g")).node_id == second
+    with WireClient(address(three, second)) as wire:
+        assert wire.request(api.GroupCoordinatorRequest("g")).node_id == second
     assert three.committed("g", "t", 0) == (5, "note")
     assert three.committed("g", "t", 0, "zookeeper") is None
 
@@ -446,10 +448,10 @@ def test_append_and_log_with_timestamps() -> None:
 
 
 def test_an_append_wakes_a_long_poll(solo: EmbeddedCluster) -> None:
-    with Peer(address(solo)) as peer:
-        parked_fetch(solo, peer)
+    with WireClient(address(solo)) as wire:
+        parked_fetch(solo, wire)
         solo.append("t", 0, [b"x"])
-        assert fetched(peer.receive(api.FetchRequest), "t").values() == [(0, b"x")]
+        assert fetched(wire.receive(api.FetchRequest), "t").values() == [(0, b"x")]
 
 
 def test_corrupt_bytes_in_the_log(solo: EmbeddedCluster) -> None:
@@ -458,8 +460,8 @@ def test_corrupt_bytes_in_the_log(solo: EmbeddedCluster) -> None:
     bad[-1] ^= 1
     solo.append_raw("t", 0, bytes(bad))
     solo.append("t", 0, [b"good"])
-    with Peer(address(solo)) as peer:
-        assert [one.crc_ok for one in fetch(peer, "t", 0).entries()] == [True, False, True]
+    with WireClient(address(solo)) as wire:
+        assert [one.crc_ok for one in fetch(wire, "t", 0).entries()] == [True, False, True]
     assert [one.offset for one in solo.log("t", 0)] == [0, 1, 2]
     solo.append_raw("t", 0, encode_entry(3, None, b"no gzip", attributes=1) + b"\0" * 30)
     assert len(solo.log("t", 0)) == 4
@@ -468,17 +470,17 @@ def test_corrupt_bytes_in_the_log(solo: EmbeddedCluster) -> None:
 def test_retention_holes_and_loss(solo: EmbeddedCluster) -> None:
     for number in range(10):
         solo.append("t", 0, [b"%d" % number])
-    with Peer(address(solo)) as peer:
+    with WireClient(address(solo)) as wire:
         solo.delete_before("t", 0, 3)
-        assert fetch(peer, "t", 2) == (1, -1, b"")
-        assert list_offsets(peer, "t", -2) == (0, [3])
+        assert fetch(wire, "t", 2) == (1, -1, b"")
+        assert list_offsets(wire, "t", -2) == (0, [3])
         solo.remove("t", 0, [5, 6, 9])
-        assert [offset for offset, _ in fetch(peer, "t", 5).values()] == [7, 8]
-        assert fetch(peer, "t", 9) == (0, 10, b"")  # a hole at the end: nothing, and no error
+        assert [offset for offset, _ in fetch(wire, "t", 5).values()] == [7, 8]
+        assert fetch(wire, "t", 9) == (0, 10, b"")  # a hole at the end: nothing, and no error
         solo.truncate("t", 0, 8)
         assert solo.offsets("t", 0) == (3, 8, 8)
-        assert fetch(peer, "t", 9) == (1, -1, b"")
-        assert produce(peer, "t", plain(b"new")) == (0, 8)
+        assert fetch(wire, "t", 9) == (1, -1, b"")
+        assert produce(wire, "t", plain(b"new")) == (0, 8)
 
 
 def test_compaction(solo: EmbeddedCluster) -> None:
@@ -488,10 +490,10 @@ def test_compaction(solo: EmbeddedCluster) -> None:
 
 
 def test_deleting_a_topic_wakes_who_waits(solo: EmbeddedCluster) -> None:
-    with Peer(address(solo)) as peer:
-        parked_fetch(solo, peer)
+    with WireClient(address(solo)) as wire:
+        parked_fetch(solo, wire)
         solo.delete_topic("t")
-        assert fetched(peer.receive(api.FetchRequest), "t") == (3, -1, b"")
+        assert fetched(wire.receive(api.FetchRequest), "t") == (3, -1, b"")
 
 
 def test_offsets_by_time_with_a_clock_in_hand() -> None:
@@ -501,14 +503,14 @@ def test_offsets_by_time_with_a_clock_in_hand() -> None:
             now = 1000.0 + number
             cluster.append("t", 0, [b"x"])
             cluster.roll_segment("t", 0)
-        with Peer(address(cluster)) as peer:
-            assert list_offsets(peer, "t", 1_001_500, 10) == (0, [1, 0])
+        with WireClient(address(cluster)) as wire:
+            assert list_offsets(wire, "t", 1_001_500, 10) == (0, [1, 0])
 
 
 def test_auto_creation_can_be_switched_off() -> None:
     options: dict[str, Any] = {"auto_create": False, "topics": {"t": 1}}
-    with EmbeddedCluster(**options) as cluster, Peer(address(cluster)) as peer:
-        codes = {one.topic: one.error_code for one in metadata(peer, ["t", "u", "a b"]).topics}
+    with EmbeddedCluster(**options) as cluster, WireClient(address(cluster)) as wire:
+        codes = {one.topic: one.error_code for one in metadata(wire, ["t", "u", "a b"]).topics}
         assert codes == {"t": 0, "u": 3, "a b": 3}
 
 
@@ -516,8 +518,8 @@ def test_auto_creation_can_be_switched_off() -> None:
 
 
 def test_history(three: EmbeddedCluster) -> None:
-    with Peer(address(three)) as peer, Peer(address(three, 1)) as other:
-        produce(peer, "t", plain(b"x"))
+    with WireClient(address(three)) as wire, WireClient(address(three, 1)) as other:
+        produce(wire, "t", plain(b"x"))
         metadata(other, ["t"])
         produce(other, "t", plain(b"y"), partition=1)
     [first, second, third] = three.history
@@ -532,13 +534,13 @@ def test_history(three: EmbeddedCluster) -> None:
 def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "HISTORY_REQUESTS", 10)
     monkeypatch.setattr(runtime, "HISTORY_BYTES", 5000)
-    with Peer(address(solo)) as peer:
+    with WireClient(address(solo)) as wire:
         for number in range(20):
-            produce(peer, "t", plain(bytes([number]) * (1000 - 26)))
+            produce(wire, "t", plain(bytes([number]) * (1000 - 26)))
         kept = solo.requests(api.ProduceRequest)
         assert [one.topics[0].partitions[0].message_set[-1] for one in kept] == [15, 16, 17, 18, 19]
         for _ in range(9):
-            metadata(peer)
+            metadata(wire)
     assert len(solo.history) == 10
     assert len(solo.requests(api.ProduceRequest)) == 1
 
@@ -546,36 +548,36 @@ def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPat
 def test_next_request(solo: EmbeddedCluster) -> None:
     third = solo.next_request(api.MetadataRequest, nth=3)
     where = solo.next_request(api.MetadataRequest, where=lambda one: one.topics == ["b"])
-    with Peer(address(solo)) as peer:
+    with WireClient(address(solo)) as wire:
         for name in ("a", "b", "c"):
-            metadata(peer, [name])
+            metadata(wire, [name])
     assert third.result(5).request == api.MetadataRequest(["c"])
     assert where.result(5).request == api.MetadataRequest(["b"])
 
 
 def test_a_client_that_does_not_read_is_not_read_from(solo: EmbeddedCluster) -> None:
     solo.append("t", 0, [bytes(900_000)])
-    with Peer(address(solo)) as peer:
-        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    with WireClient(address(solo)) as wire:
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         frame = b"".join(api.encode_request(fetch_request("t", 0), 0, 1, "x"))
         for _ in range(50):
-            peer.socket.sendall(frame)
+            wire.socket.sendall(frame)
         deadline = time.monotonic() + 0.3
         while time.monotonic() < deadline and len(solo.history) < 50:
             time.sleep(0.01)
         # Some megabytes fit into the sockets' buffers, but not 45 MB.
         assert len(solo.history) < 40
         for _ in range(50):
-            assert fetched(peer.receive(api.FetchRequest), "t").error_code == 0
+            assert fetched(wire.receive(api.FetchRequest), "t").error_code == 0
 
 
 def test_requests_behind_a_long_poll_are_not_piled_up(solo: EmbeddedCluster) -> None:
     big = b"".join(api.encode_request(produce_request("t", plain(bytes(900_000))), 0, 1, "x"))
-    with Peer(address(solo)) as peer:
-        parked_fetch(solo, peer)
-        peer.socket.settimeout(0.3)
+    with WireClient(address(solo)) as wire:
+        parked_fetch(solo, wire)
+        wire.socket.settimeout(0.3)
         with pytest.raises(TimeoutError):
-            peer.socket.sendall(big * 50)
+            wire.socket.sendall(big * 50)
 
 
 def test_handles_from_many_threads(three: EmbeddedCluster) -> None:
@@ -601,8 +603,8 @@ def test_handles_from_many_threads(three: EmbeddedCluster) -> None:
 @pytest.mark.parametrize("version", list(LINES))
 def test_a_frame_in_single_bytes(version: str) -> None:
     frame = b"".join(api.encode_request(produce_request("t", plain(b"x")), 0, 9, "x"))
-    with EmbeddedCluster(1, version, {"t": 1}) as cluster, Peer(address(cluster)) as peer:
+    with EmbeddedCluster(1, version, {"t": 1}) as cluster, WireClient(address(cluster)) as wire:
         for at in range(len(frame)):
-            peer.socket.sendall(frame[at : at + 1])
-        answer = peer.receive(api.ProduceRequest)
+            wire.socket.sendall(frame[at : at + 1])
+        answer = wire.receive(api.ProduceRequest)
         assert answer.topics[0].partitions[0].error_code == 0

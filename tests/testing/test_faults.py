@@ -23,7 +23,7 @@ from aiokafka08.testing import (
     Truncate,
     WrongCorrelationId,
 )
-from tests.testing.frames import (
+from tests.contract.wire.requests import (
     fetch,
     fetch_request,
     list_offsets,
@@ -32,7 +32,7 @@ from tests.testing.frames import (
     produce,
     produce_request,
 )
-from tests.testing.peer import Peer
+from tests.contract.wire.wire_client import WireClient
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def address(cluster: EmbeddedCluster, node: int = 0) -> tuple[str, int]:
 
 
 @pytest.fixture
-def peer(cluster: EmbeddedCluster) -> Iterator[Peer]:
-    with Peer(address(cluster)) as peer:
-        yield peer
+def wire(cluster: EmbeddedCluster) -> Iterator[WireClient]:
+    with WireClient(address(cluster)) as wire:
+        yield wire
 
 
 def end(cluster: EmbeddedCluster) -> int:
@@ -58,50 +58,52 @@ def end(cluster: EmbeddedCluster) -> int:
 # --- when -----------------------------------------------------------------------------------------
 
 
-def test_it_strikes_the_nth_request_and_then_no_more(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_it_strikes_the_nth_request_and_then_no_more(
+    cluster: EmbeddedCluster, wire: WireClient
+) -> None:
     fault = cluster.fault(api.ProduceRequest, nth=2, times=2, then=Answer(6))
-    metadata(peer)
-    codes = [produce(peer, "t", plain(b"x")).error_code for _ in range(5)]
+    metadata(wire)
+    codes = [produce(wire, "t", plain(b"x")).error_code for _ in range(5)]
     assert codes == [0, 6, 6, 0, 0]
     assert (fault.hits, fault.is_over) == (2, True)
     assert end(cluster) == 3
 
 
-def test_counting_begins_when_it_is_set(cluster: EmbeddedCluster, peer: Peer) -> None:
-    produce(peer, "t", plain(b"x"))
+def test_counting_begins_when_it_is_set(cluster: EmbeddedCluster, wire: WireClient) -> None:
+    produce(wire, "t", plain(b"x"))
     cluster.fault(api.ProduceRequest, then=Answer(6))
-    assert produce(peer, "t", plain(b"x")).error_code == 6
+    assert produce(wire, "t", plain(b"x")).error_code == 6
 
 
-def test_for_ever_and_cancelled(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_for_ever_and_cancelled(cluster: EmbeddedCluster, wire: WireClient) -> None:
     fault = cluster.fault(api.ProduceRequest, times=None, then=Answer(6))
-    assert {produce(peer, "t", plain(b"x")).error_code for _ in range(5)} == {6}
+    assert {produce(wire, "t", plain(b"x")).error_code for _ in range(5)} == {6}
     fault.cancel()
-    assert produce(peer, "t", plain(b"x")).error_code == 0
+    assert produce(wire, "t", plain(b"x")).error_code == 0
     cluster.fault(api.ProduceRequest, times=None, then=Answer(6))
     cluster.clear_faults()
-    assert produce(peer, "t", plain(b"x")).error_code == 0
+    assert produce(wire, "t", plain(b"x")).error_code == 0
 
 
-def test_at_one_broker_only(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_at_one_broker_only(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ListOffsetsRequest, node=1, then=Answer(3))
-    assert list_offsets(peer, "t", -1) == (0, [0])
-    with Peer(address(cluster, 1)) as other:
+    assert list_offsets(wire, "t", -1) == (0, [0])
+    with WireClient(address(cluster, 1)) as other:
         assert list_offsets(other, "t", -1, partition=1) == (3, [])
 
 
-def test_only_where(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_only_where(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(
         api.ProduceRequest, where=lambda request: request.required_acks == -1, then=Answer(7)
     )
-    assert produce(peer, "t", plain(b"x"), acks=1).error_code == 0
-    assert produce(peer, "t", plain(b"x"), acks=-1).error_code == 7
+    assert produce(wire, "t", plain(b"x"), acks=1).error_code == 0
+    assert produce(wire, "t", plain(b"x"), acks=-1).error_code == 7
 
 
-def test_two_faults_take_turns(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_two_faults_take_turns(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Answer(6))
     cluster.fault(api.ProduceRequest, nth=2, then=Answer(5))
-    codes = [produce(peer, "t", plain(b"x")).error_code for _ in range(3)]
+    codes = [produce(wire, "t", plain(b"x")).error_code for _ in range(3)]
     assert codes == [6, 5, 0]
 
 
@@ -129,46 +131,50 @@ def test_a_fault_that_could_never_strike_is_refused(
 # --- what -----------------------------------------------------------------------------------------
 
 
-def test_answer_after_the_deed(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_answer_after_the_deed(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Answer(20, perform=True))
-    assert produce(peer, "t", plain(b"x")) == (20, -1)
+    assert produce(wire, "t", plain(b"x")) == (20, -1)
     assert end(cluster) == 1
 
 
 @pytest.mark.parametrize("perform", [False, True])
-def test_answer_for_some_partitions(cluster: EmbeddedCluster, peer: Peer, perform: bool) -> None:
+def test_answer_for_some_partitions(
+    cluster: EmbeddedCluster, wire: WireClient, perform: bool
+) -> None:
     cluster.create_topic("u", 4, 1)
     cluster.fault(api.ProduceRequest, then=Answer(6, perform=perform, only={("u", 0)}))
     sets = [api.ProducePartition(number, plain(b"x")) for number in (0, 2)]
     asked = api.ProduceRequest(-1, 1000, [Topic("u", sets)])
-    [one] = peer.ask(asked).topics
+    [one] = wire.request(asked).topics
     answers = {done.partition: (done.error_code, done.offset) for done in one.partitions}
     assert answers == {0: (6, -1), 2: (0, 0)}
     assert cluster.offsets("u", 0).end == int(perform)
     cluster.fault(api.OffsetFetchRequest, then=Answer(14, only=[("u", 1)]))
-    [one] = peer.ask(api.OffsetFetchRequest("g", [Topic("u", [0, 1])])).topics
+    [one] = wire.request(api.OffsetFetchRequest("g", [Topic("u", [0, 1])])).topics
     assert {got.partition: got.error_code for got in one.partitions} == {0: 3, 1: 14}
     with pytest.raises(ValueError, match="by topic"):
         cluster.fault(api.MetadataRequest, then=Answer(5, only=[("u", 0)]))
 
 
-def test_answer_for_some_partitions_of_a_long_poll(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_answer_for_some_partitions_of_a_long_poll(
+    cluster: EmbeddedCluster, wire: WireClient
+) -> None:
     cluster.create_topic("u", 4, 1)
     cluster.fault(api.FetchRequest, then=Answer(6, only={("u", 0)}))
     asked = [api.FetchPartition(number, 0, 1000) for number in (0, 2)]
     begun = cluster.next_request(api.FetchRequest)
-    peer.send(api.FetchRequest(-1, 10_000, 1, [Topic("u", asked)]))
+    wire.send(api.FetchRequest(-1, 10_000, 1, [Topic("u", asked)]))
     begun.result(5)
     cluster.append("u", 2, [b"x"])
-    [one] = peer.receive(api.FetchRequest).topics
+    [one] = wire.receive(api.FetchRequest).topics
     answers = {got.partition: (got.error_code, len(got.message_set)) for got in one.partitions}
     assert answers == {0: (6, 0), 2: (0, 27)}
 
 
-def test_answer_to_acks_0_closes(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_answer_to_acks_0_closes(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Answer(6))
-    peer.send(produce_request("t", plain(b"x"), acks=0))
-    assert peer.is_closed()
+    wire.send(produce_request("t", plain(b"x"), acks=0))
+    assert wire.is_closed()
     assert end(cluster) == 0
 
 
@@ -191,106 +197,110 @@ REQUESTS: list[api.Request] = [
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
 def test_every_api_has_an_answer_with_a_code(
-    cluster: EmbeddedCluster, peer: Peer, request_: api.Request
+    cluster: EmbeddedCluster, wire: WireClient, request_: api.Request
 ) -> None:
     cluster.fault(type(request_), then=Answer(-1))
-    assert "error_code=-1" in repr(peer.ask(request_))
-    peer.ask(request_)
+    assert "error_code=-1" in repr(wire.request(request_))
+    wire.request(request_)
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
-def test_omit(cluster: EmbeddedCluster, peer: Peer, request_: api.Request) -> None:
+def test_omit(cluster: EmbeddedCluster, wire: WireClient, request_: api.Request) -> None:
     cluster.fault(type(request_), then=Omit())
-    answer = peer.ask(request_)
+    answer = wire.request(request_)
     assert getattr(answer, "topics", []) == []
 
 
-def test_delay_holds_back_what_is_behind(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_delay_holds_back_what_is_behind(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Delay(0.2))
     started = time.monotonic()
-    first = peer.send(produce_request("t", plain(b"x")))
-    second = peer.send(api.MetadataRequest([]))
-    ids = [int.from_bytes(peer.frame()[:4], "big") for _ in range(2)]
+    first = wire.send(produce_request("t", plain(b"x")))
+    second = wire.send(api.MetadataRequest([]))
+    ids = [int.from_bytes(wire.read_frame()[:4], "big") for _ in range(2)]
     assert ids == [first, second]
     assert time.monotonic() - started >= 0.19
     assert end(cluster) == 1
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_close_before_the_deed(cluster: EmbeddedCluster, peer: Peer, reset: bool) -> None:
+def test_close_before_the_deed(cluster: EmbeddedCluster, wire: WireClient, reset: bool) -> None:
     cluster.fault(api.ProduceRequest, then=Close(reset=reset))
-    peer.send(produce_request("t", plain(b"x")))
+    wire.send(produce_request("t", plain(b"x")))
     if reset:
         with pytest.raises(ConnectionResetError):
-            peer.socket.recv(1)
+            wire.socket.recv(1)
     else:
-        assert peer.socket.recv(1) == b""
+        assert wire.socket.recv(1) == b""
     assert end(cluster) == 0
 
 
 @pytest.mark.parametrize("count", [0, 3, 4, 10])
-def test_close_within_the_answer(cluster: EmbeddedCluster, peer: Peer, count: int) -> None:
+def test_close_within_the_answer(cluster: EmbeddedCluster, wire: WireClient, count: int) -> None:
     cluster.fault(api.ProduceRequest, then=Close(after_bytes=count))
-    asked = peer.send(produce_request("t", plain(b"x")))
+    asked = wire.send(produce_request("t", plain(b"x")))
     answer = api.ProduceResponse([Topic("t", [api.ProducedPartition(0, 0, 0)])])
     whole = b"".join(encode_response(answer, 0, asked))
-    assert peer.exactly(count) == whole[:count]
-    assert peer.is_closed()
+    assert wire.read_exactly(count) == whole[:count]
+    assert wire.is_closed()
     assert end(cluster) == 1
 
 
-def test_close_of_a_connection_that_gets_no_answer(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_close_of_a_connection_that_gets_no_answer(
+    cluster: EmbeddedCluster, wire: WireClient
+) -> None:
     cluster.fault(api.ProduceRequest, then=Close(after_bytes=0))
-    peer.send(produce_request("t", plain(b"x"), acks=0))
-    assert peer.is_closed()
+    wire.send(produce_request("t", plain(b"x"), acks=0))
+    assert wire.is_closed()
     assert end(cluster) == 1
 
 
-def test_truncate(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_truncate(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ListOffsetsRequest, then=Truncate(3))
     with pytest.raises(KafkaProtocolError):
-        list_offsets(peer, "t", -1)
-    assert list_offsets(peer, "t", -1) == (0, [0])
+        list_offsets(wire, "t", -1)
+    assert list_offsets(wire, "t", -1) == (0, [0])
 
 
 @pytest.mark.parametrize("perform", [True, False])
-def test_silence(cluster: EmbeddedCluster, peer: Peer, perform: bool) -> None:
+def test_silence(cluster: EmbeddedCluster, wire: WireClient, perform: bool) -> None:
     cluster.fault(api.ProduceRequest, then=Silence(perform=perform))
-    peer.send(produce_request("t", plain(b"x")))
-    asked = peer.send(api.MetadataRequest([]))
-    assert int.from_bytes(peer.frame()[:4], "big") == asked
+    wire.send(produce_request("t", plain(b"x")))
+    asked = wire.send(api.MetadataRequest([]))
+    assert int.from_bytes(wire.read_frame()[:4], "big") == asked
     assert end(cluster) == int(perform)
 
 
-def test_hang(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_hang(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Hang())
-    peer.send(produce_request("t", plain(b"x")))
-    peer.send(api.MetadataRequest([]))
-    assert peer.is_silent(0.1)
+    wire.send(produce_request("t", plain(b"x")))
+    wire.send(api.MetadataRequest([]))
+    assert wire.is_silent(0.1)
     assert end(cluster) == 1
     cluster.kill(0)
-    assert peer.is_closed()
+    assert wire.is_closed()
 
 
-def test_wrong_correlation_id(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_wrong_correlation_id(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.MetadataRequest, then=WrongCorrelationId(plus=-7))
-    asked = peer.send(api.MetadataRequest([]))
-    assert int.from_bytes(peer.frame()[:4], "big", signed=True) == asked - 7
+    asked = wire.send(api.MetadataRequest([]))
+    assert int.from_bytes(wire.read_frame()[:4], "big", signed=True) == asked - 7
 
 
-def test_corrupt(cluster: EmbeddedCluster, peer: Peer) -> None:
-    produce(peer, "t", plain(b"good", b"bad"))
+def test_corrupt(cluster: EmbeddedCluster, wire: WireClient) -> None:
+    produce(wire, "t", plain(b"good", b"bad"))
     cluster.fault(api.FetchRequest, then=Corrupt())
-    assert [entry.crc_ok for entry in fetch(peer, "t", 0).entries()] == [True, False]
-    assert all(entry.crc_ok for entry in fetch(peer, "t", 0).entries())
+    assert [entry.crc_ok for entry in fetch(wire, "t", 0).entries()] == [True, False]
+    assert all(entry.crc_ok for entry in fetch(wire, "t", 0).entries())
     cluster.fault(api.MetadataRequest, then=Corrupt(at=0, xor=0x80))
-    asked = peer.send(api.MetadataRequest([]))
-    assert peer.frame()[:4] == (asked | 0x80000000).to_bytes(4, "big")
+    asked = wire.send(api.MetadataRequest([]))
+    assert wire.read_frame()[:4] == (asked | 0x80000000).to_bytes(4, "big")
 
 
-def test_a_fault_on_a_long_poll_strikes_its_answer(cluster: EmbeddedCluster, peer: Peer) -> None:
+def test_a_fault_on_a_long_poll_strikes_its_answer(
+    cluster: EmbeddedCluster, wire: WireClient
+) -> None:
     cluster.fault(api.FetchRequest, then=Close(after_bytes=8))
-    asked = peer.send(fetch_request("t", 0, max_wait_ms=5000))
+    asked = wire.send(fetch_request("t", 0, max_wait_ms=5000))
     cluster.append("t", 0, [b"x"])
-    assert peer.exactly(8)[4:] == asked.to_bytes(4, "big")
-    assert peer.is_closed()
+    assert wire.read_exactly(8)[4:] == asked.to_bytes(4, "big")
+    assert wire.is_closed()

@@ -13,7 +13,7 @@ from aiokafka08.protocol.message_set import encode_entry, entries
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.log import PartitionLog
 from aiokafka08.testing.message_sets import Rules, prepare
-from tests.testing.frames import plain, wrapper
+from tests.contract.wire.requests import plain, wrapper
 
 RULES = Rules(LINES["0.8.2"], 1 << 20, 1 << 30)
 END = 1 << 60

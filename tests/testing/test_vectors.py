@@ -21,8 +21,8 @@ from aiokafka08.protocol.compression import Codec, decompress
 from aiokafka08.protocol.message_set import entries
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.message_sets import walk
-from tests.testing.frames import commit, metadata
-from tests.testing.peer import Peer
+from tests.contract.wire.requests import commit, metadata
+from tests.contract.wire.wire_client import WireClient
 
 FOLDER = Path(__file__).parent.parent / "protocol" / "vectors"
 
@@ -45,10 +45,10 @@ class Vector:
         first = topics[0]
         return first if isinstance(first, str) else first[0]
 
-    def answer_of(self, peer: Peer) -> Any:
+    def answer_of(self, wire: WireClient) -> Any:
         """What the embedded broker says to the captured bytes."""
-        peer.socket.sendall(bytes.fromhex(self.raw["request_hex"]))
-        frame = peer.frame()
+        wire.socket.sendall(bytes.fromhex(self.raw["request_hex"]))
+        frame = wire.read_frame()
         assert frame[:4] == self.captured[4:8]
         return api.decode_response(self.request, self.layout, frame)
 
@@ -113,8 +113,8 @@ def opened(message_set: Any) -> list[object]:
     return found
 
 
-def check(vector: Vector, peer: Peer) -> None:
-    ours, theirs = vector.answer_of(peer), vector.answer
+def check(vector: Vector, wire: WireClient) -> None:
+    ours, theirs = vector.answer_of(wire), vector.answer
     if vector.request is api.FetchRequest and "cut" not in vector.raw["description"]:
         # Where the cut falls behind a wrapper depends on its compressed size.
         assert plainly(ours) == plainly(theirs), vector.raw["description"]
@@ -147,49 +147,52 @@ def address(cluster: EmbeddedCluster, node: int = 0) -> tuple[str, int]:
 def test_produce_fetch_and_list_offsets_of_0_8_2_2(vec: EmbeddedCluster) -> None:
     fetches = vectors("fetch", "0.8.2.2", "vec")
     log = bytes(fetches[0].answer.topics[0].partitions[0].message_set)
-    with Peer(address(vec)) as peer:
+    with WireClient(address(vec)) as wire:
         for vector in vectors("produce", "0.8.2.2", "vec"):
             offset = vector.answer.topics[0].partitions[0].offset
             if offset >= 0:
                 fill(vec, "vec", offset, log)
-            check(vector, peer)
+            check(vector, wire)
         assert vec.offsets("vec", 0).end == 25
         for vector in fetches + vectors("list_offsets", "0.8.2.2", "vec"):
-            check(vector, peer)
+            check(vector, wire)
 
 
 def test_produce_and_fetch_of_0_8_1_1() -> None:
-    with EmbeddedCluster(1, "0.8.1", {"vec": 3}) as cluster, Peer(address(cluster)) as peer:
+    with EmbeddedCluster(1, "0.8.1", {"vec": 3}) as cluster, WireClient(address(cluster)) as wire:
         for file in ("produce", "fetch"):
             for vector in vectors(file, "0.8.1.1"):
-                check(vector, peer)
+                check(vector, wire)
 
 
 def test_produce_and_fetch_of_0_9_0_1() -> None:
-    with EmbeddedCluster(1, "0.9", {"vec": 3}) as cluster, Peer(address(cluster)) as peer:
+    with EmbeddedCluster(1, "0.9", {"vec": 3}) as cluster, WireClient(address(cluster)) as wire:
         for file in ("produce", "fetch"):
             for vector in vectors(file, "0.9.0.1"):
-                check(vector, peer)
+                check(vector, wire)
 
 
 def test_list_offsets_of_0_8_0() -> None:
-    with EmbeddedCluster(1, "0.8.0", {"vec": 3}) as cluster, Peer(address(cluster)) as peer:
+    with EmbeddedCluster(1, "0.8.0", {"vec": 3}) as cluster, WireClient(address(cluster)) as wire:
         for vector in vectors("list_offsets", "0.8.0"):
-            check(vector, peer)
+            check(vector, wire)
 
 
 def test_a_follower_of_0_8_2_2() -> None:
-    with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster, Peer(address(cluster, 1)) as peer:
+    with (
+        EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster,
+        WireClient(address(cluster, 1)) as wire,
+    ):
         for file in ("fetch", "list_offsets"):
             [vector] = vectors(file, "0.8.2.2", "rf3")
-            check(vector, peer)
+            check(vector, wire)
 
 
 def test_acks_that_time_out() -> None:
-    with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster, Peer(address(cluster)) as peer:
+    with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster, WireClient(address(cluster)) as wire:
         cluster.append("rf3", 0, [b""] * 679)
         [vector] = vectors("produce", "0.8.2.2", "rf3")
-        check(vector, peer)
+        check(vector, wire)
 
 
 def test_an_isr_that_shrinks_while_a_produce_waits() -> None:
@@ -197,13 +200,13 @@ def test_an_isr_that_shrinks_while_a_produce_waits() -> None:
         cluster.create_topic("mi2", 2, 2, {"min.insync.replicas": "2"})
         cluster.append("mi2", 1, [b"before"])
         [vector] = vectors("produce", "0.8.2.2", "mi2")
-        with Peer(address(cluster, 1)) as peer:
+        with WireClient(address(cluster, 1)) as wire:
             cluster.kill(2, then="unnoticed")
             asked = cluster.next_request(api.ProduceRequest)
-            peer.socket.sendall(bytes.fromhex(vector.raw["request_hex"]))
+            wire.socket.sendall(bytes.fromhex(vector.raw["request_hex"]))
             asked.result(5)
             cluster.notice(2)
-            answer = api.decode_response(api.ProduceRequest, 0, peer.frame())
+            answer = api.decode_response(api.ProduceRequest, 0, wire.read_frame())
             assert plainly(answer) == plainly(vector.answer)
 
 
@@ -217,7 +220,10 @@ def test_an_isr_that_shrinks_while_a_produce_waits() -> None:
 )
 def test_metadata(broker: str, line: str, descriptions: tuple[str, ...]) -> None:
     partitions = 1 if line == "0.8.2" else 3
-    with EmbeddedCluster(1, line, {"vec": partitions}) as cluster, Peer(address(cluster)) as peer:
+    with (
+        EmbeddedCluster(1, line, {"vec": partitions}) as cluster,
+        WireClient(address(cluster)) as wire,
+    ):
         found = [
             vector
             for vector in vectors("metadata", broker)
@@ -225,27 +231,27 @@ def test_metadata(broker: str, line: str, descriptions: tuple[str, ...]) -> None
         ]
         assert len(found) == len(descriptions)
         for vector in found:
-            check(vector, peer)
+            check(vector, wire)
 
 
 def test_metadata_of_an_empty_cluster() -> None:
-    with EmbeddedCluster(1, "0.8.2") as cluster, Peer(address(cluster)) as peer:
-        check(vectors("metadata", "0.8.2.2")[0], peer)
+    with EmbeddedCluster(1, "0.8.2") as cluster, WireClient(address(cluster)) as wire:
+        check(vectors("metadata", "0.8.2.2")[0], wire)
 
 
 def test_metadata_of_0_10_2_2_in_version_1() -> None:
-    with EmbeddedCluster(1, "0.10", {"good": 3}) as cluster, Peer(address(cluster)) as peer:
+    with EmbeddedCluster(1, "0.10", {"good": 3}) as cluster, WireClient(address(cluster)) as wire:
         [vector] = vectors("metadata", "0.10.2.2")
-        check(vector, peer)
+        check(vector, wire)
 
 
 def test_metadata_of_a_cluster_where_brokers_died() -> None:
     by_topic = {vector.topic: vector for vector in vectors("metadata", "0.8.2.2")}
-    with EmbeddedCluster(3, "0.8.2", {"other": 1}) as cluster, Peer(address(cluster)) as peer:
-        check(by_topic["vec-new"], peer)
+    with EmbeddedCluster(3, "0.8.2", {"other": 1}) as cluster, WireClient(address(cluster)) as wire:
+        check(by_topic["vec-new"], wire)
         cluster.create_topic("mi2", 3, 2)
         cluster.kill(1)
-        ours, theirs = by_topic["mi2"].answer_of(peer), by_topic["mi2"].answer
+        ours, theirs = by_topic["mi2"].answer_of(wire), by_topic["mi2"].answer
         assert [broker.node_id for broker in ours.brokers] == [0, 2]
         assert {one.error_code for one in ours.topics[0].partitions} >= {9}
         for one in ours.topics[0].partitions + theirs.topics[0].partitions:
@@ -256,46 +262,46 @@ def test_metadata_of_a_cluster_where_brokers_died() -> None:
         cluster.create_topic("good", 1, 1)
         cluster.kill(1)
         cluster.kill(2)
-        with Peer(address(cluster)) as peer:
-            check(by_topic["cannot"], peer)
+        with WireClient(address(cluster)) as wire:
+            check(by_topic["cannot"], wire)
             last = vectors("metadata", "0.8.2.2")[-1]
-            check(last, peer)
+            check(last, wire)
 
 
 def test_offsets_and_coordinators() -> None:
-    with EmbeddedCluster(1, "0.8.1", {"vec": 2}) as cluster, Peer(address(cluster)) as peer:
+    with EmbeddedCluster(1, "0.8.1", {"vec": 2}) as cluster, WireClient(address(cluster)) as wire:
         for vector in vectors("offsets_and_coordinator", "0.8.1.1"):
-            check(vector, peer)
+            check(vector, wire)
     first, null_group, nothing, kept, no_topics, elsewhere, without_topics = vectors(
         "offsets_and_coordinator", "0.8.2.2"
     )
-    with EmbeddedCluster(1, "0.8.2", {"vec": 1}) as cluster, Peer(address(cluster)) as peer:
-        check(first, peer)
-        check(nothing, peer)
-        commit(peer, "grp", "vec", 12, "métadonnée", version=1)
-        check(kept, peer)
-        check(no_topics, peer)
+    with EmbeddedCluster(1, "0.8.2", {"vec": 1}) as cluster, WireClient(address(cluster)) as wire:
+        check(first, wire)
+        check(nothing, wire)
+        commit(wire, "grp", "vec", 12, "métadonnée", version=1)
+        check(kept, wire)
+        check(no_topics, wire)
     for vector, topics in ((null_group, {"vec": 1}), (without_topics, {})):
-        with EmbeddedCluster(1, "0.8.2", topics) as cluster, Peer(address(cluster)) as peer:
-            check(vector, peer)
+        with EmbeddedCluster(1, "0.8.2", topics) as cluster, WireClient(address(cluster)) as wire:
+            check(vector, wire)
     with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster:
-        with Peer(address(cluster)) as peer:
-            peer.ask(api.GroupCoordinatorRequest("cg"))
-            metadata(peer)
+        with WireClient(address(cluster)) as wire:
+            wire.request(api.GroupCoordinatorRequest("cg"))
+            metadata(wire)
         coordinator = cluster.coordinator("cg")
         for node in {0, 1, 2} - {coordinator}:
-            with Peer(address(cluster, node)) as peer:
-                check(elsewhere, peer)
-    with EmbeddedCluster(1, "0.9", {"vec": 3}) as cluster, Peer(address(cluster)) as peer:
-        peer.ask(api.GroupCoordinatorRequest("grp"))
-        commit(peer, "grp", "vec", 2, "m2", version=1)
-        commit(peer, "grp", "vec", 0, "", partition=1, version=1)
+            with WireClient(address(cluster, node)) as wire:
+                check(elsewhere, wire)
+    with EmbeddedCluster(1, "0.9", {"vec": 3}) as cluster, WireClient(address(cluster)) as wire:
+        wire.request(api.GroupCoordinatorRequest("grp"))
+        commit(wire, "grp", "vec", 2, "m2", version=1)
+        commit(wire, "grp", "vec", 0, "", partition=1, version=1)
         [vector] = vectors("offsets_and_coordinator", "0.9.0.1")
-        check(vector, peer)
+        check(vector, wire)
 
 
 def test_probes() -> None:
     for broker, line in (("0.8.2.2", "0.8.2"), ("0.9.0.1", "0.9")):
-        with EmbeddedCluster(1, line, {"vec": 1}) as cluster, Peer(address(cluster)) as peer:
+        with EmbeddedCluster(1, line, {"vec": 1}) as cluster, WireClient(address(cluster)) as wire:
             [vector] = vectors("probes", broker)
-            check(vector, peer)
+            check(vector, wire)

@@ -1,6 +1,6 @@
 """Group membership, keys 11 - 16: requests to the coordinator, whose rules are in `group`.
 
-Models: all that 0.9.0.1 and 0.10.2.2 were seen to answer (tests/testing/test_contract_groups.py).
+Models: all that 0.9.0.1 and 0.10.2.2 were seen to answer (tests/contract/wire/test_groups.py).
 Not: the limit on a group's members and the delay of its first rebalance (0.11 and later), code 14
 while a new coordinator loads, the expiry of empty groups.
 """

@@ -13,14 +13,14 @@ from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.errors import KafkaUnavailableError
 from tests.brokers import RealCluster
 from tests.membership.real import PARTITIONS, Taking, eventually
-from tests.testing.targets import new_name
+from tests.names import unique_name
 
 
 class Group:
     """A group as ZooKeeper has it."""
 
     def __init__(self, registry: KazooClient, cluster: RealCluster) -> None:
-        self.name, self.topic = new_name("g"), new_name("t")
+        self.name, self.topic = unique_name("g"), unique_name("t")
         self.registry = registry
         cluster.create_topic(self.topic, PARTITIONS)
 

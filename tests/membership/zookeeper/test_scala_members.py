@@ -17,7 +17,7 @@ from tests.brokers import RealCluster
 from tests.membership.foreign import ScalaMember
 from tests.membership.real import eventually, produce
 from tests.membership.zookeeper.group import Group, options_for, ours
-from tests.testing.targets import new_name
+from tests.names import unique_name
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 
@@ -92,7 +92,7 @@ async def test_roundrobin_over_topics_that_scala_means_by_a_pattern(
     tmp_path: Path,
     stops: list[Callable[[], Any]],
 ) -> None:
-    prefix = new_name("g")
+    prefix = unique_name("g")
     topics = [f"{prefix}-{letter}" for letter in "abc"]
     for topic in topics:
         await asyncio.to_thread(cluster.create_topic, topic, 4)

@@ -20,8 +20,9 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.telemetry import Event, OffsetReset
-from tests.contract.broker import Broker, Consumer, eventually, take
+from tests.contract.client.broker import Broker, Consumer, read_records
 from tests.contract.targets import on_targets
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.both_loops
 
@@ -29,7 +30,7 @@ TEN = [b"%d" % number for number in range(10)]
 
 
 async def values(consumer: Consumer, count: int) -> list[object]:
-    return [record.value for record in await take(consumer, count)]
+    return [record.value for record in await read_records(consumer, count)]
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ async def test_messages_come_as_they_were_sent(broker: Broker, codec: str | None
     await asyncio.gather(*futures)
     end = int(time.time() * 1000)
     reader = await broker.reader(topic, 0, 1)
-    records = await take(reader, len(messages))
+    records = await read_records(reader, len(messages))
     assert [(one.topic, one.partition, one.offset) for one in records] == [
         (topic, 1, offset) for offset in range(len(messages))
     ]
@@ -84,7 +85,7 @@ async def test_deserializers(broker: Broker) -> None:
         key_deserializer=lambda key: key and key.decode(),
         value_deserializer=lambda value: None if value is None else int(value),
     )
-    first, second = await take(reader, 2)
+    first, second = await read_records(reader, 2)
     assert (first.key, first.value) == ("key", 17)
     assert (second.key, second.value) == ("key", None)
     for _ in range(2):
@@ -101,7 +102,7 @@ async def test_timestamps_of_the_sender_and_of_the_broker(broker: Broker) -> Non
         topic = await broker.create_topic(config=config)
         times = [an_hour_ago + 10, an_hour_ago + 5, an_hour_ago + 7]
         sent = await (await producer.send_many(topic, [b"v"] * 3, timestamps_ms=times))
-        got = await take(await broker.reader(topic), 3)
+        got = await read_records(await broker.reader(topic), 3)
         assert [one.timestamp_type for one in got] == [kind] * 3
         assert [one.timestamp for one in got] == [one.timestamp for one in sent]
         assert ([one.timestamp for one in got] == times) == (kind == 0)
@@ -405,7 +406,7 @@ async def test_a_paused_partition_keeps_still_and_loses_nothing(broker: Broker) 
     assert reader.paused() == {first}
     assert await values(reader, 10) == TEN
     await broker.fill(topic, [b"more"], partition=1)
-    assert [one.partition for one in await take(reader, 1)] == [1]
+    assert [one.partition for one in await read_records(reader, 1)] == [1]
     assert await reader.getmany(timeout_ms=50) == {}
     assert await reader.position(first) == 3
     reader.resume(first)
@@ -470,7 +471,7 @@ async def test_a_damaged_message_is_told_and_can_be_passed_over(broker: Broker) 
 async def test_metrics(broker: Broker) -> None:
     topic = await broker.new_log(TEN)
     reader = await broker.reader(topic)
-    await take(reader, 10)
+    await read_records(reader, 10)
     assert reader.ready()
     metrics = reader.metrics()
     assert metrics["messages_consumed"] == 10

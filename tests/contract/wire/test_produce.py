@@ -8,18 +8,20 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.message_set import encode_entry, entries
-from tests.testing.frames import bad_crc, fetch, plain, produce, produce_request, wrapper
-from tests.testing.peer import Peer
-from tests.testing.targets import Target, has_config, new_name, only
+from tests.contract.targets import on_lines
+from tests.contract.wire.requests import bad_crc, fetch, plain, produce, produce_request, wrapper
+from tests.contract.wire.target import Target, has_config
+from tests.contract.wire.wire_client import WireClient
+from tests.names import unique_name
 
 LZ4_STANDARD_CHECKSUM = b"\x82"
 OLD = ("0.8.0", "0.8.1")
 
 
-def stored(peer: Peer, topic: str, offset: int = 0) -> list[tuple[int, bytes | None]]:
+def stored(wire: WireClient, topic: str, offset: int = 0) -> list[tuple[int, bytes | None]]:
     """What a consumer sees, wrappers opened, whatever their CRCs."""
     found = []
-    for entry in fetch(peer, topic, offset).entries():
+    for entry in fetch(wire, topic, offset).entries():
         if entry.codec:
             assert entry.value is not None
             inner = decompress(Codec(entry.codec), entry.value, 1 << 24)
@@ -29,10 +31,10 @@ def stored(peer: Peer, topic: str, offset: int = 0) -> list[tuple[int, bytes | N
     return found
 
 
-def test_offsets_are_assigned_by_the_log(peer: Peer, topic: str) -> None:
-    assert produce(peer, topic, plain(b"a", (b"k", None), first=77)) == (0, 0)
-    assert produce(peer, topic, plain(b"c", first=-3), acks=-1) == (0, 2)
-    assert stored(peer, topic) == [(0, b"a"), (1, None), (2, b"c")]
+def test_offsets_are_assigned_by_the_log(wire: WireClient, topic: str) -> None:
+    assert produce(wire, topic, plain(b"a", (b"k", None), first=77)) == (0, 0)
+    assert produce(wire, topic, plain(b"c", first=-3), acks=-1) == (0, 2)
+    assert stored(wire, topic) == [(0, b"a"), (1, None), (2, b"c")]
 
 
 @pytest.mark.parametrize(
@@ -50,33 +52,33 @@ def test_offsets_are_assigned_by_the_log(peer: Peer, topic: str) -> None:
     ids=["crc", "one of three", "size 0", "size 13", "size 13 cut", "empty", "cut", "stray"],
 )
 def test_nothing_is_stored_of_a_set_that_is_refused_or_empty(
-    peer: Peer, topic: str, message_set: bytes, code: int
+    wire: WireClient, topic: str, message_set: bytes, code: int
 ) -> None:
-    assert produce(peer, topic, message_set) == (code, -1)
-    assert produce(peer, topic, plain(b"next")) == (0, 0)
+    assert produce(wire, topic, message_set) == (code, -1)
+    assert produce(wire, topic, plain(b"next")) == (0, 0)
 
 
 @pytest.mark.parametrize("tail", [bytes(5), plain(b"cut off")[:-3]], ids=["stray", "cut"])
-def test_a_cut_tail_is_dropped(peer: Peer, topic: str, tail: bytes) -> None:
-    assert produce(peer, topic, plain(b"a", b"b") + tail) == (0, 0)
-    assert produce(peer, topic, plain(b"c")) == (0, 2)
+def test_a_cut_tail_is_dropped(wire: WireClient, topic: str, tail: bytes) -> None:
+    assert produce(wire, topic, plain(b"a", b"b") + tail) == (0, 0)
+    assert produce(wire, topic, plain(b"c")) == (0, 2)
 
 
-def test_the_size_limit_is_that_of_an_entry(target: Target, peer: Peer, topic: str) -> None:
+def test_the_size_limit_is_that_of_an_entry(target: Target, wire: WireClient, topic: str) -> None:
     most = 1000012 - 12 - 14
     grown = 8 if target.line.message_format else 0  # converted to format 1
-    assert produce(peer, topic, plain(bytes(most - grown))) == (0, 0)
-    assert produce(peer, topic, plain(bytes(most - grown + 1))) == (10, -1)
-    assert produce(peer, topic, plain(bytes(600_000), bytes(600_000))) == (0, 1)
+    assert produce(wire, topic, plain(bytes(most - grown))) == (0, 0)
+    assert produce(wire, topic, plain(bytes(most - grown + 1))) == (10, -1)
+    assert produce(wire, topic, plain(bytes(600_000), bytes(600_000))) == (0, 1)
 
 
-def test_only_the_compressed_size_is_limited(peer: Peer, topic: str) -> None:
-    assert produce(peer, topic, wrapper(Codec.GZIP, plain(bytes(1_200_000)))) == (0, 0)
-    assert stored(peer, topic) == [(0, bytes(1_200_000))]
+def test_only_the_compressed_size_is_limited(wire: WireClient, topic: str) -> None:
+    assert produce(wire, topic, wrapper(Codec.GZIP, plain(bytes(1_200_000)))) == (0, 0)
+    assert stored(wire, topic) == [(0, bytes(1_200_000))]
 
 
-def test_unknown_partitions_fail_alone(peer: Peer, topic: str) -> None:
-    missing = new_name("missing")
+def test_unknown_partitions_fail_alone(wire: WireClient, topic: str) -> None:
+    missing = unique_name("missing")
     request = api.ProduceRequest(
         1,
         1000,
@@ -88,7 +90,7 @@ def test_unknown_partitions_fail_alone(peer: Peer, topic: str) -> None:
             Topic(missing, [api.ProducePartition(0, plain(b"z"))]),
         ],
     )
-    answer = peer.ask(request)
+    answer = wire.request(request)
     codes = {
         (t.topic, p.partition): (p.error_code, p.offset)
         for t in answer.topics
@@ -99,7 +101,7 @@ def test_unknown_partitions_fail_alone(peer: Peer, topic: str) -> None:
 
 @pytest.mark.parametrize("same_entry", [True, False])
 def test_of_a_partition_named_twice_the_last_set_wins(
-    peer: Peer, topic: str, same_entry: bool
+    wire: WireClient, topic: str, same_entry: bool
 ) -> None:
     first = api.ProducePartition(0, plain(b"lost"))
     second = api.ProducePartition(0, plain(b"kept"))
@@ -108,109 +110,109 @@ def test_of_a_partition_named_twice_the_last_set_wins(
         if same_entry
         else [Topic(topic, [first]), Topic(topic, [second])]
     )
-    answer = peer.ask(api.ProduceRequest(1, 1000, topics))
+    answer = wire.request(api.ProduceRequest(1, 1000, topics))
     assert [(t.topic, len(t.partitions)) for t in answer.topics] == [(topic, 1)]
-    assert stored(peer, topic) == [(0, b"kept")]
+    assert stored(wire, topic) == [(0, b"kept")]
 
 
 @pytest.mark.parametrize("set_", ["unknown partition", "corrupt", "too large"])
-def test_acks_0_with_an_error_closes(peer: Peer, topic: str, set_: str) -> None:
+def test_acks_0_with_an_error_closes(wire: WireClient, topic: str, set_: str) -> None:
     partition, message_set = {
         "unknown partition": (99, plain(b"x")),
         "corrupt": (0, bad_crc(plain(b"x"))),
         "too large": (0, plain(bytes(1_000_100))),
     }[set_]
-    peer.send(produce_request(topic, message_set, partition, acks=0))
-    assert peer.is_closed()
+    wire.send(produce_request(topic, message_set, partition, acks=0))
+    assert wire.is_closed()
 
 
-def test_acks_0_is_not_answered(peer: Peer, topic: str) -> None:
-    peer.send(produce_request(topic, plain(b"a"), acks=0))
-    assert stored(peer, topic) == [(0, b"a")]
+def test_acks_0_is_not_answered(wire: WireClient, topic: str) -> None:
+    wire.send(produce_request(topic, plain(b"a"), acks=0))
+    assert stored(wire, topic) == [(0, b"a")]
 
 
-def test_acks_above_one(target: Target, peer: Peer, topic: str) -> None:
+def test_acks_above_one(target: Target, wire: WireClient, topic: str) -> None:
     if target.line.acks_above_one:
         code = 7 if target.line.single_replicas_wait else 0
-        assert produce(peer, topic, plain(b"a"), acks=5, timeout_ms=50) == (code, 0)
-        assert produce(peer, topic, plain(b"b"), acks=-2) == (0, 1)
-        assert stored(peer, topic) == [(0, b"a"), (1, b"b")]
+        assert produce(wire, topic, plain(b"a"), acks=5, timeout_ms=50) == (code, 0)
+        assert produce(wire, topic, plain(b"b"), acks=-2) == (0, 1)
+        assert stored(wire, topic) == [(0, b"a"), (1, b"b")]
     else:
-        assert produce(peer, topic, plain(b"a"), acks=2) == (21, -1)
-        assert stored(peer, topic) == []
+        assert produce(wire, topic, plain(b"a"), acks=2) == (21, -1)
+        assert stored(wire, topic) == []
 
 
-def test_timeout_0(peer: Peer, topic: str) -> None:
-    assert produce(peer, topic, plain(b"a"), acks=-1, timeout_ms=0) == (0, 0)
+def test_timeout_0(wire: WireClient, topic: str) -> None:
+    assert produce(wire, topic, plain(b"a"), acks=-1, timeout_ms=0) == (0, 0)
 
 
-def test_magic_is_not_looked_at_before_0_10(target: Target, peer: Peer, topic: str) -> None:
+def test_magic_is_not_looked_at_before_0_10(target: Target, wire: WireClient, topic: str) -> None:
     strange = encode_entry(0, b"k", b"v", magic=1, timestamp_ms=5)
-    assert produce(peer, topic, strange) == (0, 0)
-    [entry] = fetch(peer, topic, 0).entries()
+    assert produce(wire, topic, strange) == (0, 0)
+    [entry] = fetch(wire, topic, 0).entries()
     if target.line.message_format:
         assert (entry.magic, entry.value, entry.crc_ok) == (0, b"v", True)
     else:
         assert (entry.magic, entry.value, entry.timestamp_ms) == (1, b"v", 5)
 
 
-def test_magic_5(target: Target, peer: Peer, topic: str) -> None:
+def test_magic_5(target: Target, wire: WireClient, topic: str) -> None:
     strange = encode_entry(0, None, b"v", magic=5)
-    assert produce(peer, topic, strange) == ((-1, -1) if target.line.message_format else (0, 0))
+    assert produce(wire, topic, strange) == ((-1, -1) if target.line.message_format else (0, 0))
 
 
-def test_other_attribute_bits(target: Target, peer: Peer, topic: str) -> None:
-    assert produce(peer, topic, encode_entry(0, None, b"v", attributes=0x08)) == (0, 0)
-    [entry] = fetch(peer, topic, 0).entries()
+def test_other_attribute_bits(target: Target, wire: WireClient, topic: str) -> None:
+    assert produce(wire, topic, encode_entry(0, None, b"v", attributes=0x08)) == (0, 0)
+    [entry] = fetch(wire, topic, 0).entries()
     assert entry.attributes == (0 if target.line.message_format else 0x08)
 
 
-def test_codec_4(target: Target, peer: Peer, topic: str) -> None:
+def test_codec_4(target: Target, wire: WireClient, topic: str) -> None:
     strange = encode_entry(0, None, b"v", attributes=4)
     if target.line.name in OLD:
-        assert produce(peer, topic, strange) == (0, 0)
-        [entry] = fetch(peer, topic, 0).entries()
+        assert produce(wire, topic, strange) == (0, 0)
+        [entry] = fetch(wire, topic, 0).entries()
         assert (entry.attributes, entry.value) == (4, b"v")
     else:
-        assert produce(peer, topic, strange) == (-1, -1)
+        assert produce(wire, topic, strange) == (-1, -1)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_wrappers_are_opened_numbered_and_closed_again(
-    target: Target, peer: Peer, topic: str, codec: Codec
+    target: Target, wire: WireClient, topic: str, codec: Codec
 ) -> None:
-    produce(peer, topic, plain(b"before"))
+    produce(wire, topic, plain(b"before"))
     inner = plain((b"k", b"1"), b"2", (b"k", None), first=40)
-    answer = produce(peer, topic, wrapper(codec, inner))
+    answer = produce(wire, topic, wrapper(codec, inner))
     if codec is Codec.LZ4 and target.line.name in OLD:
         assert answer == (-1, -1)
         return
     assert answer == (0, 1)
-    [entry] = fetch(peer, topic, 2).entries()
+    [entry] = fetch(wire, topic, 2).entries()
     assert (entry.offset, entry.codec, entry.key, entry.magic) == (3, codec, None, 0)
     assert entry.crc_ok
     assert entry.value is not None
-    assert stored(peer, topic, 2) == [(1, b"1"), (2, b"2"), (3, None)]
+    assert stored(wire, topic, 2) == [(1, b"1"), (2, b"2"), (3, None)]
 
 
-def test_raw_snappy_comes_back_in_frames(peer: Peer, topic: str) -> None:
+def test_raw_snappy_comes_back_in_frames(wire: WireClient, topic: str) -> None:
     import snappy
 
     raw = snappy.compress(plain(b"raw"))
-    assert produce(peer, topic, encode_entry(0, None, raw, attributes=Codec.SNAPPY)) == (0, 0)
-    [entry] = fetch(peer, topic, 0).entries()
+    assert produce(wire, topic, encode_entry(0, None, raw, attributes=Codec.SNAPPY)) == (0, 0)
+    [entry] = fetch(wire, topic, 0).entries()
     assert entry.value is not None
     assert entry.value.startswith(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1")
-    assert stored(peer, topic) == [(0, b"raw")]
+    assert stored(wire, topic) == [(0, b"raw")]
 
 
-def test_the_lz4_header_checksum(target: Target, peer: Peer, topic: str) -> None:
+def test_the_lz4_header_checksum(target: Target, wire: WireClient, topic: str) -> None:
     legacy = compress(Codec.LZ4, plain(b"x"))
     standard = legacy[:6] + LZ4_STANDARD_CHECKSUM + legacy[7:]
     with_size = legacy[:4] + b"\x68\x40" + len(plain(b"x")).to_bytes(8, "little") + legacy[6:]
 
     def answer(value: bytes) -> int:
-        return produce(peer, topic, encode_entry(0, None, value, attributes=Codec.LZ4)).error_code
+        return produce(wire, topic, encode_entry(0, None, value, attributes=Codec.LZ4)).error_code
 
     if target.line.name in OLD:
         assert [answer(legacy), answer(standard)] == [-1, -1]
@@ -220,38 +222,38 @@ def test_the_lz4_header_checksum(target: Target, peer: Peer, topic: str) -> None
         assert [answer(legacy), answer(standard)] == [0, 0]
 
 
-def test_a_wrapper_makes_the_whole_set_one_wrapper(peer: Peer, topic: str) -> None:
+def test_a_wrapper_makes_the_whole_set_one_wrapper(wire: WireClient, topic: str) -> None:
     message_set = (
         plain(b"a")
         + wrapper(Codec.GZIP, plain(b"b", b"c"))
         + wrapper(Codec.SNAPPY, plain(b"d"))
         + plain(b"e")
     )
-    assert produce(peer, topic, message_set) == (0, 0)
-    [entry] = fetch(peer, topic, 0).entries()
+    assert produce(wire, topic, message_set) == (0, 0)
+    [entry] = fetch(wire, topic, 0).entries()
     assert (entry.offset, entry.codec) == (4, Codec.SNAPPY)
-    assert stored(peer, topic) == [(i, bytes([97 + i])) for i in range(5)]
+    assert stored(wire, topic) == [(i, bytes([97 + i])) for i in range(5)]
 
 
-def test_wrappers_that_are_too_large_together(peer: Peer, topic: str) -> None:
+def test_wrappers_that_are_too_large_together(wire: WireClient, topic: str) -> None:
     import random
 
     noise = random.Random(8).randbytes
     first, second = (wrapper(Codec.GZIP, plain(noise(600_000))) for _ in range(2))
-    assert produce(peer, topic, first) == (0, 0)
-    assert produce(peer, topic, first + second) == (10, -1)
+    assert produce(wire, topic, first) == (0, 0)
+    assert produce(wire, topic, first + second) == (10, -1)
 
 
-def test_a_wrapper_in_a_wrapper(target: Target, peer: Peer, topic: str) -> None:
+def test_a_wrapper_in_a_wrapper(target: Target, wire: WireClient, topic: str) -> None:
     nested = wrapper(Codec.GZIP, wrapper(Codec.GZIP, plain(b"a", b"b"), offset=1))
-    answer = produce(peer, topic, nested)
+    answer = produce(wire, topic, nested)
     if target.line.message_format:
         assert answer == (2, -1)
         return
     assert answer == (0, 0)
-    after = produce(peer, topic, plain(b"after")).offset
+    after = produce(wire, topic, plain(b"after")).offset
     assert after == (1 if target.line.name == "0.9" else 2)
-    [entry, *_] = fetch(peer, topic, 0).entries()
+    [entry, *_] = fetch(wire, topic, 0).entries()
     assert entry.value is not None
     inside = list(entries(decompress(Codec.GZIP, entry.value, 1 << 20)))
     if target.line.name == "0.9":
@@ -264,28 +266,30 @@ def test_a_wrapper_in_a_wrapper(target: Target, peer: Peer, topic: str) -> None:
         assert [(one.offset, one.value) for one in inside] == [(0, b"a"), (1, b"b")]
 
 
-def test_a_wrapper_around_nothing(target: Target, peer: Peer, topic: str) -> None:
-    produce(peer, topic, plain(b"a"))
-    answer = produce(peer, topic, wrapper(Codec.GZIP, b""))
+def test_a_wrapper_around_nothing(target: Target, wire: WireClient, topic: str) -> None:
+    produce(wire, topic, plain(b"a"))
+    answer = produce(wire, topic, wrapper(Codec.GZIP, b""))
     assert answer == ((-1, -1) if target.line.empty_wrapper_refused else (0, 1))
-    assert produce(peer, topic, plain(b"b")) == (0, 1)
+    assert produce(wire, topic, plain(b"b")) == (0, 1)
 
 
 @pytest.mark.parametrize("value", [None, b"garbage"])
-def test_a_wrapper_that_cannot_be_opened(peer: Peer, topic: str, value: bytes | None) -> None:
-    assert produce(peer, topic, encode_entry(0, None, value, attributes=1)) == (-1, -1)
+def test_a_wrapper_that_cannot_be_opened(wire: WireClient, topic: str, value: bytes | None) -> None:
+    assert produce(wire, topic, encode_entry(0, None, value, attributes=1)) == (-1, -1)
 
 
-def test_a_cut_tail_inside_a_wrapper_is_dropped(peer: Peer, topic: str) -> None:
+def test_a_cut_tail_inside_a_wrapper_is_dropped(wire: WireClient, topic: str) -> None:
     inner = plain(b"a", b"b") + plain(b"cut off")[:-2]
-    assert produce(peer, topic, wrapper(Codec.GZIP, inner)) == (0, 0)
-    assert stored(peer, topic) == [(0, b"a"), (1, b"b")]
+    assert produce(wire, topic, wrapper(Codec.GZIP, inner)) == (0, 0)
+    assert stored(wire, topic) == [(0, b"a"), (1, b"b")]
 
 
-def test_a_wrong_crc_inside_a_wrapper_is_handed_on(target: Target, peer: Peer, topic: str) -> None:
+def test_a_wrong_crc_inside_a_wrapper_is_handed_on(
+    target: Target, wire: WireClient, topic: str
+) -> None:
     inner = plain(b"good") + bad_crc(plain(b"poison"))
-    assert produce(peer, topic, wrapper(Codec.GZIP, inner)) == (0, 0)
-    [entry] = fetch(peer, topic, 0).entries()
+    assert produce(wire, topic, wrapper(Codec.GZIP, inner)) == (0, 0)
+    [entry] = fetch(wire, topic, 0).entries()
     assert entry.crc_ok
     assert entry.value is not None
     inside = list(entries(decompress(Codec.GZIP, entry.value, 1 << 20)))
@@ -293,73 +297,75 @@ def test_a_wrong_crc_inside_a_wrapper_is_handed_on(target: Target, peer: Peer, t
         assert [one.crc_ok for one in inside] == [True, False]
 
 
-def test_versions_and_their_layouts(target: Target, peer: Peer, topic: str) -> None:
+def test_versions_and_their_layouts(target: Target, wire: WireClient, topic: str) -> None:
     highest = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9": 1, "0.10": 2}[target.line.name]
     for version in range(3):
         request = produce_request(topic, plain(str(version).encode()))
-        answer = peer.ask(request, version, min(version, highest))
+        answer = wire.request(request, version, min(version, highest))
         [done] = answer.topics[0].partitions
         assert (done.error_code, done.offset) == (0, version)
         if min(version, highest) == 2:
             assert done.timestamp == -1
 
 
-@only(has_config("cleanup.policy"))
-def test_a_compacted_topic_and_messages_without_key(target: Target, peer: Peer) -> None:
-    topic = new_name()
+@on_lines(has_config("cleanup.policy"))
+def test_a_compacted_topic_and_messages_without_key(target: Target, wire: WireClient) -> None:
+    topic = unique_name()
     target.create_topic(topic, config={"cleanup.policy": "compact"})
     code = 2 if target.line.compacted_needs_keys else 0
-    assert produce(peer, topic, plain(b"x")).error_code == code
-    assert produce(peer, topic, wrapper(Codec.GZIP, plain((b"k", b"v"), b"x"))).error_code == code
-    assert produce(peer, topic, plain((b"k", b"v"))).error_code == 0
+    assert produce(wire, topic, plain(b"x")).error_code == code
+    assert produce(wire, topic, wrapper(Codec.GZIP, plain((b"k", b"v"), b"x"))).error_code == code
+    assert produce(wire, topic, plain((b"k", b"v"))).error_code == 0
 
 
-@only(has_config("segment.bytes"))
-def test_a_set_larger_than_a_segment(target: Target, peer: Peer) -> None:
-    topic = new_name()
+@on_lines(has_config("segment.bytes"))
+def test_a_set_larger_than_a_segment(target: Target, wire: WireClient) -> None:
+    topic = unique_name()
     target.create_topic(topic, config={"segment.bytes": "4096"})
-    assert produce(peer, topic, plain(bytes(1000), bytes(1000))) == (0, 0)
-    answer = produce(peer, topic, plain(*[bytes(1000)] * 5))
+    assert produce(wire, topic, plain(bytes(1000), bytes(1000))) == (0, 0)
+    answer = produce(wire, topic, plain(*[bytes(1000)] * 5))
     code = target.line.set_over_segment_code
     assert answer == ((0, 2) if code is None else (code, -1))
 
 
-@only(has_config("compression.type"))
-def test_compression_type_of_a_topic(target: Target, peer: Peer) -> None:
+@on_lines(has_config("compression.type"))
+def test_compression_type_of_a_topic(target: Target, wire: WireClient) -> None:
     for name, codec in (("gzip", Codec.GZIP), ("snappy", Codec.SNAPPY), ("uncompressed", 0)):
-        topic = new_name()
+        topic = unique_name()
         target.create_topic(topic, config={"compression.type": name})
-        assert produce(peer, topic, wrapper(Codec.LZ4, plain(b"a", b"b"))) == (0, 0)
-        assert produce(peer, topic, plain(b"c")) == (0, 2)
-        assert {entry.codec for entry in fetch(peer, topic, 0).entries()} == {codec}
-        assert stored(peer, topic) == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert produce(wire, topic, wrapper(Codec.LZ4, plain(b"a", b"b"))) == (0, 0)
+        assert produce(wire, topic, plain(b"c")) == (0, 2)
+        assert {entry.codec for entry in fetch(wire, topic, 0).entries()} == {codec}
+        assert stored(wire, topic) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-@only(has_config("message.timestamp.type"))
-def test_log_append_time(target: Target, peer: Peer) -> None:
-    topic = new_name()
+@on_lines(has_config("message.timestamp.type"))
+def test_log_append_time(target: Target, wire: WireClient) -> None:
+    topic = unique_name()
     target.create_topic(topic, config={"message.timestamp.type": "LogAppendTime"})
     request = produce_request(topic, plain(b"a", b"b", magic=1))
-    [done] = peer.ask(request, 2).topics[0].partitions
+    [done] = wire.request(request, 2).topics[0].partitions
     assert done.timestamp > 1_500_000_000_000
-    found = fetch(peer, topic, 0, version=2).entries()
+    found = fetch(wire, topic, 0, version=2).entries()
     assert [(one.timestamp_ms, one.attributes & 0x08) for one in found] == [(done.timestamp, 8)] * 2
     assert all(one.crc_ok for one in found)
 
 
-@only(lambda line: line.message_format == 1)
-def test_format_1_in_a_wrapper_has_relative_offsets(target: Target, peer: Peer, topic: str) -> None:
-    produce(peer, topic, plain(b"before", b"before", magic=1))
+@on_lines(lambda line: line.message_format == 1)
+def test_format_1_in_a_wrapper_has_relative_offsets(
+    target: Target, wire: WireClient, topic: str
+) -> None:
+    produce(wire, topic, plain(b"before", b"before", magic=1))
     inner = plain(b"a", b"b", b"c", magic=1)
     request = produce_request(topic, wrapper(Codec.GZIP, inner, magic=1, offset=2))
-    [done] = peer.ask(request, 2).topics[0].partitions
+    [done] = wire.request(request, 2).topics[0].partitions
     assert (done.error_code, done.offset) == (0, 2)
-    [entry] = fetch(peer, topic, 3, version=2).entries()
+    [entry] = fetch(wire, topic, 3, version=2).entries()
     assert (entry.offset, entry.magic, entry.timestamp_ms) == (4, 1, 1002)
     assert entry.value is not None
     inside = list(entries(decompress(Codec.GZIP, entry.value, 1 << 20)))
     assert [(one.offset, one.timestamp_ms) for one in inside] == [(0, 1000), (1, 1001), (2, 1002)]
     # And as format 0 for those who ask for it: absolute offsets.
-    [entry] = fetch(peer, topic, 3).entries()
+    [entry] = fetch(wire, topic, 3).entries()
     assert (entry.offset, entry.magic, entry.crc_ok) == (4, 0, True)
-    assert stored(peer, topic, 3) == [(2, b"a"), (3, b"b"), (4, b"c")]
+    assert stored(wire, topic, 3) == [(2, b"a"), (3, b"b"), (4, b"c")]

@@ -20,8 +20,9 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.protocol.api import DescribedGroup
-from tests.contract.broker import Broker, Consumer, eventually, take
+from tests.contract.client.broker import Broker, Consumer, read_records
 from tests.contract.targets import on_targets
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.both_loops
 
@@ -172,7 +173,7 @@ async def test_a_live_group_is_left_alone(broker: Broker) -> None:
     tp = TopicPartition(topic, 0)
     admin = await broker.admin()
     consumer = await live(broker, group, topic)
-    await take(consumer, 3)
+    await read_records(consumer, 3)
     await consumer.commit()
     with pytest.raises(IllegalStateError, match=f"group '{group}' is live"):
         await admin.reset_consumer_group_offsets(group, {tp: "earliest"})
@@ -180,7 +181,7 @@ async def test_a_live_group_is_left_alone(broker: Broker) -> None:
     await consumer.stop()
     assert await admin.reset_consumer_group_offsets(group, {tp: "earliest"}) == {tp: 0}
     again = await live(broker, group, topic)
-    assert [record.offset for record in await take(again, 2)] == [0, 1]
+    assert [record.offset for record in await read_records(again, 2)] == [0, 1]
 
 
 @coordinates

@@ -14,7 +14,7 @@ LONG_MS = 120_000
 """A `max_wait_ms` that nobody waits for."""
 
 
-class Peer:
+class WireClient:
     """One connection to one broker. What takes longer than `timeout` seconds fails the test: so
     "at once" is shown by a request that may wait for longer than that (`LONG_MS`)."""
 
@@ -40,20 +40,20 @@ class Peer:
         return self._correlation_id
 
     def receive(self, request: type[Request[R]], layout: int = 0) -> R:
-        return decode_response(request, layout, self.frame())
+        return decode_response(request, layout, self.read_frame())
 
-    def ask(self, request: Request[Any], version: int = 0, layout: int | None = None) -> Any:
+    def request(self, request: Request[Any], version: int = 0, layout: int | None = None) -> Any:
         """The answer to a request; its layout is that of the version unless said otherwise."""
         correlation_id = self.send(request, version)
-        frame = self.frame()
+        frame = self.read_frame()
         assert int.from_bytes(frame[:4], "big", signed=True) == correlation_id
         return decode_response(type(request), version if layout is None else layout, frame)
 
-    def frame(self) -> bytes:
+    def read_frame(self) -> bytes:
         """The next frame, without its size."""
-        return self.exactly(int.from_bytes(self.exactly(4), "big"))
+        return self.read_exactly(int.from_bytes(self.read_exactly(4), "big"))
 
-    def exactly(self, count: int) -> bytes:
+    def read_exactly(self, count: int) -> bytes:
         data = bytearray()
         while len(data) < count:
             part = self.socket.recv(count - len(data))

@@ -14,8 +14,9 @@ from aiokafka08.errors import (
     OffsetMetadataTooLargeError,
     UnsupportedVersionError,
 )
-from tests.contract.broker import Broker, Consumer, Record, eventually, take
+from tests.contract.client.broker import Broker, Consumer, Record, read_records
 from tests.contract.targets import on_targets
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.both_loops
 
@@ -50,7 +51,7 @@ async def test_nothing_committed_is_none_in_all_its_forms(broker: Broker) -> Non
     elsewhere = TopicPartition(broker.unique_topic("nowhere"), 0)
     assert [await one.committed(tp) for tp in (here, beside, elsewhere)] == [None] * 3
     assert await one.seek_to_committed() == {here: None}
-    assert values(await take(one, 3)) == numbers(3)
+    assert values(await read_records(one, 3)) == numbers(3)
 
 
 @keeps_offsets
@@ -60,7 +61,7 @@ async def test_nothing_committed_and_no_reset_is_told(broker: Broker) -> None:
     with pytest.raises(NoOffsetForPartitionError, match=f"{topic}.*partition 0"):
         await one.getone()
     one.seek(TopicPartition(topic, 0), 1)
-    assert values(await take(one, 2)) == [b"1", b"2"]
+    assert values(await read_records(one, 2)) == [b"1", b"2"]
 
 
 # --- by hand --------------------------------------------------------------------------------------
@@ -71,15 +72,15 @@ async def test_the_next_consumer_begins_behind_what_was_taken(broker: Broker) ->
     topic, group = await broker.new_log(numbers(10)), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     one = await member(broker, group, topic)
-    await take(one, 3)
+    await read_records(one, 3)
     assert await one.committed(tp) is None
     await one.commit()  # not what was fetched ahead
     assert await one.committed(tp) == 3
-    await take(one, 2)
+    await read_records(one, 2)
     await one.stop()
     two = await member(broker, group, topic)
     assert await two.position(tp) == 3
-    assert values(await take(two, 7)) == numbers(10)[3:]
+    assert values(await read_records(two, 7)) == numbers(10)[3:]
     other_group = await member(broker, broker.unique_topic("g"), topic)
     assert await other_group.committed(tp) is None
 
@@ -144,7 +145,7 @@ async def test_positions_are_committed_every_now_and_then(broker: Broker) -> Non
     one = await member(broker, group, topic, enable_auto_commit=True, auto_commit_interval_ms=50)
     other = await member(broker, group, topic)
     for count in (3, 5):
-        await take(one, count - (await one.position(tp)))
+        await read_records(one, count - (await one.position(tp)))
 
         async def it_is_committed(count: int = count) -> bool:
             return await other.committed(tp) == count
@@ -161,7 +162,7 @@ async def test_the_stop_commits_what_was_taken_where_that_is_automatic(
     one = await member(
         broker, group, topic, enable_auto_commit=automatic, auto_commit_interval_ms=3_600_000
     )
-    await take(one, 2)
+    await read_records(one, 2)
     await one.stop()
     two = await member(broker, group, topic)
     assert await two.committed(TopicPartition(topic, 0)) == (2 if automatic else None)

@@ -12,9 +12,11 @@ from aiokafka08.protocol.api import MetadataResponse
 from aiokafka08.testing.broker_lines import LINES
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import require_real_brokers
-from tests.testing.frames import find_coordinator, metadata, plain, produce
-from tests.testing.peer import Peer
-from tests.testing.targets import REAL, RealTarget, Target, embedded, new_name, only
+from tests.contract.targets import RELEASES, on_lines
+from tests.contract.wire.requests import find_coordinator, metadata, plain, produce
+from tests.contract.wire.target import RealTarget, Target, embedded
+from tests.contract.wire.wire_client import WireClient
+from tests.names import unique_name
 
 
 def topics_of(answer: MetadataResponse) -> dict[str, tuple[int, int]]:
@@ -22,19 +24,19 @@ def topics_of(answer: MetadataResponse) -> dict[str, tuple[int, int]]:
     return {topic.topic: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
 
 
-def leaders_of(peer: Peer, topic: str) -> dict[int, int]:
+def leaders_of(wire: WireClient, topic: str) -> dict[int, int]:
     """The leaders, asked for until all are there (real brokers need some moments)."""
     deadline = time.monotonic() + 10
     while True:
-        [state] = metadata(peer, [topic]).topics
+        [state] = metadata(wire, [topic]).topics
         leaders = {one.partition: one.leader for one in state.partitions}
         if (leaders and min(leaders.values()) >= 0) or time.monotonic() > deadline:
             return leaders
         time.sleep(0.02)
 
 
-def test_a_topic(target: Target, peer: Peer, topic: str) -> None:
-    answer = metadata(peer, [topic])
+def test_a_topic(target: Target, wire: WireClient, topic: str) -> None:
+    answer = metadata(wire, [topic])
     host, port = target.address(0)
     assert answer.brokers == [api.Broker(0, host, port)]
     [state] = answer.topics
@@ -44,27 +46,27 @@ def test_a_topic(target: Target, peer: Peer, topic: str) -> None:
     ]
 
 
-def test_all_topics(peer: Peer, topic: str) -> None:
-    assert topics_of(metadata(peer))[topic] == (0, 3)
+def test_all_topics(wire: WireClient, topic: str) -> None:
+    assert topics_of(metadata(wire))[topic] == (0, 3)
 
 
-def test_a_topic_named_twice(peer: Peer, topic: str) -> None:
-    assert len(metadata(peer, [topic, topic]).topics) == 1
+def test_a_topic_named_twice(wire: WireClient, topic: str) -> None:
+    assert len(metadata(wire, [topic, topic]).topics) == 1
 
 
-def test_unknown_topics_are_created(peer: Peer, topic: str) -> None:
-    new, other = new_name("new"), new_name("new")
-    answer = metadata(peer, [new, topic, other])
+def test_unknown_topics_are_created(wire: WireClient, topic: str) -> None:
+    new, other = unique_name("new"), unique_name("new")
+    answer = metadata(wire, [new, topic, other])
     assert len(answer.brokers) == 1
     assert topics_of(answer) == {new: (5, 0), other: (5, 0), topic: (0, 3)}
-    assert leaders_of(peer, new) == {0: 0, 1: 0, 2: 0}
-    assert produce(peer, new, plain(b"x")) == (0, 0)
+    assert leaders_of(wire, new) == {0: 0, 1: 0, 2: 0}
+    assert produce(wire, new, plain(b"x")) == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["a b/c!", "", ".", "x" * 300])
-def test_bad_names(target: Target, peer: Peer, topic: str, name: str) -> None:
+def test_bad_names(target: Target, wire: WireClient, topic: str, name: str) -> None:
     line = target.line
-    answer = metadata(peer, [topic, name])
+    answer = metadata(wire, [topic, name])
     if line.bad_topic_spoils_all:
         assert answer.brokers == []
         assert topics_of(answer) == {
@@ -76,19 +78,19 @@ def test_bad_names(target: Target, peer: Peer, topic: str, name: str) -> None:
         assert topics_of(answer) == {topic: (0, 3), name: (17, 0)}
 
 
-def test_versions_and_their_layouts(target: Target, peer: Peer, topic: str) -> None:
+def test_versions_and_their_layouts(target: Target, wire: WireClient, topic: str) -> None:
     layout = 1 if target.line.name == "0.10" else 0
-    answer = peer.ask(api.MetadataRequest([topic]), 1, layout)
+    answer = wire.request(api.MetadataRequest([topic]), 1, layout)
     assert topics_of(answer) == {topic: (0, 3)}
     assert answer.controller_id == (0 if layout else -1)
     assert [broker.rack for broker in answer.brokers] == [None]
-    nothing = peer.ask(api.MetadataRequest([]), 1, layout)
+    nothing = wire.request(api.MetadataRequest([]), 1, layout)
     assert (topics_of(nothing) == {}) == bool(layout)
 
 
-@only(lambda line: line.name == "0.10")
-def test_all_topics_in_version_1(target: Target, peer: Peer, topic: str) -> None:
-    assert topics_of(peer.ask(api.MetadataRequest(None), 1))[topic] == (0, 3)
+@on_lines(lambda line: line.name == "0.10")
+def test_all_topics_in_version_1(target: Target, wire: WireClient, topic: str) -> None:
+    assert topics_of(wire.request(api.MetadataRequest(None), 1))[topic] == (0, 3)
 
 
 # --- clusters of their own ------------------------------------------------------------------------
@@ -113,38 +115,38 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[Target]:
         require_real_brokers()
         # What brokers have by default; the harness cuts it to their number.
         properties = {"offsets.topic.replication.factor": 3} if line == "0.8.2" else {}
-        with RealCluster(REAL[line], properties=properties) as cluster:
-            yield RealTarget(cluster, LINES[line])
+        with RealCluster(RELEASES[line], properties=properties) as cluster:
+            yield RealTarget(cluster)
 
 
 def test_an_empty_cluster(fresh: Target) -> None:
-    with Peer(fresh.address(0)) as peer:
+    with WireClient(fresh.address(0)) as wire:
         if fresh.line.empty_cluster_shows_brokers:
             deadline = time.monotonic() + 10
-            while not metadata(peer).brokers and time.monotonic() < deadline:
+            while not metadata(wire).brokers and time.monotonic() < deadline:
                 time.sleep(0.02)
-            assert len(metadata(peer).brokers) == 1
-            assert topics_of(metadata(peer)) == {}
+            assert len(metadata(wire).brokers) == 1
+            assert topics_of(metadata(wire)) == {}
         else:
-            assert metadata(peer) == MetadataResponse([], -1, [])
+            assert metadata(wire) == MetadataResponse([], -1, [])
         if fresh.line.coordinator_forgets_correlation_id and has_coordinators(fresh):
             for _ in range(3):
-                peer.send(api.GroupCoordinatorRequest("g"))
-                frame = peer.frame()
+                wire.send(api.GroupCoordinatorRequest("g"))
+                frame = wire.read_frame()
                 assert frame[:4] == bytes(4)
                 answer = api.decode_response(api.GroupCoordinatorRequest, 0, frame)
                 assert answer == api.GroupCoordinatorResponse(15, -1, "", -1)
         if api.ApiKey.HEARTBEAT in fresh.line.apis:  # nobody is a coordinator yet
-            code = peer.ask(api.HeartbeatRequest("g", -1, "")).error_code
+            code = wire.request(api.HeartbeatRequest("g", -1, "")).error_code
             assert code == (-1 if fresh.line.heartbeat_is_a_stub else 16)
-        name = new_name("first")
-        first = metadata(peer, [name])
+        name = unique_name("first")
+        first = metadata(wire, [name])
         assert topics_of(first) == {name: (5, 0)}
         assert len(first.brokers) == fresh.line.empty_cluster_shows_brokers
-        assert set(leaders_of(peer, name).values()) == {0}
-        assert len(metadata(peer).brokers) == 1
+        assert set(leaders_of(wire, name).values()) == {0}
+        assert len(metadata(wire).brokers) == 1
         if has_coordinators(fresh):
-            assert find_coordinator(peer, "g").node_id == 0
+            assert find_coordinator(wire, "g").node_id == 0
 
 
 def has_coordinators(target: Target) -> bool:

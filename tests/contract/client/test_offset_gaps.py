@@ -9,8 +9,9 @@ import pytest
 from aiokafka08 import TopicPartition
 from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.telemetry import Event, OffsetReset
-from tests.contract.broker import Broker, eventually, take
+from tests.contract.client.broker import Broker, read_records
 from tests.contract.targets import on_targets
+from tests.waiting import eventually
 
 # 0.8.0 has no settings of topics.
 pytestmark = [pytest.mark.both_loops, on_targets(since="0.8.1")]
@@ -74,13 +75,13 @@ async def test_a_log_that_begins_later(broker: Broker) -> None:
 
     await eventually(retention_is_done, 40)
     fresh = await broker.reader(topic)
-    first, *more = await take(fresh, 40 - (await fresh.beginning_offsets([tp]))[tp])
+    first, *more = await read_records(fresh, 40 - (await fresh.beginning_offsets([tp]))[tp])
     assert first.offset >= 16
     assert [record.offset for record in more] == list(range(first.offset + 1, 40))
     assert await fresh.end_offsets([tp]) == {tp: 40}
 
     reader.seek(tp, 3)  # as if it had been away for long
-    [again] = await take(reader, 1)
+    [again] = await read_records(reader, 1)
     assert again.offset == first.offset
     told = [event for event in events if isinstance(event, OffsetReset)][-1]
     assert (told.partition, told.old_offset, told.new_offset) == (tp, 3, first.offset)

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from tests.contract.broker import Broker, Consumer, take
+from tests.contract.client.broker import Broker, Consumer, read_records
 from tests.contract.targets import on_targets
 
 pytestmark = pytest.mark.both_loops
@@ -27,7 +27,7 @@ async def asked(reader: Consumer) -> None:
 async def test_enough_bytes_are_given_at_once(broker: Broker) -> None:
     topic = await broker.new_log([bytes(100)] * 10)
     reader = await broker.reader(topic, fetch_min_bytes=1000, fetch_max_wait_ms=LONG_MS)
-    assert [record.offset for record in await take(reader, 10, 40)] == list(range(10))
+    assert [record.offset for record in await read_records(reader, 10, 40)] == list(range(10))
 
 
 async def test_enough_bytes_over_all_partitions_are_given_at_once(broker: Broker) -> None:
@@ -35,7 +35,7 @@ async def test_enough_bytes_over_all_partitions_are_given_at_once(broker: Broker
     for partition in range(3):
         await broker.fill(topic, [bytes(400)], partition=partition)
     reader = await broker.reader(topic, 0, 1, 2, fetch_min_bytes=1000, fetch_max_wait_ms=LONG_MS)
-    assert {record.partition for record in await take(reader, 3, 40)} == {0, 1, 2}
+    assert {record.partition for record in await read_records(reader, 3, 40)} == {0, 1, 2}
 
 
 async def test_too_few_bytes_are_given_when_the_wait_is_over(broker: Broker) -> None:
@@ -45,7 +45,7 @@ async def test_too_few_bytes_are_given_when_the_wait_is_over(broker: Broker) -> 
     wait_ms = 400 if broker.version >= (0, 8, 2) else 80
     begin = loop.time()
     reader = await broker.reader(topic, fetch_min_bytes=100_000, fetch_max_wait_ms=wait_ms)
-    [record] = await take(reader, 1, 40)
+    [record] = await read_records(reader, 1, 40)
     assert record.value == b"few"
     assert loop.time() - begin >= wait_ms / 1000 * 0.9
 
@@ -61,7 +61,7 @@ async def test_what_is_missing_ends_the_wait_when_it_comes(broker: Broker) -> No
     await broker.fill(topic, [bytes(1000)])
     async with asyncio.timeout(40):
         assert (await waiting).value == b"few"
-    assert [record.offset for record in await take(reader, 2, 40)] == [1, 2]
+    assert [record.offset for record in await read_records(reader, 2, 40)] == [1, 2]
     assert reader.metrics()["fetch_requests"] <= 2  # the next long poll may be under way
 
 
@@ -70,4 +70,4 @@ async def test_old_lines_are_asked_for_short_waits_only(broker: Broker) -> None:
     """They would hold an error back for all of it."""
     topic = await broker.new_log([b"few"])
     reader = await broker.reader(topic, fetch_min_bytes=100_000, fetch_max_wait_ms=LONG_MS)
-    assert [record.value for record in await take(reader, 1, 40)] == [b"few"]
+    assert [record.value for record in await read_records(reader, 1, 40)] == [b"few"]

@@ -45,7 +45,7 @@ class Ledger:
         )
 
 
-class Workload:
+class DeliveryCheck:
     """One producer and one consumer on a topic; a context in which they run.
 
     Args:

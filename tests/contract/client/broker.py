@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,7 +17,9 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
 from aiokafka08.protocol.message_set import Entry, entries
 from aiokafka08.structs import ConsumerRecord
-from tests.contract.targets import numbers
+from tests.contract.targets import version_numbers
+from tests.names import unique_name
+from tests.waiting import eventually
 
 AUTO_PARTITIONS = 3
 """What a topic has that a broker creates by itself."""
@@ -54,7 +55,7 @@ class Broker:
         self, bootstrap_servers: str, version: str, create_topic: CreateTopic, compact: Compact
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.version = numbers(version)
+        self.version = version_numbers(version)
         self._create_topic = create_topic
         self._compact = compact
         self._clients = contextlib.AsyncExitStack()
@@ -75,7 +76,7 @@ class Broker:
 
     def unique_topic(self, prefix: str = "t") -> str:
         """A name that nobody has used."""
-        return f"{prefix}-{uuid.uuid4().hex[:8]}"
+        return unique_name(prefix)
 
     async def create_topic(
         self,
@@ -145,7 +146,7 @@ class Broker:
 
     # --- the log, without the clients -------------------------------------------------------------
 
-    async def ask(self, request: api.Request[Any], version: int = 0) -> Any:
+    async def request(self, request: api.Request[Any], version: int = 0) -> Any:
         """The answer to a request, on a connection of its own."""
         host, _, port = self.bootstrap_servers.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -160,7 +161,7 @@ class Broker:
     async def append_raw(self, topic: str, message_set: bytes) -> None:
         """Append bytes as they are to partition 0."""
         sets = [api.ProducePartition(0, message_set)]
-        answer = await self.ask(api.ProduceRequest(1, 5000, [api.Topic(topic, sets)]))
+        answer = await self.request(api.ProduceRequest(1, 5000, [api.Topic(topic, sets)]))
         [produced] = answer.topics[0].partitions
         assert not produced.error_code
 
@@ -171,7 +172,7 @@ class Broker:
             offset = logged[-1].offset + 1 if logged else 0
             asked = [api.FetchPartition(partition, offset, 4 << 20)]
             request = api.FetchRequest(-1, 0, 0, [api.Topic(topic, asked)])
-            answer = await self.ask(request, 2 if self.has_timestamps else 0)
+            answer = await self.request(request, 2 if self.has_timestamps else 0)
             [fetched] = answer.topics[0].partitions
             assert not fetched.error_code, f"{topic}/{partition}: {fetched.error_code}"
             new = [
@@ -212,16 +213,7 @@ def _opened(entry: Entry) -> list[Logged]:
     ]
 
 
-async def take(consumer: Consumer, count: int, seconds: float = 20.0) -> list[Record]:
+async def read_records(consumer: Consumer, count: int, seconds: float = 20.0) -> list[Record]:
     """The next `count` messages."""
     async with asyncio.timeout(seconds):
         return [await consumer.getone() for _ in range(count)]
-
-
-async def eventually(check: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
-    """Wait for what brokers or clients get to know by and by."""
-    async with asyncio.timeout(seconds):
-        while True:
-            if await check():
-                return
-            await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Short forms for the requests that tests send through a `Peer`."""
+"""Short forms for the requests that tests send through a `WireClient`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import Entry, encode_entry, entries
-from tests.testing.peer import Peer
+from tests.contract.wire.wire_client import WireClient
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -50,7 +50,7 @@ def produce_request(
 
 
 def produce(
-    peer: Peer,
+    wire: WireClient,
     topic: str,
     message_set: bytes,
     partition: int = 0,
@@ -58,7 +58,7 @@ def produce(
     timeout_ms: int = 15_000,
 ) -> Produced:
     request = produce_request(topic, message_set, partition, acks, timeout_ms)
-    answer: api.ProduceResponse = peer.ask(request)
+    answer: api.ProduceResponse = wire.request(request)
     [one] = answer.topics
     assert one.topic == topic
     [done] = one.partitions
@@ -92,7 +92,7 @@ def fetch_request(
 
 
 def fetch(
-    peer: Peer,
+    wire: WireClient,
     topic: str,
     offset: int,
     partition: int = 0,
@@ -104,7 +104,7 @@ def fetch(
     layout: int | None = None,
 ) -> Fetched:
     request = fetch_request(topic, offset, partition, max_bytes, max_wait_ms, min_bytes, replica_id)
-    answer: api.FetchResponse = peer.ask(request, version, layout)
+    answer: api.FetchResponse = wire.request(request, version, layout)
     return fetched(answer, topic, partition)
 
 
@@ -117,7 +117,7 @@ def fetched(answer: api.FetchResponse, topic: str, partition: int = 0) -> Fetche
 
 
 def list_offsets(
-    peer: Peer,
+    wire: WireClient,
     topic: str,
     timestamp: int,
     count: int = 1,
@@ -125,7 +125,7 @@ def list_offsets(
     replica_id: int = -1,
 ) -> tuple[int, list[int]]:
     asked = [api.ListOffsetsPartition(partition, timestamp, count)]
-    answer: api.ListOffsetsResponse = peer.ask(
+    answer: api.ListOffsetsResponse = wire.request(
         api.ListOffsetsRequest(replica_id, [Topic(topic, asked)])
     )
     [one] = answer.topics
@@ -134,13 +134,13 @@ def list_offsets(
     return got.error_code, got.offsets
 
 
-def metadata(peer: Peer, topics: Sequence[str] = ()) -> api.MetadataResponse:
-    answer: api.MetadataResponse = peer.ask(api.MetadataRequest(list(topics)))
+def metadata(wire: WireClient, topics: Sequence[str] = ()) -> api.MetadataResponse:
+    answer: api.MetadataResponse = wire.request(api.MetadataRequest(list(topics)))
     return answer
 
 
 def commit(
-    peer: Peer,
+    wire: WireClient,
     group: str | None,
     topic: str,
     offset: int,
@@ -153,7 +153,7 @@ def commit(
 ) -> int:
     asked = [api.CommitPartition(partition, offset, -1, metadata)]
     request = api.OffsetCommitRequest(group, generation, member, -1, [Topic(topic, asked)])
-    answer: api.OffsetCommitResponse = peer.ask(request, version)
+    answer: api.OffsetCommitResponse = wire.request(request, version)
     [one] = answer.topics
     [done] = one.partitions
     assert (one.topic, done.partition) == (topic, partition)
@@ -161,22 +161,22 @@ def commit(
 
 
 def committed(
-    peer: Peer, group: str | None, topic: str, *, partition: int = 0, version: int = 0
+    wire: WireClient, group: str | None, topic: str, *, partition: int = 0, version: int = 0
 ) -> tuple[int, str | None, int]:
     """Offset, metadata, error code."""
     request = api.OffsetFetchRequest(group, [Topic(topic, [partition])])
-    answer: api.OffsetFetchResponse = peer.ask(request, version)
+    answer: api.OffsetFetchResponse = wire.request(request, version)
     [one] = answer.topics
     [got] = one.partitions
     assert (one.topic, got.partition) == (topic, partition)
     return got.offset, got.metadata, got.error_code
 
 
-def find_coordinator(peer: Peer, group: str) -> api.GroupCoordinatorResponse:
+def find_coordinator(wire: WireClient, group: str) -> api.GroupCoordinatorResponse:
     """Asked for until there is one."""
     deadline = time.monotonic() + 30
     while True:
-        answer: api.GroupCoordinatorResponse = peer.ask(api.GroupCoordinatorRequest(group))
+        answer: api.GroupCoordinatorResponse = wire.request(api.GroupCoordinatorRequest(group))
         if not answer.error_code or time.monotonic() > deadline:
             return answer
         assert answer == api.GroupCoordinatorResponse(15, -1, "", -1)

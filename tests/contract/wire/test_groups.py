@@ -10,32 +10,34 @@ from typing import Any
 import pytest
 
 from aiokafka08.protocol import api
-from tests.testing.frames import commit, find_coordinator
-from tests.testing.peer import Peer
-from tests.testing.targets import Target, new_name, only
+from tests.contract.targets import on_lines
+from tests.contract.wire.requests import commit, find_coordinator
+from tests.contract.wire.target import Target
+from tests.contract.wire.wire_client import WireClient
+from tests.names import unique_name
 
-groups = only(lambda line: api.ApiKey.JOIN_GROUP in line.apis)
+groups = on_lines(lambda line: api.ApiKey.JOIN_GROUP in line.apis)
 
 SESSION_MS = 6000
 SHORT_MS = 1000
 """The shortest that these brokers take."""
 
-Connect = Callable[[], Peer]
+Connect = Callable[[], WireClient]
 
 
 @pytest.fixture
 def connect(target: Target) -> Iterator[Connect]:
     """Makes connections to the one broker."""
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(Peer(target.address(0), timeout=15))
+        yield lambda: stack.enter_context(WireClient(target.address(0), timeout=15))
 
 
 @pytest.fixture
-def group(peer: Peer) -> str:
-    name = new_name("g")
-    assert find_coordinator(peer, name).error_code == 0
+def group(wire: WireClient) -> str:
+    name = unique_name("g")
+    assert find_coordinator(wire, name).error_code == 0
     # A real broker is named a moment before it knows of its task itself.
-    until_code(lambda: heartbeat(peer, name, 1, "nobody"), 25)
+    until_code(lambda: heartbeat(wire, name, 1, "nobody"), 25)
     return name
 
 
@@ -51,8 +53,8 @@ def join_request(
     return api.JoinGroupRequest(group, session_ms, member, protocol_type, named)
 
 
-def join(peer: Peer, group: str, member: str = "", **options: Any) -> api.JoinGroupResponse:
-    answer: api.JoinGroupResponse = peer.ask(join_request(group, member, **options))
+def join(wire: WireClient, group: str, member: str = "", **options: Any) -> api.JoinGroupResponse:
+    answer: api.JoinGroupResponse = wire.request(join_request(group, member, **options))
     return answer
 
 
@@ -64,38 +66,41 @@ def sync_request(
 
 
 def sync(
-    peer: Peer, group: str, joined: api.JoinGroupResponse, given: dict[str, bytes] | None = None
+    wire: WireClient,
+    group: str,
+    joined: api.JoinGroupResponse,
+    given: dict[str, bytes] | None = None,
 ) -> tuple[int, bytes]:
-    answer = peer.ask(sync_request(group, joined, given))
+    answer = wire.request(sync_request(group, joined, given))
     return answer.error_code, bytes(answer.assignment)
 
 
-def heartbeat(peer: Peer, group: str, generation: int, member: str) -> int:
-    code: int = peer.ask(api.HeartbeatRequest(group, generation, member)).error_code
+def heartbeat(wire: WireClient, group: str, generation: int, member: str) -> int:
+    code: int = wire.request(api.HeartbeatRequest(group, generation, member)).error_code
     return code
 
 
-def beat(peer: Peer, group: str, joined: api.JoinGroupResponse) -> int:
-    return heartbeat(peer, group, joined.generation, joined.member)
+def beat(wire: WireClient, group: str, joined: api.JoinGroupResponse) -> int:
+    return heartbeat(wire, group, joined.generation, joined.member)
 
 
-def leave(peer: Peer, group: str, member: str) -> int:
-    code: int = peer.ask(api.LeaveGroupRequest(group, member)).error_code
+def leave(wire: WireClient, group: str, member: str) -> int:
+    code: int = wire.request(api.LeaveGroupRequest(group, member)).error_code
     return code
 
 
-def describe(peer: Peer, group: str) -> api.DescribedGroup:
-    [described] = peer.ask(api.DescribeGroupsRequest([group])).groups
+def describe(wire: WireClient, group: str) -> api.DescribedGroup:
+    [described] = wire.request(api.DescribeGroupsRequest([group])).groups
     assert isinstance(described, api.DescribedGroup)
     assert described.group == group
     return described
 
 
-def stable(peer: Peer, group: str, **options: Any) -> api.JoinGroupResponse:
+def stable(wire: WireClient, group: str, **options: Any) -> api.JoinGroupResponse:
     """A group of one member."""
-    joined = join(peer, group, **options)
+    joined = join(wire, group, **options)
     assert joined.error_code == 0
-    assert sync(peer, group, joined, {joined.member: b"all"}) == (0, b"all")
+    assert sync(wire, group, joined, {joined.member: b"all"}) == (0, b"all")
     return joined
 
 
@@ -108,7 +113,7 @@ def until_code(ask: Callable[[], int], code: int) -> None:
 
 def pair(
     connect: Connect, group: str
-) -> tuple[Peer, api.JoinGroupResponse, Peer, api.JoinGroupResponse]:
+) -> tuple[WireClient, api.JoinGroupResponse, WireClient, api.JoinGroupResponse]:
     """A stable group of two, its leader first."""
     one, two = connect(), connect()
     first = stable(one, group)
@@ -127,16 +132,16 @@ def pair(
 
 
 @groups
-def test_the_first_member_leads(peer: Peer, group: str) -> None:
-    joined = join(peer, group)
+def test_the_first_member_leads(wire: WireClient, group: str) -> None:
+    joined = join(wire, group)
     assert (joined.error_code, joined.generation, joined.protocol) == (0, 1, "p")
     assert joined.leader == joined.member
     assert joined.member.startswith("peer-")
     [member] = joined.members
     assert (member.member, bytes(member.metadata)) == (joined.member, b"about me")
-    assert sync(peer, group, joined, {joined.member: b"mine"}) == (0, b"mine")
-    assert sync(peer, group, joined) == (0, b"mine")
-    assert beat(peer, group, joined) == 0
+    assert sync(wire, group, joined, {joined.member: b"mine"}) == (0, b"mine")
+    assert sync(wire, group, joined) == (0, b"mine")
+    assert beat(wire, group, joined) == 0
 
 
 @groups
@@ -178,14 +183,14 @@ def test_a_member_that_leaves_is_forgotten_and_the_others_rebalance(
 
 
 @groups
-def test_the_last_member_leaves(target: Target, peer: Peer, group: str) -> None:
-    joined = stable(peer, group)
-    assert leave(peer, group, joined.member) == 0
+def test_the_last_member_leaves(target: Target, wire: WireClient, group: str) -> None:
+    joined = stable(wire, group)
+    assert leave(wire, group, joined.member) == 0
     state = "Empty" if target.line.empty_groups_stay else "Dead"
-    assert describe(peer, group).state == state
-    assert beat(peer, group, joined) == 25
-    assert sync(peer, group, joined)[0] == 25
-    assert join(peer, group).generation == (3 if target.line.empty_groups_stay else 1)
+    assert describe(wire, group).state == state
+    assert beat(wire, group, joined) == 25
+    assert sync(wire, group, joined)[0] == 25
+    assert join(wire, group).generation == (3 if target.line.empty_groups_stay else 1)
 
 
 # --- joining --------------------------------------------------------------------------------------
@@ -212,9 +217,9 @@ def test_a_follower_that_changed_forces_a_rebalance(connect: Connect, group: str
 
 
 @groups
-def test_a_member_that_missed_the_answer_gets_it_again(peer: Peer, group: str) -> None:
-    joined = join(peer, group)
-    again = join(peer, group, joined.member)
+def test_a_member_that_missed_the_answer_gets_it_again(wire: WireClient, group: str) -> None:
+    joined = join(wire, group)
+    again = join(wire, group, joined.member)
     assert again == joined
 
 
@@ -229,17 +234,17 @@ def test_the_protocol_that_all_share_and_most_prefer_wins(connect: Connect, grou
 
 
 @groups
-def test_what_no_member_may_join_with(peer: Peer, connect: Connect, group: str) -> None:
+def test_what_no_member_may_join_with(wire: WireClient, connect: Connect, group: str) -> None:
     nothing: tuple[str, str, list[object]] = ("", "", [])
     for answer, code in (
-        (join(peer, ""), 24),
-        (join(peer, group, session_ms=1), 26),
-        (join(peer, group, session_ms=10**9), 26),
-        (join(peer, group, "nobody"), 25),
+        (join(wire, ""), 24),
+        (join(wire, group, session_ms=1), 26),
+        (join(wire, group, session_ms=10**9), 26),
+        (join(wire, group, "nobody"), 25),
     ):
         assert (answer.error_code, answer.generation) == (code, 0)
         assert (answer.protocol, answer.leader, answer.members) == nothing
-    stable(peer, group)
+    stable(wire, group)
     other = connect()
     assert join(other, group, protocols=("other",)).error_code == 23
     assert join(other, group, protocol_type="other").error_code == 23
@@ -260,13 +265,13 @@ def test_a_member_that_does_not_join_again_is_put_out(connect: Connect, group: s
 
 
 @groups
-def test_a_session_ends_without_heartbeats(peer: Peer, group: str) -> None:
-    joined = stable(peer, group, session_ms=SHORT_MS)
+def test_a_session_ends_without_heartbeats(wire: WireClient, group: str) -> None:
+    joined = stable(wire, group, session_ms=SHORT_MS)
     deadline = time.monotonic() + 15
-    while describe(peer, group).state == "Stable":
+    while describe(wire, group).state == "Stable":
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert beat(peer, group, joined) == 25
+    assert beat(wire, group, joined) == 25
 
 
 @groups
@@ -287,42 +292,44 @@ def test_a_leader_that_never_syncs_is_put_out(connect: Connect, group: str) -> N
 
 
 @groups
-def test_strangers_and_other_generations_are_refused(peer: Peer, group: str) -> None:
-    assert heartbeat(peer, group, 1, "nobody") == 25
-    assert leave(peer, group, "nobody") == 25
-    joined = stable(peer, group)
-    assert heartbeat(peer, group, joined.generation, "nobody") == 25
-    assert heartbeat(peer, group, joined.generation + 1, joined.member) == 22
-    assert leave(peer, group, "nobody") == 25
-    assert peer.ask(api.SyncGroupRequest(group, 1, "nobody", [])).error_code == 25
-    assert peer.ask(api.SyncGroupRequest(group, 9, joined.member, [])).error_code == 22
+def test_strangers_and_other_generations_are_refused(wire: WireClient, group: str) -> None:
+    assert heartbeat(wire, group, 1, "nobody") == 25
+    assert leave(wire, group, "nobody") == 25
+    joined = stable(wire, group)
+    assert heartbeat(wire, group, joined.generation, "nobody") == 25
+    assert heartbeat(wire, group, joined.generation + 1, joined.member) == 22
+    assert leave(wire, group, "nobody") == 25
+    assert wire.request(api.SyncGroupRequest(group, 1, "nobody", [])).error_code == 25
+    assert wire.request(api.SyncGroupRequest(group, 9, joined.member, [])).error_code == 22
 
 
 @groups
-def test_heartbeats_before_the_sync(target: Target, peer: Peer, group: str) -> None:
-    joined = join(peer, group)
-    assert beat(peer, group, joined) == 27
+def test_heartbeats_before_the_sync(target: Target, wire: WireClient, group: str) -> None:
+    joined = join(wire, group)
+    assert beat(wire, group, joined) == 27
     stranger = 25 if target.line.heartbeat_checks_member_first else 27
-    assert heartbeat(peer, group, joined.generation, "nobody") == stranger
+    assert heartbeat(wire, group, joined.generation, "nobody") == stranger
 
 
 @groups
-def test_commits_of_members_are_checked(target: Target, peer: Peer, topic: str, group: str) -> None:
-    joined = join(peer, group)
+def test_commits_of_members_are_checked(
+    target: Target, wire: WireClient, topic: str, group: str
+) -> None:
+    joined = join(wire, group)
 
     def code(generation: int, member: str, version: int) -> int:
-        return commit(peer, group, topic, 5, generation=generation, member=member, version=version)
+        return commit(wire, group, topic, 5, generation=generation, member=member, version=version)
 
     for version in (1, 2):
         assert code(joined.generation, joined.member, version) == 27
         assert code(joined.generation, "nobody", version) == 27
-    sync(peer, group, joined)
+    sync(wire, group, joined)
     for version in (1, 2):
         assert code(joined.generation, joined.member, version) == 0
         assert code(joined.generation, "nobody", version) == 25
         assert code(joined.generation + 1, joined.member, version) == 22
         assert code(-1, "", version) == 25
-    leave(peer, group, joined.member)
+    leave(wire, group, joined.member)
     assert code(-1, "", 1) == 0
     # The empty group of 0.10 knows no such member; on 0.9 there is no group.
     assert code(joined.generation, joined.member, 1) == (
@@ -345,10 +352,10 @@ def test_commits_while_others_join_are_taken(connect: Connect, topic: str, group
 
 
 @groups
-def test_groups_are_described(connect: Connect, peer: Peer, group: str) -> None:
-    assert describe(peer, group) == api.DescribedGroup(0, group, "Dead", "", "", [])
-    joined = join(peer, group)
-    described = describe(peer, group)
+def test_groups_are_described(connect: Connect, wire: WireClient, group: str) -> None:
+    assert describe(wire, group) == api.DescribedGroup(0, group, "Dead", "", "", [])
+    joined = join(wire, group)
+    described = describe(wire, group)
     assert (described.state, described.protocol_type, described.protocol) == (
         "AwaitingSync",
         "consumer",
@@ -361,15 +368,15 @@ def test_groups_are_described(connect: Connect, peer: Peer, group: str) -> None:
         "/127.0.0.1",
     )
     assert (bytes(member.metadata), bytes(member.assignment)) == (b"", b"")
-    sync(peer, group, joined, {joined.member: b"mine"})
-    described = describe(peer, group)
+    sync(wire, group, joined, {joined.member: b"mine"})
+    described = describe(wire, group)
     assert (described.state, described.protocol) == ("Stable", "p")
     [member] = described.members
     assert (bytes(member.metadata), bytes(member.assignment)) == (b"about me", b"mine")
     two = connect()
     two.send(join_request(group))
-    until_code(lambda: beat(peer, group, joined), 27)
-    described = describe(peer, group)
+    until_code(lambda: beat(wire, group, joined), 27)
+    described = describe(wire, group)
     assert (described.state, described.protocol, len(described.members)) == (
         "PreparingRebalance",
         "",
@@ -378,20 +385,20 @@ def test_groups_are_described(connect: Connect, peer: Peer, group: str) -> None:
 
 
 @groups
-def test_groups_are_listed(target: Target, peer: Peer, topic: str, group: str) -> None:
+def test_groups_are_listed(target: Target, wire: WireClient, topic: str, group: str) -> None:
     def listed() -> dict[str, str]:
-        answer = peer.ask(api.ListGroupsRequest())
+        answer = wire.request(api.ListGroupsRequest())
         assert answer.error_code == 0
         return {one.group: one.protocol_type for one in answer.groups}
 
     assert group not in listed()
-    joined = stable(peer, group)
+    joined = stable(wire, group)
     assert listed()[group] == "consumer"
-    leave(peer, group, joined.member)
+    leave(wire, group, joined.member)
     assert (group in listed()) == target.line.empty_groups_stay
-    committing = new_name("g")
-    assert commit(peer, committing, topic, 5, version=1) == 0
+    committing = unique_name("g")
+    assert commit(wire, committing, topic, 5, version=1) == 0
     expected = "" if target.line.commits_make_groups else None
     assert listed().get(committing) == expected
     state = "Empty" if target.line.commits_make_groups else "Dead"
-    assert describe(peer, committing).state == state
+    assert describe(wire, committing).state == state

@@ -1,28 +1,21 @@
-"""The embedded cluster and real brokers behind one face, for tests that hold on both.
+"""One interface to an embedded cluster and to a real one, for tests of single requests.
 
-Only what both can do is here: create topics, say who leads, give an address. Everything else such
-a test does over a socket (`Peer`).
+It has only what both can do: create topics, name leaders and addresses. Everything else in such a
+test goes over a socket (`wire_client`).
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import LINES, Line
 from tests.brokers import RealCluster
+from tests.contract.targets import RELEASES
 
-REAL = {
-    "0.8.0": "0.8.0",
-    "0.8.1": "0.8.1.1",
-    "0.8.2": "0.8.2.2",
-    "0.9": "0.9.0.1",
-    "0.10": "0.10.2.2",
-}
-"""Line → the release that stands for it."""
+_LINE_OF_RELEASE = {release: LINES[line] for line, release in RELEASES.items()}
 
 
 class Target(Protocol):
@@ -47,6 +40,8 @@ class Target(Protocol):
 
 
 class EmbeddedTarget:
+    """An embedded cluster."""
+
     real = False
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
@@ -74,11 +69,13 @@ class EmbeddedTarget:
 
 
 class RealTarget:
+    """Real brokers; their line is the one that their release stands for."""
+
     real = True
 
-    def __init__(self, cluster: RealCluster, line: Line) -> None:
+    def __init__(self, cluster: RealCluster) -> None:
         self.cluster = cluster
-        self.line = line
+        self.line = _LINE_OF_RELEASE[cluster.version]
 
     def address(self, node: int) -> tuple[str, int]:
         host, _, port = self.cluster.nodes[node].rpartition(":")
@@ -102,6 +99,7 @@ class RealTarget:
 
 @contextmanager
 def embedded(line: str, brokers: int) -> Iterator[EmbeddedTarget]:
+    """Run an embedded cluster in a thread of its own."""
     cluster = EmbeddedCluster(
         brokers, line, default_partitions=3, group_min_session_timeout_ms=1000
     )
@@ -109,24 +107,6 @@ def embedded(line: str, brokers: int) -> Iterator[EmbeddedTarget]:
         yield EmbeddedTarget(cluster)
 
 
-Test = TypeVar("Test", bound=Callable[..., object])
-
-
-def only(lines: Callable[[Line], bool]) -> Callable[[Test], Test]:
-    """A test of `target` for some lines of brokers only."""
-
-    def mark(test: Test) -> Test:
-        test.only_lines = lines  # type: ignore[attr-defined]
-        return test
-
-    return mark
-
-
 def has_config(name: str) -> Callable[[Line], bool]:
-    """Lines whose topics have this setting."""
+    """Return a predicate for `on_lines`: the line's topics have this setting."""
     return lambda line: name in line.topic_configs
-
-
-def new_name(prefix: str = "t") -> str:
-    """A name nobody has used."""
-    return f"{prefix}-{uuid.uuid4().hex[:8]}"

@@ -21,8 +21,9 @@ from aiokafka08.errors import (
 from aiokafka08.producer.partitioner import murmur2
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import BatchFailed, Connected, Event
-from tests.contract.broker import AUTO_PARTITIONS, Broker, eventually
+from tests.contract.client.broker import AUTO_PARTITIONS, Broker
 from tests.contract.targets import on_targets
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.both_loops
 

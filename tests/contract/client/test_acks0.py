@@ -11,7 +11,8 @@ import asyncio
 import pytest
 
 from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried, Disconnected, Event
-from tests.contract.broker import Broker, eventually
+from tests.contract.client.broker import Broker
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.both_loops
 

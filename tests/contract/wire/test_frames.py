@@ -13,32 +13,34 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.api import ApiKey, Topic, encode_request
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import Line, Reaction
-from tests.testing.frames import (
+from tests.contract.targets import on_lines
+from tests.contract.wire.requests import (
     fetch_request,
     find_coordinator,
     metadata,
     plain,
     produce_request,
 )
-from tests.testing.peer import Peer
-from tests.testing.targets import Target, new_name, only
+from tests.contract.wire.target import Target
+from tests.contract.wire.wire_client import WireClient
+from tests.names import unique_name
 
 NOT_COORDINATOR, UNKNOWN_MEMBER = 16, 25
 
 
-def raw(peer: Peer, body: bytes) -> None:
-    peer.socket.sendall(len(body).to_bytes(4, "big") + body)
+def raw(wire: WireClient, body: bytes) -> None:
+    wire.socket.sendall(len(body).to_bytes(4, "big") + body)
 
 
 def header(key: int, version: int = 0, correlation_id: int = 7) -> bytes:
     return struct.pack(">hhih4s", key, version, correlation_id, 4, b"peer")
 
 
-def expect(target: Target, peer: Peer, reaction: Reaction) -> None:
+def expect(target: Target, wire: WireClient, reaction: Reaction) -> None:
     if reaction is Reaction.CLOSE:
-        assert peer.is_closed()
+        assert wire.is_closed()
     else:
-        assert peer.is_silent()
+        assert wire.is_silent()
 
 
 # Requests that a real 0.9 doesn't answer make its other connections lose answers (brokers.md 2.2),
@@ -47,20 +49,20 @@ def answers_or_closes(line: Line) -> bool:
     return line.unknown is Reaction.CLOSE
 
 
-@only(answers_or_closes)
+@on_lines(answers_or_closes)
 @pytest.mark.parametrize("key", [42, 1000, -1])  # not SaslHandshake, which isn't modelled
-def test_unknown_keys(target: Target, peer: Peer, key: int) -> None:
-    raw(peer, header(key))
-    expect(target, peer, target.line.unknown)
+def test_unknown_keys(target: Target, wire: WireClient, key: int) -> None:
+    raw(wire, header(key))
+    expect(target, wire, target.line.unknown)
 
 
-@only(answers_or_closes)
-def test_api_versions(target: Target, peer: Peer) -> None:
-    raw(peer, header(ApiKey.API_VERSIONS))
+@on_lines(answers_or_closes)
+def test_api_versions(target: Target, wire: WireClient) -> None:
+    raw(wire, header(ApiKey.API_VERSIONS))
     if ApiKey.API_VERSIONS not in target.line.apis:
-        expect(target, peer, target.line.unknown)
+        expect(target, wire, target.line.unknown)
         return
-    answer = api.decode_response(api.ApiVersionsRequest, 0, peer.frame())
+    answer = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
     assert answer.error_code == 0
     ours = {
         key: (versions.known.start, versions.known.stop - 1)
@@ -70,8 +72,8 @@ def test_api_versions(target: Target, peer: Peer) -> None:
     for key, (first, last) in ours.items():  # 0.10.2 has some more
         assert theirs[key][0] == first
         assert theirs[key][1] >= last
-    raw(peer, header(ApiKey.API_VERSIONS, 7))
-    answer = api.decode_response(api.ApiVersionsRequest, 0, peer.frame())
+    raw(wire, header(ApiKey.API_VERSIONS, 7))
+    answer = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
     assert (answer.error_code, answer.api_versions) == (35, [])
 
 
@@ -87,34 +89,34 @@ def test_api_versions(target: Target, peer: Peer) -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, api.Request) else "",
 )
 def test_the_probes_that_tell_the_lines_apart(
-    target: Target, peer: Peer, request_: api.Request, known: tuple[str, ...]
+    target: Target, wire: WireClient, request_: api.Request, known: tuple[str, ...]
 ) -> None:
     if target.line.name not in known:
-        peer.send(request_)
-        expect(target, peer, target.line.unknown)
+        wire.send(request_)
+        expect(target, wire, target.line.unknown)
         return
-    answer = peer.ask(request_)
+    answer = wire.request(request_)
     if isinstance(answer, api.GroupError):
         # Which of them depends on what the broker was asked before: the next test tells them apart.
         codes = (-1,) if target.line.name == "0.8.2" else (UNKNOWN_MEMBER, NOT_COORDINATOR)
         assert answer.error_code in codes
 
 
-@only(lambda line: not line.heartbeat_is_a_stub and ApiKey.HEARTBEAT in line.apis)
-def test_a_heartbeat_without_a_group_at_the_coordinator(peer: Peer, topic: str) -> None:
+@on_lines(lambda line: not line.heartbeat_is_a_stub and ApiKey.HEARTBEAT in line.apis)
+def test_a_heartbeat_without_a_group_at_the_coordinator(wire: WireClient, topic: str) -> None:
     # A broker that isn't the coordinator: `test_an_empty_cluster`, and with three of them.
-    group = new_name("g")
-    assert find_coordinator(peer, group).node_id == 0
+    group = unique_name("g")
+    assert find_coordinator(wire, group).node_id == 0
     deadline = time.monotonic() + 10
     while True:  # a real coordinator needs a moment to load: 16 before, 0 meanwhile
-        code = peer.ask(api.HeartbeatRequest(group, -1, "")).error_code
+        code = wire.request(api.HeartbeatRequest(group, -1, "")).error_code
         if code not in (0, NOT_COORDINATOR) or time.monotonic() > deadline:
             break
         time.sleep(0.02)
     assert code == UNKNOWN_MEMBER
 
 
-@only(answers_or_closes)
+@on_lines(answers_or_closes)
 @pytest.mark.parametrize(
     ("key", "body"),
     [
@@ -126,75 +128,77 @@ def test_a_heartbeat_without_a_group_at_the_coordinator(peer: Peer, topic: str) 
     ],
     ids=["nothing", "count -5", "count max", "cut string", "cut fetch"],
 )
-def test_cut_bodies(target: Target, peer: Peer, key: int, body: bytes) -> None:
-    raw(peer, header(key) + body)
-    expect(target, peer, target.line.unknown)
+def test_cut_bodies(target: Target, wire: WireClient, key: int, body: bytes) -> None:
+    raw(wire, header(key) + body)
+    expect(target, wire, target.line.unknown)
 
 
-@only(answers_or_closes)
+@on_lines(answers_or_closes)
 @pytest.mark.parametrize("body", [b"abc", header(3)[:9]], ids=["3 bytes", "cut header"])
-def test_cut_headers(target: Target, peer: Peer, body: bytes) -> None:
-    raw(peer, body)
-    expect(target, peer, target.line.unknown)
+def test_cut_headers(target: Target, wire: WireClient, body: bytes) -> None:
+    raw(wire, body)
+    expect(target, wire, target.line.unknown)
 
 
-@only(answers_or_closes)
-def test_an_empty_frame(target: Target, peer: Peer) -> None:
-    raw(peer, b"")
-    expect(target, peer, target.line.empty_frame)
+@on_lines(answers_or_closes)
+def test_an_empty_frame(target: Target, wire: WireClient) -> None:
+    raw(wire, b"")
+    expect(target, wire, target.line.empty_frame)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), (100 << 20) + 1, 2**31 - 1])
-def test_sizes_out_of_bounds_close_at_once(peer: Peer, size: int) -> None:
-    peer.socket.sendall(size.to_bytes(4, "big", signed=True))
-    assert peer.is_closed()
+def test_sizes_out_of_bounds_close_at_once(wire: WireClient, size: int) -> None:
+    wire.socket.sendall(size.to_bytes(4, "big", signed=True))
+    assert wire.is_closed()
 
 
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\0\x01"])
-def test_other_protocols_are_closed(peer: Peer, noise: bytes) -> None:
-    peer.socket.sendall(noise)
-    assert peer.is_closed()
+def test_other_protocols_are_closed(wire: WireClient, noise: bytes) -> None:
+    wire.socket.sendall(noise)
+    assert wire.is_closed()
 
 
-def test_trailing_bytes_are_ignored(peer: Peer, topic: str) -> None:
+def test_trailing_bytes_are_ignored(wire: WireClient, topic: str) -> None:
     [_size, *rest] = encode_request(api.MetadataRequest([topic]), 0, 9, "peer")
-    raw(peer, b"".join(rest) + b"trailing")
-    assert peer.receive(api.MetadataRequest).topics[0].topic == topic
+    raw(wire, b"".join(rest) + b"trailing")
+    assert wire.receive(api.MetadataRequest).topics[0].topic == topic
 
 
 @pytest.mark.parametrize("correlation_id", [0, -1, 2**31 - 1, -(2**31)])
-def test_correlation_ids_are_echoed(peer: Peer, topic: str, correlation_id: int) -> None:
-    raw(peer, header(ApiKey.LIST_OFFSETS, 0, correlation_id) + struct.pack(">ii", -1, 0))
-    assert peer.frame()[:4] == correlation_id.to_bytes(4, "big", signed=True)
+def test_correlation_ids_are_echoed(wire: WireClient, topic: str, correlation_id: int) -> None:
+    raw(wire, header(ApiKey.LIST_OFFSETS, 0, correlation_id) + struct.pack(">ii", -1, 0))
+    assert wire.read_frame()[:4] == correlation_id.to_bytes(4, "big", signed=True)
 
 
 @pytest.mark.parametrize("client_id", [b"\0\0", b"\xff\xff"], ids=["empty", "null"])
-def test_client_ids(peer: Peer, client_id: bytes) -> None:
-    raw(peer, struct.pack(">hhi", 2, 0, 7) + client_id + struct.pack(">ii", -1, 0))
-    assert peer.frame()[:4] == (7).to_bytes(4, "big")
+def test_client_ids(wire: WireClient, client_id: bytes) -> None:
+    raw(wire, struct.pack(">hhi", 2, 0, 7) + client_id + struct.pack(">ii", -1, 0))
+    assert wire.read_frame()[:4] == (7).to_bytes(4, "big")
 
 
-def test_pipelining_keeps_the_order(peer: Peer, topic: str) -> None:
-    sent = [peer.send(api.MetadataRequest([topic])) for _ in range(100)]
-    assert [int.from_bytes(peer.frame()[:4], "big") for _ in sent] == sent
+def test_pipelining_keeps_the_order(wire: WireClient, topic: str) -> None:
+    sent = [wire.send(api.MetadataRequest([topic])) for _ in range(100)]
+    assert [int.from_bytes(wire.read_frame()[:4], "big") for _ in sent] == sent
     for number in range(50):
-        peer.send(produce_request(topic, plain(str(number).encode())))
-    offsets = [peer.receive(api.ProduceRequest).topics[0].partitions[0].offset for _ in range(50)]
+        wire.send(produce_request(topic, plain(str(number).encode())))
+    offsets = [wire.receive(api.ProduceRequest).topics[0].partitions[0].offset for _ in range(50)]
     assert offsets == list(range(50))
 
 
-def test_half_closed_connections(target: Target, peer: Peer, topic: str) -> None:
+def test_half_closed_connections(target: Target, wire: WireClient, topic: str) -> None:
     # The long poll makes sure that the FIN is there before the answer.
-    peer.send(fetch_request(topic, 0, max_wait_ms=150))
-    peer.socket.shutdown(socket.SHUT_WR)
+    wire.send(fetch_request(topic, 0, max_wait_ms=150))
+    wire.socket.shutdown(socket.SHUT_WR)
     if target.line.answers_half_closed:
-        assert peer.receive(api.FetchRequest).topics
-    elif target.real and not peer.is_closed():
+        assert wire.receive(api.FetchRequest).topics
+    elif target.real and not wire.is_closed():
         return  # now and then the answer is quicker than the end
-    assert peer.is_closed()
+    assert wire.is_closed()
 
 
-def test_what_is_behind_a_failed_acks_0_is_lost(target: Target, peer: Peer, topic: str) -> None:
+def test_what_is_behind_a_failed_acks_0_is_lost(
+    target: Target, wire: WireClient, topic: str
+) -> None:
     requests: list[api.Request[Any]] = [
         produce_request(topic, plain(b"lost"), partition=99, acks=0),
         produce_request(topic, plain(b"behind")),
@@ -203,11 +207,11 @@ def test_what_is_behind_a_failed_acks_0_is_lost(target: Target, peer: Peer, topi
     frames = b"".join(
         b"".join(encode_request(one, 0, number, "peer")) for number, one in enumerate(requests)
     )
-    peer.socket.sendall(frames)
-    assert peer.is_closed()
-    with Peer(target.address(0)) as other:
+    wire.socket.sendall(frames)
+    assert wire.is_closed()
+    with WireClient(target.address(0)) as other:
         request = api.ListOffsetsRequest(-1, [Topic(topic, [api.ListOffsetsPartition(0, -1, 1)])])
-        assert other.ask(request).topics[0].partitions[0].offsets == [0]
+        assert other.request(request).topics[0].partitions[0].offsets == [0]
         assert metadata(other, [topic]).topics[0].error_code == 0
 
 
@@ -222,7 +226,7 @@ def test_0_9_is_silent_and_goes_on() -> None:
             b"abc",
             b"",
         ):
-            with Peer((info.host, info.port)) as peer:
-                raw(peer, body)
-                assert peer.is_silent(0.05)
-                assert peer.ask(api.ListOffsetsRequest(-1, [])).topics == []
+            with WireClient((info.host, info.port)) as wire:
+                raw(wire, body)
+                assert wire.is_silent(0.05)
+                assert wire.request(api.ListOffsetsRequest(-1, [])).topics == []

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from aiokafka08.testing.__main__ import main
-from tests.testing.frames import metadata
-from tests.testing.peer import Peer
+from tests.contract.wire.requests import metadata
+from tests.contract.wire.wire_client import WireClient
 
 
 @contextmanager
@@ -40,11 +40,11 @@ def test_it_runs_until_a_signal(number: signal.Signals) -> None:
         line, ports = first_line(process)
         assert "Kafka 0.8.1 in memory" in line
         assert len(ports) == 2
-        with Peer(("127.0.0.1", ports[1])) as peer:
-            topics = {one.topic: len(one.partitions) for one in metadata(peer).topics}
+        with WireClient(("127.0.0.1", ports[1])) as wire:
+            topics = {one.topic: len(one.partitions) for one in metadata(wire).topics}
             assert topics == {"orders": 4, "single": 1}
             process.send_signal(number)
-            assert peer.is_closed()
+            assert wire.is_closed()
         _, errors = process.communicate(timeout=10)
         assert process.returncode == 0
         assert "node 1: connection 1 from 127.0.0.1" in errors

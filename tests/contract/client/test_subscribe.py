@@ -9,8 +9,9 @@ import pytest
 from aiokafka08 import ConsumerRebalanceListener, TopicPartition
 from aiokafka08.errors import IllegalStateError, InvalidTopicError
 from aiokafka08.protocol.api import GroupCoordinatorRequest
-from tests.contract.broker import AUTO_PARTITIONS, Broker, eventually, take
+from tests.contract.client.broker import AUTO_PARTITIONS, Broker, read_records
 from tests.contract.targets import on_targets
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.both_loops
 
@@ -29,7 +30,10 @@ async def test_subscribed_topics_are_read_whole(broker: Broker) -> None:
     consumer = await broker.consumer(one, two)
     assert consumer.subscription() == {one, two}
     assert consumer.assignment() == partitions(one, 2) | partitions(two, 1)
-    got = {(record.topic, record.partition, record.offset) for record in await take(consumer, 9)}
+    got = {
+        (record.topic, record.partition, record.offset)
+        for record in await read_records(consumer, 9)
+    }
     assert got == {(tp.topic, tp.partition, n) for tp in consumer.assignment() for n in range(3)}
 
 
@@ -39,7 +43,7 @@ async def test_subscribing_creates_a_topic_that_is_not_there(broker: Broker) -> 
     assert consumer.assignment() == partitions(topic, AUTO_PARTITIONS)
     assert consumer.partitions_for_topic(topic) == set(range(AUTO_PARTITIONS))
     await broker.fill(topic, [b"v"], partition=1)
-    [record] = await take(consumer, 1)
+    [record] = await read_records(consumer, 1)
     assert (record.partition, record.value) == (1, b"v")
 
 
@@ -51,15 +55,15 @@ async def test_a_subscription_is_changed_while_it_runs(broker: Broker) -> None:
     with pytest.raises(IllegalStateError):
         await consumer.seek_to_beginning()
     consumer.subscribe([one])
-    assert [record.value for record in await take(consumer, 1)] == [b"one"]
+    assert [record.value for record in await read_records(consumer, 1)] == [b"one"]
     consumer.subscribe([two])
-    assert [record.value for record in await take(consumer, 1)] == [b"two"]
+    assert [record.value for record in await read_records(consumer, 1)] == [b"two"]
     assert consumer.assignment() == partitions(two, 1)
     consumer.unsubscribe()
     assert not consumer.assignment()
     assert not consumer.subscription()
     consumer.assign([TopicPartition(one, 0)])
-    assert [record.value for record in await take(consumer, 1)] == [b"one"]
+    assert [record.value for record in await read_records(consumer, 1)] == [b"one"]
 
 
 async def test_kinds_of_subscription_exclude_each_other(broker: Broker) -> None:
@@ -94,7 +98,7 @@ async def test_assigned_anew_what_stays_keeps_its_position(broker: Broker) -> No
         assert (await reader.getmany(tp, timeout_ms=5000, max_records=2)).keys() == {tp}
     reader.assign([stays, comes])
     assert [await reader.position(tp) for tp in (stays, comes)] == [2, 0]
-    got = [(record.partition, record.value) for record in await take(reader, 8)]
+    got = [(record.partition, record.value) for record in await read_records(reader, 8)]
     assert [value for partition, value in got if partition == 0] == [b"2", b"3", b"4"]
     assert [value for partition, value in got if partition == 2] == [b"%d" % n for n in range(5)]
     with pytest.raises(IllegalStateError, match="not assigned"):
@@ -118,7 +122,7 @@ async def test_a_listener_hears_of_the_partitions_and_may_seek(broker: Broker) -
                 consumer.seek(TopicPartition(one, 0), 2)
 
     consumer.subscribe([one], listener=Listener())
-    assert [record.value for record in await take(consumer, 1)] == [b"2"]
+    assert [record.value for record in await read_records(consumer, 1)] == [b"2"]
     consumer.subscribe([two], listener=Listener())
 
     async def it_was_told() -> bool:
@@ -144,11 +148,11 @@ async def test_a_pattern_matches_topics_that_appear_later(broker: Broker) -> Non
     consumer = broker.new_consumer(metadata_max_age_ms=100, auto_offset_reset="earliest")
     consumer.subscribe(pattern=f"{prefix}-.*")
     async with consumer:
-        assert [record.value for record in await take(consumer, 1)] == [b"early"]
+        assert [record.value for record in await read_records(consumer, 1)] == [b"early"]
         assert consumer.subscription() == {early}
         late = await broker.create_topic(f"{prefix}-late")
         await broker.fill(late, [b"late"])
-        assert [record.value for record in await take(consumer, 1)] == [b"late"]
+        assert [record.value for record in await read_records(consumer, 1)] == [b"late"]
         assert consumer.subscription() == {early, late}
         assert consumer.assignment() == partitions(early, 2) | partitions(late, 1)
 
@@ -175,7 +179,7 @@ async def test_internal_topics_are_left_out_unless_wanted(broker: Broker) -> Non
     await broker.create_topic()
 
     async def there_is_a_coordinator() -> bool:
-        answer = await broker.ask(GroupCoordinatorRequest("contract"))
+        answer = await broker.request(GroupCoordinatorRequest("contract"))
         return bool(answer.error_code == 0)
 
     await eventually(there_is_a_coordinator)

@@ -10,7 +10,7 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerStoppedError, TopicPartition
 from aiokafka08.errors import IllegalStateError, KafkaError
-from tests.contract.broker import AUTO_PARTITIONS, Broker, take
+from tests.contract.client.broker import AUTO_PARTITIONS, Broker, read_records
 
 pytestmark = pytest.mark.both_loops
 
@@ -54,7 +54,7 @@ async def test_many_clients_at_once(broker: Broker) -> None:
     await asyncio.gather(
         *[one.send_and_wait(topic, b"%d" % number) for number, one in enumerate(producers * 5)]
     )
-    seen = await asyncio.gather(*[take(consumer, 20) for consumer in consumers])
+    seen = await asyncio.gather(*[read_records(consumer, 20) for consumer in consumers])
     first = [record.value for record in seen[0]]
     assert sorted(first, key=lambda value: int(value or 0)) == [b"%d" % n for n in range(20)]
     assert all([record.value for record in records] == first for records in seen)
@@ -205,7 +205,7 @@ async def test_a_pinned_version_reads_too(broker: Broker) -> None:
     await broker.fill(topic, [b"v"])
     for pinned in ("0.8.0", broker.version):
         reader = await broker.reader(topic, api_version=pinned)
-        [record] = await take(reader, 1)
+        [record] = await read_records(reader, 1)
         assert record.value == b"v"
         modern = broker.has_timestamps and pinned != "0.8.0"
         assert (record.timestamp is not None) == modern

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka08 import TopicPartition
-from tests.contract.broker import Broker, take
+from tests.contract.client.broker import Broker, read_records
 from tests.contract.targets import on_targets
 
 pytestmark = [pytest.mark.both_loops, on_targets(brokers=3)]
@@ -36,7 +36,7 @@ async def test_offsets_are_those_of_the_log(
         for value, future in futures.items():
             sent[value] = await future
     consumer = await broker.consumer(topic)
-    got = {record.value: record for record in await take(consumer, 120)}
+    got = {record.value: record for record in await read_records(consumer, 120)}
     assert {value: (one.partition, one.offset) for value, one in sent.items()} == {
         value: (record.partition, record.offset) for value, record in got.items()
     }
@@ -47,7 +47,7 @@ async def test_partitions_are_led_and_read_everywhere(broker: Broker) -> None:
     producer, consumer = await broker.producer(acks="all"), await broker.consumer(topic)
     sends = [producer.send_and_wait(topic, b"%d" % n, partition=n % 6) for n in range(60)]
     sent = await asyncio.gather(*sends)
-    got = await take(consumer, 60)
+    got = await read_records(consumer, 60)
     assert {(one.partition, one.offset) for one in got} == {
         (one.partition, one.offset) for one in sent
     }
@@ -70,10 +70,10 @@ async def test_topics_on_few_brokers_are_all_reached(broker: Broker) -> None:
     for topic, last in ((one, 0), (three, 2), (two, 1), (one, 0), (three, 1), (three, 2)):
         await producer.send_and_wait(topic, b"%d" % last, partition=last)
     consumer = await broker.consumer(one, metadata_max_age_ms=50)
-    assert [record.value for record in await take(consumer, 2)] == [b"0", b"0"]
+    assert [record.value for record in await read_records(consumer, 2)] == [b"0", b"0"]
     for topic, wanted in ((three, {1, 2}), (two, {1}), (one, {0}), (three, {1, 2})):
         consumer.subscribe([topic])
-        got = await take(consumer, {one: 2, two: 1, three: 3}[topic])
+        got = await read_records(consumer, {one: 2, two: 1, three: 3}[topic])
         assert {record.partition for record in got} == wanted
     # While a topic that nobody has yet is asked for, no broker may be named at all.
     sent = await asyncio.gather(

@@ -21,7 +21,7 @@ from aiokafka08.testing.message_sets import (
     prepare,
     walk,
 )
-from tests.testing.frames import plain, wrapper
+from tests.contract.wire.requests import plain, wrapper
 
 SEEDS = [
     plain(b"a", (b"k", b"v"), b"", None),

@@ -1,0 +1,206 @@
+"""Committed offsets and coordinators, embedded and real (docs/brokers.md 8.3 - 8.10)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from aiokafka08.protocol import api
+from aiokafka08.protocol.api import Topic
+from tests.contract.targets import on_lines
+from tests.contract.wire.requests import commit, committed, find_coordinator
+from tests.contract.wire.target import Target
+from tests.contract.wire.wire_client import WireClient
+from tests.names import unique_name
+
+
+@pytest.fixture
+def group() -> str:
+    return unique_name("g")
+
+
+commits = on_lines(lambda line: api.ApiKey.OFFSET_COMMIT in line.apis)
+coordinates = on_lines(lambda line: api.ApiKey.GROUP_COORDINATOR in line.apis)
+
+
+@pytest.fixture
+def ready(target: Target, wire: WireClient, topic: str, group: str) -> None:
+    """The group has its coordinator."""
+    answer = find_coordinator(wire, group)
+    assert (answer.error_code, answer.node_id) == (0, 0)
+    assert (answer.host, answer.port) == target.address(0)
+    if target.real:  # a moment more until it works as one (0.9)
+        deadline = time.monotonic() + 10
+        while committed(wire, group, topic, version=1)[2] and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def test_0_8_0_closes(target: Target, topic: str) -> None:
+    for request in (
+        api.OffsetCommitRequest("g", -1, "", -1, []),
+        api.OffsetFetchRequest("g", []),
+        api.GroupCoordinatorRequest("g"),
+    ):
+        if request.api not in target.line.apis:
+            with WireClient(target.address(0)) as wire:
+                wire.send(request)
+                assert wire.is_closed()
+
+
+# --- version 0: ZooKeeper -------------------------------------------------------------------------
+
+
+@commits
+def test_version_0_drops_metadata(wire: WireClient, topic: str, group: str) -> None:
+    assert committed(wire, group, topic) == (-1, "", 3)
+    assert commit(wire, group, topic, 3, "dropped") == 0
+    assert committed(wire, group, topic) == (3, "", 0)
+    assert committed(wire, group, topic, partition=1) == (-1, "", 3)
+    assert commit(wire, group, topic, -5) == 0
+    assert committed(wire, group, topic) == (-5, "", 0)
+
+
+@commits
+def test_version_0_and_what_is_unknown(wire: WireClient, topic: str, group: str) -> None:
+    assert commit(wire, group, topic, 7, partition=99) == 0
+    assert committed(wire, group, topic, partition=99) == (7, "", 0)
+    missing = unique_name("missing")
+    assert commit(wire, group, missing, 7) == 3
+    assert committed(wire, group, missing) == (-1, "", 3)
+    assert commit(wire, "", topic, 7) == -1
+
+
+@commits
+def test_version_0_and_the_length_of_metadata(
+    target: Target, wire: WireClient, topic: str, group: str
+) -> None:
+    limit = target.line.offset_metadata_chars
+    assert commit(wire, group, topic, 1, "m" * limit) == 0
+    assert commit(wire, group, topic, 2, "m" * (limit + 1)) == 12
+    assert committed(wire, group, topic) == (1, "", 0)
+
+
+@commits
+def test_no_topics(wire: WireClient, topic: str, group: str) -> None:
+    assert wire.request(api.OffsetFetchRequest(group, [])).topics == []
+
+
+@commits
+def test_a_null_group(target: Target, wire: WireClient, topic: str) -> None:
+    if target.line.null_group_closes:
+        with pytest.raises((EOFError, ConnectionResetError)):
+            commit(wire, None, topic, 4)
+    else:
+        assert commit(wire, None, topic, 4) == 0
+        assert committed(wire, None, topic) == (4, "", 0)
+
+
+@on_lines(lambda line: line.name == "0.8.1")
+def test_0_8_1_reads_version_1_as_0_and_commits_nothing(
+    target: Target, wire: WireClient, topic: str, group: str
+) -> None:
+    asked = [Topic(topic, [api.CommitPartition(0, 5, -1, "")])]
+    for version in (1, 2):
+        answer = wire.request(api.OffsetCommitRequest(group, -1, "", -1, asked), version)
+        assert answer.topics == []
+    assert committed(wire, group, topic) == (-1, "", 3)
+
+
+@on_lines(lambda line: line.name in ("0.8.2", "0.9", "0.10"))
+def test_version_2(target: Target, wire: WireClient, topic: str, group: str) -> None:
+    request = api.OffsetCommitRequest(group, -1, "", -1, [])
+    if target.line.name == "0.8.2":
+        wire.send(request, 2)
+        assert wire.is_closed()
+    else:
+        assert wire.request(request, 2).topics == []
+
+
+# --- versions 1 and 2: the offsets topic ----------------------------------------------------------
+
+
+@coordinates
+@pytest.mark.usefixtures("ready")
+def test_version_1_keeps_metadata(target: Target, wire: WireClient, topic: str, group: str) -> None:
+    assert committed(wire, group, topic, version=1) == (-1, "", 0)
+    assert commit(wire, group, topic, 12, "métadonnée", version=1) == 0
+    assert committed(wire, group, topic, version=1) == (12, "métadonnée", 0)
+    assert commit(wire, group, topic, 13, None, version=1) == 0
+    null = None if target.line.null_metadata_kept else ""
+    assert committed(wire, group, topic, version=1) == (13, null, 0)
+    if target.line.name in ("0.9", "0.10"):
+        assert commit(wire, group, topic, 14, "two", version=2) == 0
+        assert committed(wire, group, topic, version=1) == (14, "two", 0)
+
+
+@coordinates
+@pytest.mark.usefixtures("ready")
+def test_the_two_stores_do_not_see_each_other(wire: WireClient, topic: str, group: str) -> None:
+    commit(wire, group, topic, 1, version=0)
+    commit(wire, group, topic, 2, version=1)
+    commit(wire, group, topic, 3, partition=1, version=1)
+    assert committed(wire, group, topic, version=0) == (1, "", 0)
+    assert committed(wire, group, topic, version=1) == (2, "", 0)
+    assert committed(wire, group, topic, partition=1, version=0) == (-1, "", 3)
+
+
+@coordinates
+@pytest.mark.usefixtures("ready")
+def test_version_1_and_what_is_unknown(
+    target: Target, wire: WireClient, topic: str, group: str
+) -> None:
+    line, missing = target.line, unique_name("missing")
+    assert commit(wire, group, topic, 7, partition=99, version=1) == 0
+    assert commit(wire, group, missing, 7, version=1) == line.unknown_topic_commit_code
+    assert committed(wire, group, missing, version=1)[2] == line.unknown_partition_fetch_code
+    if line.unknown_partition_fetch_code:
+        assert committed(wire, group, topic, partition=98, version=1) == (-1, "", 3)
+        assert committed(wire, group, topic, partition=99, version=1) == (-1, "", 3)
+    else:
+        assert committed(wire, group, topic, partition=98, version=1) == (-1, "", 0)
+
+
+@coordinates
+@pytest.mark.usefixtures("ready")
+def test_version_1_and_the_length_of_metadata(
+    target: Target, wire: WireClient, topic: str, group: str
+) -> None:
+    assert commit(wire, group, topic, 1, "m" * 4096, version=1) == 0
+    assert commit(wire, group, topic, 2, "n" * 4097, version=1) == 12
+    offset, metadata, code = committed(wire, group, topic, version=1)
+    if target.line.long_metadata_is_stored:
+        assert (offset, metadata, code) == (2, "n" * 4097, 0)
+    else:
+        assert (offset, metadata, code) == (1, "m" * 4096, 0)
+
+
+@coordinates
+@pytest.mark.usefixtures("ready")
+def test_a_generation_without_a_group(
+    target: Target, wire: WireClient, topic: str, group: str
+) -> None:
+    code = commit(wire, group, topic, 1, version=1, generation=5, member="x")
+    assert code == target.line.generation_code
+    commit(wire, group, topic, 1, version=1)
+    code = commit(wire, group, topic, 1, version=1, generation=5, member="x")
+    assert code == target.line.known_group_generation_code
+
+
+@coordinates
+@pytest.mark.usefixtures("ready")
+def test_offset_fetch_of_no_topics_in_version_1(wire: WireClient, group: str) -> None:
+    assert wire.request(api.OffsetFetchRequest(group, []), 1).topics == []
+
+
+@coordinates
+@pytest.mark.usefixtures("ready")
+def test_a_null_group_has_no_coordinator(target: Target, wire: WireClient) -> None:
+    correlation_id = wire.send(api.GroupCoordinatorRequest(None))
+    if target.line.null_coordinator_group_closes:
+        assert wire.is_closed()
+        return
+    frame = wire.read_frame()
+    assert correlation_id != 0
+    assert frame[:4] == bytes(4)
+    assert api.decode_response(api.GroupCoordinatorRequest, 0, frame).error_code == 15

@@ -1,0 +1,304 @@
+"""What Fetch and ListOffsets do, embedded and on real brokers (docs/brokers.md 7, 8.1, 8.2)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from aiokafka08.protocol import api
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.compression import Codec
+from tests.contract.targets import on_lines
+from tests.contract.wire.requests import (
+    fetch,
+    fetch_request,
+    fetched,
+    list_offsets,
+    plain,
+    produce,
+    wrapper,
+)
+from tests.contract.wire.target import Target, has_config
+from tests.contract.wire.wire_client import LONG_MS, WireClient
+from tests.names import unique_name
+
+ENTRY = 26  # bytes around a value in format 0
+
+WAIT_MS = 300
+
+
+def took(act: Callable[[], object]) -> float:
+    started = time.monotonic()
+    act()
+    return (time.monotonic() - started) * 1000
+
+
+def waits(act: Callable[[int], object], at_once: bool) -> bool:
+    """Whether a request with this `max_wait_ms` is answered at once, or else not before."""
+    return took(lambda: act(LONG_MS if at_once else WAIT_MS)) >= (0 if at_once else WAIT_MS * 0.9)
+
+
+def until_data(target: Target) -> int:
+    """A `max_wait_ms` for data to come in. Old real brokers may oversleep it (brokers.md 7.13)."""
+    return LONG_MS if target.line.errors_end_the_wait else 4000
+
+
+@pytest.fixture
+def filled(wire: WireClient, topic: str) -> str:
+    """A topic with five messages of 100 bytes in partition 0."""
+    for number in range(5):
+        produce(wire, topic, plain(bytes([number]) * 100))
+    return topic
+
+
+@pytest.mark.parametrize("max_bytes", [5, 12, 20, 125])
+def test_max_bytes_below_one_message_cuts_it(
+    target: Target, wire: WireClient, filled: str, max_bytes: int
+) -> None:
+    # As it is stored: 0.10 converts whole messages only.
+    version = 2 if target.line.message_format else 0
+    whole = fetch(wire, filled, 1, version=version).message_set
+    cut = fetch(wire, filled, 1, max_bytes=max_bytes, max_wait_ms=WAIT_MS)
+    assert cut == (0, 5, whole[:max_bytes])
+
+
+def test_max_bytes_cuts_in_the_middle_of_a_message(wire: WireClient, filled: str) -> None:
+    got = fetch(wire, filled, 0, max_bytes=3 * 126 + 50)
+    assert got.error_code == 0
+    assert [offset for offset, _ in got.values()] == [0, 1, 2]
+    # 0.10 converts whole messages only.
+    assert len(got.message_set) >= 3 * 126
+
+
+@on_lines(lambda line: line.message_format == 0)
+def test_max_bytes_exact(target: Target, wire: WireClient, filled: str) -> None:
+    assert len(fetch(wire, filled, 0, max_bytes=428).message_set) == 428
+
+
+def test_max_bytes_0(target: Target, wire: WireClient, filled: str) -> None:
+    at_once = target.line.max_bytes_0_ends_the_wait
+    assert waits(lambda wait_ms: fetch(wire, filled, 0, max_bytes=0, max_wait_ms=wait_ms), at_once)
+
+
+def test_negative_max_bytes(wire: WireClient, filled: str) -> None:
+    assert fetch(wire, filled, 0, max_bytes=-1) == (-1, -1, b"")
+
+
+@pytest.mark.parametrize("offset", [6, 1000, -1, -5])
+def test_offsets_out_of_range(wire: WireClient, filled: str, offset: int) -> None:
+    assert fetch(wire, filled, offset) == (1, -1, b"")
+
+
+def test_unknown_topics_and_partitions(wire: WireClient, topic: str) -> None:
+    assert fetch(wire, topic, 0, partition=99) == (3, -1, b"")
+    assert fetch(wire, unique_name("missing"), 0) == (3, -1, b"")
+
+
+def test_errors_end_the_wait_from_0_8_2_on(target: Target, wire: WireClient, filled: str) -> None:
+    at_once = target.line.errors_end_the_wait
+    assert waits(lambda wait_ms: fetch(wire, filled, 1000, max_wait_ms=wait_ms), at_once)
+
+
+def test_the_end_of_the_log_waits(wire: WireClient, filled: str) -> None:
+    assert took(lambda: fetch(wire, filled, 5, max_wait_ms=WAIT_MS)) >= WAIT_MS * 0.9
+    assert fetch(wire, filled, 5) == (0, 5, b"")
+
+
+@pytest.mark.parametrize(("max_wait_ms", "min_bytes"), [(LONG_MS, 0), (0, 1), (-1, 1)])
+def test_what_does_not_wait(
+    wire: WireClient, filled: str, max_wait_ms: int, min_bytes: int
+) -> None:
+    got = fetch(wire, filled, 5, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+    assert got == (0, 5, b"")
+
+
+def test_no_topics_are_answered_at_once(wire: WireClient) -> None:
+    assert wire.request(api.FetchRequest(-1, LONG_MS, 1, [])).topics == []
+
+
+def test_min_bytes_out_of_reach_gives_what_there_is(wire: WireClient, filled: str) -> None:
+    milliseconds = took(lambda: fetch(wire, filled, 0, max_wait_ms=WAIT_MS, min_bytes=1_000_000))
+    assert milliseconds >= WAIT_MS * 0.9
+    got = fetch(wire, filled, 0, max_wait_ms=50, min_bytes=1_000_000)
+    assert len(got.values()) == 5
+
+
+def test_data_ends_the_wait(target: Target, wire: WireClient, filled: str) -> None:
+    def later() -> None:
+        with WireClient(target.address(0)) as other:
+            produce(other, filled, plain(b"new"))
+
+    timer = threading.Timer(0.2, later)
+    timer.start()
+    got = fetch(wire, filled, 5, max_wait_ms=until_data(target))
+    timer.join()
+    assert got.values() == [(5, b"new")]
+
+
+def test_min_bytes_count_over_all_partitions(target: Target, wire: WireClient, topic: str) -> None:
+    asked = [Topic(topic, [api.FetchPartition(i, 0, 1000) for i in range(3)])]
+    wire.send(api.FetchRequest(-1, until_data(target), 2 * (ENTRY + 10), asked))
+    with WireClient(target.address(0)) as other:
+        produce(other, topic, plain(bytes(10)), partition=0)
+        produce(other, topic, plain(bytes(10)), partition=2)
+    answer = wire.receive(api.FetchRequest)
+    sizes = {p.partition: len(p.message_set) for t in answer.topics for p in t.partitions}
+    assert sizes == {0: 36, 1: 0, 2: 36}
+
+
+def test_requests_are_answered_one_after_the_other(target: Target, filled: str) -> None:
+    with WireClient(target.address(0)) as wire:
+        started = time.monotonic()
+        first = wire.send(fetch_request(filled, 5, max_wait_ms=WAIT_MS))
+        second = wire.send(api.MetadataRequest([filled]))
+        frames = [wire.read_frame(), wire.read_frame()]
+        ids = [int.from_bytes(frame[:4], "big") for frame in frames]
+        assert ids == [first, second]
+        assert (time.monotonic() - started) * 1000 >= WAIT_MS * 0.9
+
+
+def test_a_produce_behind_a_long_poll_is_not_stored_before_it(
+    target: Target, wire: WireClient, filled: str
+) -> None:
+    with WireClient(target.address(0)) as busy:
+        busy.send(fetch_request(filled, 5, max_wait_ms=WAIT_MS))
+        busy.send(
+            api.ProduceRequest(1, 1000, [Topic(filled, [api.ProducePartition(0, plain(b"x"))])])
+        )
+        assert fetched(busy.receive(api.FetchRequest), filled) == (0, 5, b"")
+        assert busy.receive(api.ProduceRequest).topics[0].partitions[0].offset == 5
+
+
+def test_an_offset_inside_a_wrapper_brings_all_of_it(wire: WireClient, topic: str) -> None:
+    produce(wire, topic, wrapper(Codec.GZIP, plain(b"0", b"1", b"2")))
+    for offset in range(3):
+        [entry] = fetch(wire, topic, offset).entries()
+        assert (entry.offset, entry.codec) == (2, Codec.GZIP)
+
+
+def test_a_partition_asked_twice_gets_one_answer(wire: WireClient, filled: str) -> None:
+    asked = [api.FetchPartition(0, 0, 1000), api.FetchPartition(0, 4, 1000)]
+    answer = wire.request(api.FetchRequest(-1, 0, 1, [Topic(filled, asked)]))
+    assert fetched(answer, filled).values() == [(4, bytes([4]) * 100)]
+
+
+@pytest.mark.parametrize("replica_id", [-2, -3])
+def test_negative_replica_ids_on_the_leader(wire: WireClient, filled: str, replica_id: int) -> None:
+    assert len(fetch(wire, filled, 0, replica_id=replica_id).values()) == 5
+
+
+def test_a_replica_that_is_none(target: Target, wire: WireClient, filled: str) -> None:
+    got = fetch(wire, filled, 0, replica_id=5)
+    assert got.error_code == target.line.unknown_replica_code
+
+
+def test_versions_and_their_layouts(target: Target, wire: WireClient, filled: str) -> None:
+    highest = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9": 1, "0.10": 2}[target.line.name]
+    for version in range(3):
+        got = fetch(wire, filled, 0, version=version, layout=min(version, highest))
+        assert len(got.values()) == 5
+        assert {one.magic for one in got.entries()} == {1 if min(version, highest) == 2 else 0}
+
+
+# --- ListOffsets ----------------------------------------------------------------------------------
+
+FAR = 4_102_444_800_000  # the year 2100
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "count", "answer"),
+    [
+        (-1, 1, (0, [5])),
+        (-1, 10, (0, [5, 0])),
+        (-2, 1, (0, [0])),
+        (-2, 10, (0, [0])),
+        (FAR, 1, (0, [5])),
+        (FAR, 10, (0, [5, 0])),
+        (1000, 10, (0, [])),
+        (-1, 0, (0, [])),
+        (-1, -1, (-1, [])),
+        (-3, 10, (0, [])),
+        (-100, 10, (0, [])),
+    ],
+)
+def test_list_offsets(
+    wire: WireClient, filled: str, timestamp: int, count: int, answer: tuple[int, list[int]]
+) -> None:
+    assert list_offsets(wire, filled, timestamp, count) == answer
+
+
+def test_list_offsets_of_an_empty_partition(wire: WireClient, topic: str) -> None:
+    for timestamp in (-1, -2, FAR):
+        assert list_offsets(wire, topic, timestamp, 10) == (0, [0])
+
+
+def test_list_offsets_of_nothing(wire: WireClient, topic: str) -> None:
+    assert list_offsets(wire, topic, -1, partition=99) == (3, [])
+    assert list_offsets(wire, unique_name("missing"), -1) == (3, [])
+    assert wire.request(api.ListOffsetsRequest(-1, [])).topics == []
+
+
+def test_list_offsets_twice_of_one_partition(wire: WireClient, filled: str) -> None:
+    asked = [api.ListOffsetsPartition(0, -1, 1), api.ListOffsetsPartition(0, -2, 1)]
+    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(filled, asked)])).topics
+    assert [(p.partition, p.offsets) for p in one.partitions] == [(0, [0])]
+
+
+def by_message(wire: WireClient, topic: str, *timestamps: int) -> list[tuple[int, int, int]]:
+    """What ListOffsets 1 says to these times of partition 0: code, timestamp, offset."""
+    asked = [api.ListOffsetsPartition(0, at) for at in timestamps]
+    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(topic, asked)]), version=1).topics
+    return [(p.error_code, p.timestamp, p.offset) for p in one.partitions]
+
+
+@on_lines(lambda line: line.message_format == 1)
+def test_list_offsets_by_the_time_of_messages(wire: WireClient, topic: str) -> None:
+    assert by_message(wire, topic, 0) == [(0, -1, -1)]
+    produce(wire, topic, plain(b"without a time"))
+    assert by_message(wire, topic, 0) == [(0, -1, -1)]
+    produce(wire, topic, plain(b"a", b"b", magic=1))
+    produce(wire, topic, wrapper(Codec.GZIP, plain(b"c", b"d", b"e", magic=1), magic=1))
+    for at, answer in (
+        (0, (0, 1000, 1)),
+        (1000, (0, 1000, 1)),
+        (1001, (0, 1001, 2)),
+        (1002, (0, 1002, 5)),
+        (1003, (0, -1, -1)),
+        (-1, (0, -1, 6)),
+        (-2, (0, -1, 0)),
+        (-3, (0, -1, 0)),
+    ):
+        assert (at, by_message(wire, topic, at)) == (at, [answer])
+    assert by_message(wire, topic, 0, 1000) == [(42, -1, -1)]
+    assert by_message(wire, topic, 0, 0) == [(42, -1, -1)]
+    missing = api.ListOffsetsPartition(99, 0)
+    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(topic, [missing])]), version=1).topics
+    assert one.partitions == [api.ListedOffsets(99, 3)]
+
+
+@on_lines(has_config("message.timestamp.type"))
+def test_list_offsets_by_the_time_of_appending(target: Target, wire: WireClient) -> None:
+    topic = unique_name()
+    target.create_topic(topic, config={"message.timestamp.type": "LogAppendTime"})
+    produce(wire, topic, wrapper(Codec.GZIP, plain(b"a", b"b", magic=1), magic=1))
+    [(code, timestamp, offset)] = by_message(wire, topic, 2000)
+    assert (code, offset) == (0, 0)
+    assert timestamp > 1_700_000_000_000
+    assert by_message(wire, topic, timestamp + 1) == [(0, -1, -1)]
+
+
+@on_lines(has_config("segment.bytes"))
+def test_segments_begin_where_a_set_does_not_fit(target: Target, wire: WireClient) -> None:
+    topic = unique_name()
+    target.create_topic(topic, config={"segment.bytes": "4096"})
+    for _ in range(10):
+        produce(wire, topic, plain(bytes(1000)))
+    starts = [10, 8, 4, 0] if target.line.segments_overflow else [10, 9, 6, 3, 0]
+    assert list_offsets(wire, topic, -1, 100) == (0, starts)
+    # A fetch reads one segment only.
+    first = starts[-2]
+    assert [offset for offset, _ in fetch(wire, topic, 1).values()] == list(range(1, first))
+    assert fetch(wire, topic, first).values()[0][0] == first
