@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager
 from typing import Literal, TypeVar
 
 from aiokafka08.errors import (
-    Action,
-    BrokerResponseError,
     CommitFailedError,
     IllegalArgumentError,
     IllegalStateError,
@@ -25,13 +23,13 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.config import one_of
 from aiokafka08.net.coordinator import Coordinator, check_group
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times
+from aiokafka08.net.retry import retry
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity, OffsetStore
@@ -326,23 +324,15 @@ class GroupCalls:
 
     async def _patiently(self, ask: _Question[_T]) -> _T:
         """Ask again what may pass, within `request_timeout_ms`."""
-        loop = asyncio.get_running_loop()
-        config = self._router.config
-        end = loop.time() + config.request_timeout_s
-        backoff = Backoff(max(config.retry_backoff_s, 0.01), max(config.retry_backoff_max_s, 0.01))
-        while True:
-            left_s = max(end - loop.time(), 0.001)
-            try:
-                result = await ask(min(left_s, max(config.request_timeout_s / 4, 1.0)))
-            except KafkaError as error:
-                result = error
-            if not isinstance(result, KafkaError):
-                return result
-            final = isinstance(result, BrokerResponseError) and result.action is Action.FINAL
-            delay = backoff.next()
-            if final or not result.retriable or loop.time() + delay >= end:
-                raise result
-            await asyncio.sleep(delay)
+        limit_s = self._router.config.request_timeout_s
+        return await retry(
+            ask,
+            deadline=asyncio.get_running_loop().time() + limit_s,
+            backoff=self._router.config.backoff(at_least_s=0.01),
+            timed_out=lambda last: last or KafkaTimeoutError("no answer"),
+            attempt_s=max(limit_s / 4, 1.0),
+            is_final=lambda error: not error.retriable,
+        )
 
     async def _refuse_live(self, group: str) -> None:
         """Raise where the group has members, as far as anybody knows."""

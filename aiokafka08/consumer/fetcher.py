@@ -24,7 +24,6 @@ from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
 from aiokafka08.consumer.next_fetch import may_hide_large
 from aiokafka08.errors import KafkaError, KafkaProtocolError
-from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
@@ -181,7 +180,7 @@ class Fetcher:
     async def _poll(self, source: FetchQueue, bell: Notifier) -> None:
         loop = asyncio.get_running_loop()
         config = self._router.config
-        backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
+        backoff = config.backoff()
         while True:
             now, rings = loop.time(), bell.count
             next_due = source.due(now)
@@ -348,7 +347,7 @@ class Fetcher:
     async def _find_leaders(self) -> None:
         """While partitions have no leader, nobody's answer would tell that there is one again."""
         config = self._router.config
-        backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
+        backoff = config.backoff()
         while True:
             lost = [cursor for cursor, source in self._cursors.items() if source is None]
             if not lost:

@@ -38,8 +38,8 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     broker_error,
 )
-from aiokafka08.net.backoff import Backoff
-from aiokafka08.net.list_offsets import is_final, list_offsets
+from aiokafka08.net.list_offsets import list_offsets
+from aiokafka08.net.retry import is_final
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.protocol.api import (
     EARLIEST,
@@ -173,7 +173,7 @@ class _RangeReader:
         limit_s = self._limit_s
         loop = asyncio.get_running_loop()
         config = self._router.config
-        backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
+        backoff = config.backoff()
         deadline = loop.time() + limit_s
         while self._reach.offset < self._end:
             offset = refused = self._reach.offset

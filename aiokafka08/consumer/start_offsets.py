@@ -22,7 +22,8 @@ from aiokafka08.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from aiokafka08.net.list_offsets import ask_leader, is_final, patience
+from aiokafka08.net.list_offsets import ask_leader
+from aiokafka08.net.retry import attempt_timeout, is_final
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.protocol.api import EARLIEST, LATEST
@@ -196,7 +197,7 @@ class StartOffsets:
         asked = {mark.cursor.topic_partition: timestamp for mark in before if mark.start in starts}
         if not asked:
             return {}
-        timeout_s = patience(self._router.config.request_timeout_s)
+        timeout_s = attempt_timeout(self._router.config.request_timeout_s)
         return await ask_leader(self._router, leader, asked, asked, timeout_s=timeout_s)
 
     def _check(self, cursor: Cursor, first: int, last: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
+from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
@@ -42,6 +43,12 @@ class NetConfig:
     pinned_version: BrokerVersion | None
     ssl_context: ssl.SSLContext | None
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+
+    def backoff(self, at_least_s: float = 0.0) -> Backoff:
+        """Return new retry delays as configured, none of them shorter than about `at_least_s`."""
+        return Backoff(
+            max(self.retry_backoff_s, at_least_s), max(self.retry_backoff_max_s, at_least_s)
+        )
 
 
 def net_config(

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 
 from aiokafka08.errors import (
-    Action,
     GroupCoordinatorNotAvailableError,
     IllegalArgumentError,
     KafkaError,
     KafkaProtocolError,
     broker_error,
 )
-from aiokafka08.net.backoff import Backoff
+from aiokafka08.net.retry import retry
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import GroupCoordinatorRequest, GroupCoordinatorResponse
 
@@ -75,30 +74,33 @@ class Coordinator:
         """
         if self._node_id is not None:
             return self._node_id
-        loop = asyncio.get_running_loop()
         limit_s = self._router.config.request_timeout_s if timeout_s is None else timeout_s
-        end = loop.time() + limit_s
-        seen: KafkaError | None = None
-        backoff = Backoff(
-            max(self._router.config.retry_backoff_s, 0.01),
-            max(self._router.config.retry_backoff_max_s, 0.01),
-        )
-        try:
-            async with asyncio.timeout_at(end), self._lock:
-                while self._node_id is None:
-                    found = await self._look_up(min(PATIENCE_S, max(end - loop.time(), 0)))
-                    if isinstance(found, int):
-                        self._node_id = found
-                    else:
-                        seen = found
-                        await asyncio.sleep(backoff.next())
-                return self._node_id
-        except TimeoutError:
-            raise GroupCoordinatorNotAvailableError(
+        deadline = asyncio.get_running_loop().time() + limit_s
+
+        def timed_out(last: KafkaError | None) -> KafkaError:
+            return GroupCoordinatorNotAvailableError(
                 f"no coordinator of group {self.group!r} within {limit_s * 1000:.0f} ms"
-                + (f"; last seen: {seen}" if seen is not None else "")
-                + _hint(seen)
-            ) from None
+                + (f"; last seen: {last}" if last is not None else "")
+                + _hint(last)
+            )
+
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise timed_out(None) from None
+        try:
+            if self._node_id is None:
+                self._node_id = await retry(
+                    self._look_up,
+                    deadline=deadline,
+                    backoff=self._router.config.backoff(at_least_s=0.01),
+                    timed_out=timed_out,
+                    attempt_s=PATIENCE_S,
+                )
+            return self._node_id
+        finally:
+            self._lock.release()
 
     def forget(self, node_id: int) -> None:
         """That node isn't the coordinator (code 15 or 16), or doesn't answer: look it up anew."""
@@ -107,21 +109,12 @@ class Coordinator:
 
     async def _look_up(self, timeout_s: float) -> int | KafkaError:
         """One question: the node id, or what may pass."""
-        try:
-            answer = await self._router.request(
-                GroupCoordinatorRequest(self.group), timeout_s=timeout_s
-            )
-            if not answer.error_code:
-                _check(answer)
-        except KafkaError as error:
-            if not error.retriable:
-                raise
-            return error
+        answer = await self._router.request(
+            GroupCoordinatorRequest(self.group), timeout_s=timeout_s
+        )
         if answer.error_code:
-            refusal = broker_error(answer.error_code, f"the coordinator of group {self.group!r}")
-            if refusal.action is Action.FINAL:
-                raise refusal
-            return refusal
+            return broker_error(answer.error_code, f"the coordinator of group {self.group!r}")
+        _check(answer)
         self._router.introduce(answer.node_id, (answer.host, answer.port))
         return answer.node_id
 

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from aiokafka08.errors import (
-    Action,
-    BrokerResponseError,
     CorruptRecordException,
     KafkaError,
     KafkaProtocolError,
@@ -23,7 +21,7 @@ from aiokafka08.errors import (
     UnsupportedForMessageFormatError,
     broker_error,
 )
-from aiokafka08.net.backoff import Backoff
+from aiokafka08.net.retry import attempt_timeout, is_final, retry
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.protocol.api import (
     ListedOffsets,
@@ -119,35 +117,45 @@ async def _of_leaders(
     Raises:
         As `list_offsets`.
     """
-    loop = asyncio.get_running_loop()
+    if not tps:
+        return {}
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
-    end = loop.time() + limit_s
-    patience_s = patience(limit_s)
+    deadline = asyncio.get_running_loop().time() + limit_s
     found: dict[TopicPartition, T] = {}
-    seen: dict[TopicPartition, KafkaError] = {}
-    backoff = Backoff(router.config.retry_backoff_s, router.config.retry_backoff_max_s)
-    await _know(router, tps, end)
-    while True:
+    errors: dict[TopicPartition, KafkaError] = {}
+
+    async def attempt(attempt_s: float) -> dict[TopicPartition, T] | KafkaError:
         missing = [tp for tp in tps if tp not in found]
-        if not missing:
-            return found
-        if seen:
-            router.metadata.request_refresh()
-            await asyncio.sleep(min(backoff.next(), max(end - loop.time(), 0)))
-        left_s = end - loop.time()
-        if left_s <= 0:
-            reasons = [f"{tp.topic}/{tp.partition}: {seen.get(tp, 'no answer')}" for tp in missing]
-            raise KafkaTimeoutError(
-                f"no offsets within {limit_s * 1000:.0f} ms for {'; '.join(reasons)}"
-            )
-        answers = await ask_leaders(router, missing, ask, min(left_s, patience_s))
-        for tp, result in answers.items():
+        for tp, result in (await ask_leaders(router, missing, ask, attempt_s)).items():
             if not isinstance(result, KafkaError):
                 found[tp] = result
             elif is_final(result):
-                raise result
+                return result
             else:
-                seen[tp] = result
+                errors[tp] = result
+        if len(found) == len(tps):
+            return found
+        router.metadata.request_refresh()
+        return next(errors[tp] for tp in missing if tp not in found)
+
+    def timed_out(last: KafkaError | None) -> KafkaError:
+        reasons = [
+            f"{tp.topic}/{tp.partition}: {errors.get(tp, 'no answer')}"
+            for tp in tps
+            if tp not in found
+        ]
+        return KafkaTimeoutError(
+            f"no offsets within {limit_s * 1000:.0f} ms for {'; '.join(reasons)}"
+        )
+
+    await _know(router, tps, deadline)
+    return await retry(
+        attempt,
+        deadline=deadline,
+        backoff=router.config.backoff(),
+        timed_out=timed_out,
+        attempt_s=attempt_timeout(limit_s),
+    )
 
 
 async def _know(router: Router, tps: Collection[TopicPartition], end: float) -> None:
@@ -190,19 +198,6 @@ async def ask_leaders(
     for answer in answers:
         results.update(answer)
     return results
-
-
-def patience(limit_s: float) -> float:
-    """For how many seconds of `limit_s` one leader is waited for: one that hangs leaves time to
-    learn of the next one."""
-    return min(max(limit_s / 4, 1.0), limit_s)
-
-
-def is_final(error: KafkaError) -> bool:
-    """Whether trying again can't help."""
-    if isinstance(error, BrokerResponseError):
-        return error.action is Action.FINAL
-    return not error.retriable
 
 
 async def ask_leader(

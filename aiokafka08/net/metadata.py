@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from aiokafka08.errors import (
-    Action,
     IllegalStateError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
+    KafkaUnavailableError,
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
-    action_for,
 )
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.cluster import (
@@ -31,6 +30,7 @@ from aiokafka08.net.cluster import (
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.metadata_fetcher import MetadataAnswer, MetadataFetcher
 from aiokafka08.net.nodes import Nodes
+from aiokafka08.net.retry import is_final, retry
 from aiokafka08.protocol.api import MetadataResponse
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
 
@@ -60,7 +60,7 @@ class Metadata:
         self._keeper: asyncio.Task[None] | None = None
         self._stopped = False
         self._watchers: list[Callable[[ClusterSnapshot], object]] = []
-        self._backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
+        self._backoff = config.backoff()
 
     def start(self) -> None:
         """Start keeping the snapshot fresh.
@@ -174,41 +174,48 @@ class Metadata:
         self, topic: str, timeout_s: float, leaders: Callable[[Iterable[bool]], bool]
     ) -> TopicInfo:
         info: TopicInfo | None = None
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
+
+        async def attempt(limit_s: float) -> TopicInfo | KafkaError:
+            nonlocal info
+            failure: KafkaError | None = None
+            try:
+                async with asyncio.timeout(limit_s):
+                    await self.refresh()
+            except KafkaError as error:
+                if is_final(error):
+                    raise
+                failure = error
+            info = self.snapshot.topics.get(topic)
+            if info is not None:
+                if info.partitions and leaders(
+                    one.leader is not None for one in info.partitions.values()
+                ):
+                    return info
+                return self._why_unusable(info)
+            if not self.by_name:
+                return UnknownTopicOrPartitionError(f"the cluster has no topic {topic!r}")
+            return failure or KafkaUnavailableError("the brokers' metadata left the topic out")
+
+        def timed_out(last: KafkaError | None) -> KafkaError:
+            if isinstance(last, UnknownTopicOrPartitionError | InvalidTopicError):
+                return last
+            return KafkaTimeoutError(
+                f"no metadata of topic {topic!r} within {timeout_s * 1000:.0f} ms"
+                + (f"; last seen: {last}" if last else "")
+            )
+
         first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)
-        backoff = Backoff(first_s, max(self._config.retry_backoff_max_s, first_s))
-        seen: KafkaError | None = None
         try:
-            async with asyncio.timeout_at(deadline):
-                while True:
-                    try:
-                        await self.refresh()
-                    except KafkaError as error:
-                        if not error.retriable:
-                            raise
-                        seen = error
-                    info = self.snapshot.topics.get(topic)
-                    if info is not None:
-                        if info.partitions and leaders(
-                            one.leader is not None for one in info.partitions.values()
-                        ):
-                            return info
-                        seen = self._why_unusable(info)
-                        if action_for(info.error_code) is Action.FINAL:
-                            raise seen
-                    elif not self.by_name:
-                        seen = UnknownTopicOrPartitionError(f"the cluster has no topic {topic!r}")
-                    await asyncio.sleep(backoff.next())
-        except TimeoutError:
+            return await retry(
+                attempt,
+                deadline=asyncio.get_running_loop().time() + timeout_s,
+                backoff=Backoff(first_s, max(self._config.retry_backoff_max_s, first_s)),
+                timed_out=timed_out,
+            )
+        except KafkaTimeoutError:
             if info is not None and info.partitions:
                 return info
-            if isinstance(seen, UnknownTopicOrPartitionError | InvalidTopicError):
-                raise seen from None
-            raise KafkaTimeoutError(
-                f"no metadata of topic {topic!r} within {timeout_s * 1000:.0f} ms"
-                + (f"; last seen: {seen}" if seen else "")
-            ) from None
+            raise
 
     def _why_unusable(self, info: TopicInfo) -> KafkaError:
         if info.error_code:

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
-from aiokafka08.net.backoff import Backoff
-from aiokafka08.net.list_offsets import is_final
+from aiokafka08.net.retry import is_final, retry
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.offset_store.answers import (
@@ -103,32 +102,26 @@ async def _settle(
     what: str,
     timeout_s: float | None,
 ) -> dict[TopicPartition, T]:
-    loop = asyncio.get_running_loop()
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
-    end = loop.time() + limit_s
-    patience_s = max(limit_s / 4, 1.0)  # a broker that hangs leaves time to ask its successor
-    backoff = Backoff(router.config.retry_backoff_s, router.config.retry_backoff_max_s)
+    attempt_s = max(limit_s / 4, 1.0)
     found: dict[TopicPartition, T] = {}
     final: dict[TopicPartition, KafkaError] = {}
     seen: dict[TopicPartition, KafkaError] = {}
-    while missing := [tp for tp in tps if tp not in found and tp not in final]:
-        if seen:
-            await asyncio.sleep(min(backoff.next(), max(end - loop.time(), 0)))
-        left_s = end - loop.time()
-        if left_s <= 0:
-            late = {tp: seen.get(tp, KafkaTimeoutError("no answer")) for tp in missing}
-            raise KafkaTimeoutError(
-                f"{what} within {limit_s * 1000:.0f} ms: {by_reason({**final, **late})}"
-            )
+
+    def missing() -> list[TopicPartition]:
+        return [tp for tp in tps if tp not in found and tp not in final]
+
+    async def attempt(timeout_s: float) -> KafkaError | None:
         try:
-            results, asked = await one_round(missing, min(left_s, patience_s))
+            results, asked = await one_round(missing(), timeout_s)
         except KafkaError as error:
             if not error.retriable:
                 raise renamed(error, f"{what}: {error.text}") from error
-            failed = dict.fromkeys(missing, error)
+            failed = dict.fromkeys(missing(), error)
             # A round with less time than others tells less than what was answered before.
-            seen = {**failed, **seen} if left_s < patience_s else {**seen, **failed}
-            continue
+            merged = {**failed, **seen} if timeout_s < attempt_s else {**seen, **failed}
+            seen.update(merged)
+            return error
         for tp, result in results.items():
             if not isinstance(result, KafkaError):
                 found[tp] = result
@@ -138,7 +131,23 @@ async def _settle(
                 seen[tp] = result
                 ask.refused(result, asked)
         if any(isinstance(error, FENCED) for error in final.values()):
-            break  # no later try is any better
+            return None  # no later try is any better
+        return next((seen[tp] for tp in missing()), None)
+
+    def timed_out(last: KafkaError | None) -> KafkaError:
+        late = {tp: seen.get(tp, KafkaTimeoutError("no answer")) for tp in missing()}
+        return KafkaTimeoutError(
+            f"{what} within {limit_s * 1000:.0f} ms: {by_reason({**final, **late})}"
+        )
+
+    if tps:
+        await retry(
+            attempt,
+            deadline=asyncio.get_running_loop().time() + limit_s,
+            backoff=router.config.backoff(),
+            timed_out=timed_out,
+            attempt_s=attempt_s,
+        )
     if final:
         raise failure(what, final)
     return found

@@ -40,7 +40,6 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaProtocolError,
 )
-from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.node import Lane
 from aiokafka08.net.router import Router
@@ -250,7 +249,7 @@ class BrokerGroup:
     async def _join(self) -> tuple[ConsumerProtocolMemberAssignment, Generation]:
         """Join and sync, until that works."""
         config = self._router.config
-        backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
+        backoff = config.backoff()
         while True:
             await self._know_topics()
             node_id: int | None = None

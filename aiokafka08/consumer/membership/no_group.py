@@ -14,7 +14,6 @@ from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.membership import Assignee
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import KafkaError
-from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.router import Router
 from aiokafka08.structs import TopicPartition
 
@@ -58,7 +57,7 @@ class NoGroup:
 
     async def _follow(self) -> None:
         config, loop = self._router.config, asyncio.get_running_loop()
-        backoff = Backoff(config.retry_backoff_s, config.retry_backoff_max_s)
+        backoff = config.backoff()
         while True:
             deadline: float | None = None
             if self._unknown():
