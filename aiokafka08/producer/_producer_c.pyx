@@ -514,7 +514,9 @@ cdef object choose(object route, object key):
         number = chance >> 32
     else:
         number = hash_of(<bytes>key) & 0x7FFFFFFF
-    queue = (<dict?>get(route, route_queues)).get(partitions[<Py_ssize_t>(number % <uint64_t>len(partitions))])
+    queue = (<dict?>get(route, route_queues)).get(
+        partitions[<Py_ssize_t>(number % <uint64_t>len(partitions))]
+    )
     return route.choose(key) if type(queue) is not queue_type else queue
 
 

@@ -13,7 +13,9 @@ cdef class MessageSetBuilder:
     cdef Py_ssize_t _count
 
     cdef int _make_room(self, Py_ssize_t more) except -1
-    cdef int _append(self, object key, object value, int64_t timestamp_ms, Py_ssize_t limit) except -1
+    cdef int _append(
+        self, object key, object value, int64_t timestamp_ms, Py_ssize_t limit
+    ) except -1
     cdef int _put(
         self,
         const char *key,

@@ -10,7 +10,12 @@ offsets may drive beyond 64 bits are kept in 128.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
@@ -19,7 +24,6 @@ from libc.string cimport memcpy, memset
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol._columns_py import (
     DEFAULT_MAX_COLUMN_BYTES,
-    MAX_COLUMN_BYTES,
     MAX_TIMESTAMP_MS,
     Column,
     already_given,
@@ -104,7 +108,9 @@ cdef class MessageSetBuilder:  # its attributes stand in the .pxd
         self._room = wanted
         return 0
 
-    cdef int _append(self, object key, object value, int64_t timestamp_ms, Py_ssize_t limit) except -1:
+    cdef int _append(
+        self, object key, object value, int64_t timestamp_ms, Py_ssize_t limit
+    ) except -1:
         """1: appended; 0: it would take the set beyond `limit`, which isn't negative."""
         cdef Py_ssize_t key_size = -1, value_size = -1
         cdef const char *key_at = NULL
@@ -212,14 +218,13 @@ cdef class MessageSetBuilder:  # its attributes stand in the .pxd
         return memoryview(self._buffer)[:self.size_bytes]
 
     def build(self):
-        cdef bytes wrapped
+        cdef bytes content
         cdef MessageSetBuilder wrapper
         if self.codec is Codec.NONE or not self._count:
             return self._view()
         wrapper = MessageSetBuilder(self.magic)
-        wrapper._append(
-            None, bytes(compress(self.codec, self._view(), magic=self.magic)), self.max_timestamp_ms, -1
-        )
+        content = bytes(compress(self.codec, self._view(), magic=self.magic))
+        wrapper._append(None, content, self.max_timestamp_ms, -1)
         cdef char *begin = PyByteArray_AS_STRING(wrapper._buffer)
         begin[BODY_AT + 1] = <int>self.codec
         put_int64(begin, self._count - 1)
@@ -236,8 +241,8 @@ cdef class MessageSetBuilder:  # its attributes stand in the .pxd
 
     def as_format_0(self):
         cdef MessageSetBuilder part = MessageSetBuilder(0, self.codec)
-        cdef Py_ssize_t pos = 0, index
-        for index in range(self._count):
+        cdef Py_ssize_t pos = 0, _index
+        for _index in range(self._count):
             pos = part._adopt(self, pos)
         return part
 
@@ -482,7 +487,9 @@ cdef class MessageSetReader:
         if self.error is None:
             self._hold(&buffer)
             try:
-                columns.reserve(min(max_records, max(self._end - self._pos, 0) // MIN_ENTRY_BYTES + 1))
+                columns.reserve(
+                    min(max_records, max(self._end - self._pos, 0) // MIN_ENTRY_BYTES + 1)
+                )
                 while count < max_records and not columns.full() and self._next(&m):
                     columns.add(&m)
                     count += 1
@@ -865,7 +872,7 @@ cdef class Blobs:  # its attributes stand in the .pxd
     def __cinit__(
         self, Py_ssize_t first, Py_ssize_t count, validity, offsets, data, bint wide=False
     ):
-        cdef Py_ssize_t rows, stop, row
+        cdef Py_ssize_t rows, row
         cdef int64_t before, at
         if first < 0 or count < 0:
             raise ValueError(f"first={first}, count={count}: allowed are integers from 0 on")
@@ -944,7 +951,12 @@ cdef bint is_int64s(object data) except -1:
 
 
 cdef Py_ssize_t extend_blobs(
-    MessageSetBuilder builder, Blobs keys, Blobs values, timestamps_ms, Py_ssize_t start, Py_ssize_t limit
+    MessageSetBuilder builder,
+    Blobs keys,
+    Blobs values,
+    timestamps_ms,
+    Py_ssize_t start,
+    Py_ssize_t limit,
 ) except -1:
     """`extend` without an object per message."""
     cdef Py_buffer times
