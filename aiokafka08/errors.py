@@ -1,9 +1,12 @@
-"""Every error of the package, and the one table of the error codes that brokers send.
+"""Every exception of the package, and the one table of the error codes that brokers send.
 
-Law: a code is named once, here, with what a client does about it (`Action`). Names are those of
-aiokafka, so that `except` clauses keep working after a change of import; what is `retriable` there
-is so here, and codes -1, 8, 9 and 13 besides. Who retries, and how often, lives in
-`producer.sender`, `consumer.fetcher` and `net.router`.
+The table is the subclasses of `BrokerResponseError`. Each holds a code (`errno`), Kafka's name for
+it (`message`), its meaning (`description`) and what a client does about it (`action`). Class names
+are aiokafka's, so `except` clauses keep working after a change of import. All that is `retriable`
+in aiokafka is so here; codes -1, 8, 9 and 13 are retriable here only.
+
+Invariant: no other module of the package names an error code by its number; they use
+`SomeError.errno`. This module decides no retries: `net.retry`, `producer` and `consumer` do.
 """
 
 from __future__ import annotations
@@ -20,25 +23,30 @@ class Action(enum.Enum):
     NONE = "no error"
     REFRESH = "the metadata is stale: refresh it, then try again"
     BACK_OFF = "try again a little later"
-    MAYBE_STORED = "the message may be in the log: trying again may store it twice"
-    NOT_STORED = "nothing was appended: trying again is safe"
+    MAYBE_STORED = "the message may be in the log: another attempt may store it twice"
+    NOT_STORED = "nothing was appended: another attempt is safe"
     SPLIT = "too large: split the batch and send the halves"
     COORDINATOR = "look the coordinator up again, then try again"
-    REJOIN = "the group has moved on: join it again"
-    FINAL = "trying again can't help"
+    REJOIN = "the group is in another generation: join it again"
+    FINAL = "another attempt can't help"
 
 
 class KafkaError(RuntimeError):
-    """Base of all errors that this package raises about Kafka."""
+    """Base class of the errors that this package raises about Kafka.
+
+    Attributes:
+        retriable: Another attempt may succeed.
+        invalid_metadata: The error is a sign that the metadata is stale.
+    """
 
     retriable: ClassVar[bool] = False
     invalid_metadata: ClassVar[bool] = False
 
     @property
     def text(self) -> str:
-        """What happened, without the name of the class that `str()` puts before it.
+        """The message, without the class name that `str()` puts before it.
 
-        What stands beside it in `args` is for programs.
+        It is the first string in `args`; other items there are for programs.
         """
         return next((one for one in self.args if isinstance(one, str)), super().__str__())
 
@@ -46,65 +54,69 @@ class KafkaError(RuntimeError):
         return f"{type(self).__name__}: {self.text}" if self.text else type(self).__name__
 
 
-# --- the client's own ---------------------------------------------------------------------------
+# --- raised by the client itself ------------------------------------------------------------------
 
 
 class IllegalStateError(KafkaError):
-    """The call doesn't fit the state of the client (not started, no assignment, other loop)."""
+    """The client's state doesn't allow the call (not started, no assignment, other event loop)."""
 
 
 class IllegalArgumentError(KafkaError, ValueError):
-    """An argument or option has a value that isn't allowed; the text names both."""
+    """An argument or option has a wrong value; the text names both and what is expected."""
 
 
 class KafkaConfigurationError(KafkaError):
-    """Options that contradict each other, or need an extra that isn't installed."""
+    """Options contradict each other, or need an extra that isn't installed."""
 
 
 class KafkaConnectionError(KafkaError):
-    """A connection could not be made, or broke before the answer came."""
+    """A connection could not be made, or broke before the response arrived."""
 
     retriable = True
     invalid_metadata = True
 
 
 class NoBrokersAvailable(KafkaConnectionError):
-    """No bootstrap address and no known broker could be reached; the text says why for each."""
+    """Neither a bootstrap address nor a known broker responded; the text has each one's error."""
 
 
 class KafkaTimeoutError(KafkaError):
-    """A deadline of the client passed (`request_timeout_ms`, `delivery_timeout_ms`, …)."""
+    """A deadline of this client passed (`request_timeout_ms`, `delivery_timeout_ms`, …)."""
 
     retriable = True
 
 
 class KafkaUnavailableError(KafkaError):
-    """The cluster answers, but can't do the work now."""
+    """The cluster responds, but can't do the work now."""
 
     retriable = True
 
 
 class KafkaProtocolError(KafkaError):
-    """The peer sent bytes that aren't the Kafka protocol, or cut it short. Costs the connection."""
+    """The peer sent bytes that aren't the Kafka protocol, or were cut off.
+
+    The connection is closed.
+    """
 
     retriable = True
 
 
 class CorrelationIdError(KafkaProtocolError):
-    """An answer carries another correlation id than the oldest request in flight."""
+    """A response carries another correlation id than the oldest request in flight."""
 
 
 class UnrecognizedBrokerVersion(KafkaError):
-    """The peer speaks, but like no known line of brokers.
+    """The peer responds to probes, but not like any known broker line.
 
-    It may pass: a broker that dies, or a proxy that cuts, while it is asked looks the same.
+    Retriable: a broker that dies during the probe looks the same, and so does a proxy that closes
+    connections.
     """
 
     retriable = True
 
 
 class CommitFailedError(KafkaError):
-    """Offsets were not committed: the group has moved on without this member."""
+    """Offsets were not committed: this member is no longer in the group's current generation."""
 
 
 class NoOffsetForPartitionError(KafkaError):
@@ -122,29 +134,29 @@ class RecordTooLargeError(KafkaError):
 
 
 class UnsupportedCodecError(KafkaError):
-    """The broker's line doesn't know this compression (lz4 before 0.8.2)."""
+    """The broker line doesn't support this compression (lz4 before 0.8.2)."""
 
 
 class ProducerClosed(KafkaError):
-    """The producer was stopped before, or while, this call ran."""
+    """The producer was stopped before or during this call."""
 
 
 class ConsumerStoppedError(Exception):
-    """The consumer was stopped before, or while, this call waited (aiokafka raises the same)."""
+    """The consumer was stopped before or during this call (aiokafka raises the same)."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(args or ("the consumer was stopped; make a new one",)))
+        super().__init__(*(args or ("the consumer was stopped. Create a new one",)))
 
 
 class IllegalOperation(Exception):
-    """The operation doesn't fit this kind of subscription (aiokafka raises the same)."""
+    """The operation isn't possible with this kind of subscription (aiokafka raises the same)."""
 
 
-# --- what brokers answer ------------------------------------------------------------------------
+# --- error codes of brokers -----------------------------------------------------------------------
 
 
 class BrokerResponseError(KafkaError):
-    """An error code in an answer. Unknown codes come as this class itself."""
+    """A broker's response holds an error code. Unknown codes are instances of this very class."""
 
     errno: int = -1
     message: ClassVar[str] = "UNKNOWN"  # Kafka's name of the code
@@ -170,7 +182,7 @@ class NoError(BrokerResponseError):
 class UnknownError(BrokerResponseError):
     errno = -1
     message = "UNKNOWN"
-    description = "the broker met an unexpected error (its log tells more)"
+    description = "the broker met an unexpected error. See its log"
     retriable = True
 
 
@@ -186,9 +198,9 @@ class OffsetOutOfRangeError(BrokerResponseError):
 class CorruptRecordException(BrokerResponseError):
     """A message fails its CRC or has impossible lengths.
 
-    Raised for answers with code 2, and by the consumer for what it fetched: then `partition` and
-    `offset` say where, and `next_offset` is where `seek()` may go on (None where the corrupt bytes
-    hide it).
+    Raised for responses with code 2, and by the consumer for fetched bytes. The consumer sets
+    `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message (None if the
+    corrupt bytes hide it).
     """
 
     errno = 2
@@ -248,12 +260,12 @@ class NotLeaderForPartitionError(BrokerResponseError):
 
 
 class RequestTimedOutError(BrokerResponseError):
-    """The broker gave up waiting for its replicas (code 7): the message is in the leader's log."""
+    """The broker timed out waiting for its replicas; the message is in the leader's log."""
 
     errno = 7
     message = "REQUEST_TIMED_OUT"
     action = Action.MAYBE_STORED
-    description = "the broker timed out; the message is in the leader's log"
+    description = "the broker timed out waiting for replicas; the message is in the leader's log"
     retriable = True
 
 
@@ -261,7 +273,7 @@ class BrokerNotAvailableError(BrokerResponseError):
     errno = 8
     message = "BROKER_NOT_AVAILABLE"
     action = Action.BACK_OFF
-    description = "a broker that this needs is not alive"
+    description = "a broker that this request needs is not alive"
     retriable = True
 
 
@@ -363,7 +375,7 @@ class InvalidRequiredAcksError(BrokerResponseError):
     errno = 21
     message = "INVALID_REQUIRED_ACKS"
     action = Action.FINAL
-    description = "required_acks isn't one of -1, 0, 1 (brokers from 0.9 on)"
+    description = "required_acks isn't -1, 0 or 1 (brokers from 0.9 on)"
 
 
 class IllegalGenerationError(BrokerResponseError):
@@ -391,7 +403,7 @@ class UnknownMemberIdError(BrokerResponseError):
     errno = 25
     message = "UNKNOWN_MEMBER_ID"
     action = Action.REJOIN
-    description = "the coordinator doesn't know this member (any more)"
+    description = "the coordinator doesn't know this member, or has evicted it"
 
 
 class InvalidSessionTimeoutError(BrokerResponseError):
@@ -419,21 +431,21 @@ class TopicAuthorizationFailedError(BrokerResponseError):
     errno = 29
     message = "TOPIC_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "no right to use this topic"
+    description = "the client is not authorized to use this topic"
 
 
 class GroupAuthorizationFailedError(BrokerResponseError):
     errno = 30
     message = "GROUP_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "no right to use this group"
+    description = "the client is not authorized to use this group"
 
 
 class ClusterAuthorizationFailedError(BrokerResponseError):
     errno = 31
     message = "CLUSTER_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "no right to do this on the cluster"
+    description = "the client is not authorized to do this on the cluster"
 
 
 class InvalidTimestampError(BrokerResponseError):
@@ -444,7 +456,7 @@ class InvalidTimestampError(BrokerResponseError):
 
 
 class UnsupportedVersionError(BrokerResponseError):
-    """The broker's line, or the 0.8 protocol itself, can't do what was asked."""
+    """The broker line, or the 0.8 protocol itself, doesn't support the request."""
 
     errno = 35
     message = "UNSUPPORTED_VERSION"
@@ -491,20 +503,20 @@ class InvalidRequestError(BrokerResponseError):
     errno = 42
     message = "INVALID_REQUEST"
     action = Action.FINAL
-    description = "the broker finds the request contradictory"
+    description = "the request contradicts itself"
 
 
 class UnsupportedForMessageFormatError(BrokerResponseError):
-    """A topic that brokers store in format 0, whose messages have no timestamps."""
+    """The brokers store the topic in message format 0, which has no timestamps."""
 
     errno = 43
     message = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
     action = Action.FINAL
-    description = "the message format that the broker stores can't do it (no timestamps)"
+    description = "the message format of the topic doesn't support this (no timestamps)"
 
 
 class UnsupportedCompressionTypeError(BrokerResponseError):
-    """A topic with `compression.type=zstd`: brokers don't convert it for requests this old."""
+    """The topic has `compression.type=zstd`, which brokers don't convert for requests this old."""
 
     errno = 76
     message = "UNSUPPORTED_COMPRESSION_TYPE"
@@ -516,17 +528,17 @@ class GroupMaxSizeReachedError(BrokerResponseError):
     errno = 81
     message = "GROUP_MAX_SIZE_REACHED"
     action = Action.FINAL
-    description = "the group has as many members as the broker allows (brokers from 2.2 on)"
+    description = "the group has the maximum number of members (brokers from 2.2 on)"
 
 
 class InvalidRecordError(BrokerResponseError):
     errno = 87
     message = "INVALID_RECORD"
     action = Action.FINAL
-    description = "the broker's validation refused the message (brokers from 2.4 on)"
+    description = "the broker's validation rejected the message (brokers from 2.4 on)"
 
 
-# aiokafka's second names
+# aiokafka's other names for these
 CoordinatorLoadInProgressError = GroupLoadInProgressError
 CoordinatorNotAvailableError = GroupCoordinatorNotAvailableError
 NotCoordinatorError = NotCoordinatorForGroupError
@@ -535,16 +547,16 @@ NotCoordinatorError = NotCoordinatorForGroupError
 BROKER_ERRORS: dict[int, type[BrokerResponseError]] = {
     cls.errno: cls for cls in BrokerResponseError.__subclasses__()
 }
-"""Error code → class, for every code that brokers 0.8.0 – 3.9 send to this client."""
+"""The class of each error code that brokers 0.8.0 – 3.9 send to this client."""
 
 
 def error_class(code: int) -> type[BrokerResponseError]:
-    """The class for an error code; `BrokerResponseError` itself where the code is unknown."""
+    """Return the class of an error code; `BrokerResponseError` itself for an unknown one."""
     return BROKER_ERRORS.get(code, BrokerResponseError)
 
 
 def broker_error(code: int, where: str = "") -> BrokerResponseError:
-    """The error for `code`, its text saying what it means and `where` it happened.
+    """Return the exception for `code`; its text says `where` it happened and what it means.
 
     Unknown codes keep their number: `broker_error(99).errno == 99`.
     """
@@ -554,5 +566,5 @@ def broker_error(code: int, where: str = "") -> BrokerResponseError:
 
 
 def action_for(code: int) -> Action:
-    """What to do about an error code; unknown codes are tried again a bounded number of times."""
+    """Return what to do about an error code; `BACK_OFF` for an unknown one."""
     return error_class(code).action

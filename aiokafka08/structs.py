@@ -1,17 +1,16 @@
-"""The small values that callers give and get. Names, fields and order are those of aiokafka 0.14.
+"""The small values of the public API: partitions, offsets, records.
 
-Law: plain data, no behaviour, no imports from the package. Errors live in `errors`, wire structs in
+Names, fields and their order are those of aiokafka 0.14. The structs of the wire protocol are in
 `protocol.api`.
+
+Invariant: this module holds plain data without behaviour, and imports nothing of the package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
-
-if TYPE_CHECKING:
-    from aiokafka08.errors import KafkaError
+from typing import Generic, NamedTuple, TypeVar
 
 KT = TypeVar("KT")
 VT = TypeVar("VT")
@@ -25,7 +24,7 @@ class TopicPartition(NamedTuple):
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker as Metadata names it; `rack` is None before 0.10."""
+    """A broker as a Metadata response names it; `rack` is None before 0.10."""
 
     nodeId: int
     host: str
@@ -34,10 +33,10 @@ class BrokerMetadata(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition as Metadata describes it.
+    """A partition as a Metadata response describes it.
 
-    `replicas` leaves out dead brokers and `isr` may be stale on 0.8 (brokers.md 4.7, 4.8): decide
-    nothing on them. `leader` is -1 in an election.
+    `leader` is -1 during an election. Don't rely on `replicas` and `isr`: brokers of 0.8 leave dead
+    brokers out of `replicas`, and their `isr` may be stale (docs/brokers.md 4.7, 4.8).
     """
 
     topic: str
@@ -45,27 +44,27 @@ class PartitionMetadata(NamedTuple):
     leader: int
     replicas: list[int]
     isr: list[int]
-    error: KafkaError | None
+    error: Exception | None
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next message to read, and a free string kept with it."""
+    """A committed offset (of the next message to read), and a string stored with it."""
 
     offset: int
     metadata: str
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset found by time; `timestamp` is None where the broker's line can't tell it."""
+    """An offset found by time; `timestamp` is None if the broker line doesn't report it."""
 
     offset: int
     timestamp: int | None
 
 
 class RecordMetadata(NamedTuple):
-    """Where a message went. `offset` is -1 where the broker was not asked (acks=0).
+    """Where a message was stored. `offset` is -1 with acks=0: the broker doesn't report it.
 
-    `timestamp` is milliseconds since the epoch, None for message format 0. `timestamp_type` is 0
+    `timestamp` is in milliseconds since the epoch, None for message format 0. `timestamp_type` is 0
     for CreateTime, 1 for LogAppendTime, None for message format 0.
     """
 
@@ -80,11 +79,11 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerRecord(Generic[KT, VT]):
-    """A message as a consumer gets it.
+    """A record that the consumer returns.
 
-    `timestamp` is milliseconds since the epoch and `timestamp_type` 0 (CreateTime) or 1
+    `timestamp` is in milliseconds since the epoch, `timestamp_type` is 0 (CreateTime) or 1
     (LogAppendTime); both are None for message format 0, which has no timestamps. `checksum` is the
-    CRC-32 that the message carries. Sizes are bytes, -1 for null. `headers` is always empty:
+    CRC-32 in the message. Sizes are in bytes, -1 for null. `headers` is always empty: message
     formats 0 and 1 have none.
     """
 

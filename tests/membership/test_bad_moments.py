@@ -90,7 +90,7 @@ async def test_a_member_that_the_group_refuses_commits_and_gives_back_what_it_ha
     cluster.append("t", 0, [b"v"] * 10)
     await take(member, 10)
     cluster.fault(api.HeartbeatRequest, then=Answer(30))
-    with pytest.raises(Exception, match="no right to use this group"):
+    with pytest.raises(Exception, match="the client is not authorized to use this group"):
         await member.getone()
     await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
     assert cluster.committed("g", "t", 0) == (10, "")

@@ -437,9 +437,9 @@ async def test_a_running_member_that_is_refused_says_so(
     await member.start()
     waiting = asyncio.create_task(member.getone())
     cluster.fault(api.HeartbeatRequest, then=Answer(30))
-    with pytest.raises(Exception, match="no right to use this group"):
+    with pytest.raises(Exception, match="the client is not authorized to use this group"):
         await waiting
-    with pytest.raises(Exception, match="no right to use this group"):
+    with pytest.raises(Exception, match="the client is not authorized to use this group"):
         await member.getmany()
 
 
