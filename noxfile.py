@@ -1,17 +1,20 @@
-"""What can be run on this project. `nox -s tests` is all of CI; `nox` alone runs lint and types.
+"""The sessions of this project. `nox -s tests` is all of CI; `nox` alone runs lint and types.
 
-    nox -s tests                                everything, on the Python that runs nox
+    nox -s tests                                all checks, on the Python that runs nox
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
-    nox -s full                                 every Python found, both loops, many rounds, build
-    nox -s bench -- --quick                     beside the peers, on a real broker, in two minutes
-    nox -s bench -- --ours --before DIR         beside another checkout of this repository
-    nox -s bench -- --output docs/benchmarks    all of it, with growth; writes the docs
-    nox -s fuzz                                 hostile bytes, many more than in `tests`
+    nox -s lint types                           ruff, codespell, cython-lint, import-linter; mypy
+    nox -s full                                 each Python found, both event loops, build
+    nox -s bench -- --quick                     this client beside its peers, in two minutes
+    nox -s bench -- --ours --before DIR         this checkout beside another one
+    nox -s bench -- --output docs/benchmarks    the whole benchmark; writes the pages in docs/
+    nox -s fuzz                                 many more hostile bytes than in `tests`
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
-    nox -s demo -- --bootstrap localhost:9092   the same on a real one
+    nox -s demo -- --bootstrap localhost:9092   the same on a real cluster
+    nox -s changelog                            the next release's notes
 
-Add `-R` to run without installing again (not after a change to a .pyx: installing compiles it).
+Add `-R` to reuse the environment as it is. After a change to a .pyx leave it out: the installation
+compiles.
 """
 
 from __future__ import annotations
@@ -33,73 +36,79 @@ nox.options.error_on_external_run = True
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 PARALLEL = ("--numprocesses=3", "--dist=worksteal")
-"""Most tests wait for brokers more than they compute. Each process has its own brokers."""
+"""Three processes on two cores: most tests wait for brokers. Each process has its own brokers."""
 
 PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/producer")
-"""What goes through the message set runs once more on the pure twin, without real brokers; the
-tests of the message set itself run for both twins in any case."""
+"""The tests that run once more on the pure twins, without real brokers. The tests of the message
+set itself always run for both twins."""
 
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
 
 
 def install(session: nox.Session, *groups: str, project: bool = True) -> None:
-    # Not pip's --group: the pip of Python 3.11 doesn't have it.
+    """Install dependency groups, and this project in place."""
+    # The pip of Python 3.11 has no --group.
     requirements = nox.project.dependency_groups(PROJECT, *groups)
     session.install(*(["-e", "."] if project else []), *requirements)
 
 
 def run_lint(session: nox.Session) -> None:
+    """Run the commands of .pre-commit-config.yaml."""
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("codespell")
+    session.run("cython-lint", "aiokafka08")
     session.run("lint-imports")
+    session.run("towncrier", "build", "--draft")
 
 
 def run_types(session: nox.Session) -> None:
+    """Check the types of all Python code."""
     session.run("mypy", *CODE)
 
 
 def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
-    """On the compiled twin of the message set, which fails where it couldn't be built, or on the
-    pure one."""
+    """Run pytest on one twin; with the compiled one it fails if that couldn't be built."""
     session.run("python", "-m", "pytest", *arguments, env={"AIOKAFKA08_IMPL": twin})
 
 
 def run_pytest_in_parallel(session: nox.Session, *arguments: str, twin: str = "c") -> None:
-    """Side by side; what fails there runs once more, alone.
+    """Run pytest in several processes, then run the failed tests once more in one process.
 
-    On two cores that are busy with brokers a test may be starved beyond its deadline. The first
-    summary names those that passed only when they had the machine to themselves. For `tests` only:
-    `full` is there to find them."""
+    On two cores that are busy with brokers a test may miss its deadline for want of processor time.
+    The first summary names the tests that only pass alone. Only `tests` tolerates them; `full`
+    fails.
+    """
     try:
         run_pytest(session, *PARALLEL, *arguments, twin=twin)
     except CommandFailed:
-        session.warn("What failed runs once more, alone")
+        session.warn("Running the failed tests once more, in one process")
         run_pytest(session, "--last-failed", *arguments, twin=twin)
 
 
 def fetch_brokers(session: nox.Session) -> None:
-    """Once on a machine: no test's timeout has to allow for a download."""
+    """Download the brokers before the tests, so that no test's timeout includes a download."""
     if os.environ.get("AIOKAFKA08_NO_REAL_BROKERS") != "1":
         session.run("python", "-m", "tests.brokers", "--fetch")
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff (rules and format) and the import contracts."""
+    """Run ruff, codespell, cython-lint, import-linter, and towncrier on the fragments."""
     install(session, "lint", project=False)
     run_lint(session)
 
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy, strict on the package."""
+    """Run mypy, strict for the package."""
     install(session, "test", "types")
     run_types(session)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All of CI: lint, types, then pytest with real brokers. With arguments: pytest only."""
+    """Run all of CI: lint, types, pytest with real brokers. With arguments: pytest only."""
     if session.posargs:
         install(session, "test")
         run_pytest(session, *session.posargs)
@@ -114,15 +123,15 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def full(session: nox.Session) -> None:
-    """The whole matrix: `matrix` on each Python found, then `fuzz`, `rounds` and `build`."""
+    """Run `matrix` on each Python found, then `fuzz`, `rounds` and `build`."""
     found = [version for version in PYTHONS if works(f"python{version}")]
     if not found:
-        session.error(f"none of Python {', '.join(PYTHONS)} was found on PATH")
+        session.error(f"no Python found: expected one of {', '.join(PYTHONS)} on PATH")
     for version in PYTHONS:
         if version in found:
             session.notify(f"matrix-{version}", session.posargs)
         else:
-            session.warn(f"Skipped: Python {version} wasn't found on PATH")
+            session.warn(f"Python {version} skipped: not found on PATH")
     session.notify("fuzz")
     session.notify("rounds")
     session.notify("build")
@@ -130,7 +139,7 @@ def full(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def matrix(session: nox.Session) -> None:
-    """Everything `tests` does, each asynchronous test on both loops."""
+    """Run the checks of `tests`, with each asynchronous test on both event loops."""
     install(session, "lint", "types", "test")
     run_lint(session)
     run_types(session)
@@ -141,21 +150,21 @@ def matrix(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """The protocol's tests with many more examples, mutated frames and mutated sets among them."""
+    """Run the protocol's tests with many more examples, mutated frames and mutated sets."""
     install(session, "test")
     run_pytest(session, *PARALLEL, "--full", "tests/protocol", *session.posargs)
 
 
 @nox.session
 def rounds(session: nox.Session) -> None:
-    """The other tests that are marked `full`."""
+    """Run the other tests that are marked `full`."""
     install(session, "test")
     fetch_brokers(session)
     run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
 
 
 def works(python: str) -> bool:
-    """Whether the command is there and runs: a version manager's shim may do neither."""
+    """Return True if the command exists and runs. A version manager's shim may exist and fail."""
     if shutil.which(python) is None:
         return False
     return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
@@ -163,40 +172,34 @@ def works(python: str) -> bool:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """This client and its peers on real brokers, side by side, then growth. `-- --help`."""
+    """Measure this client and its peers on real brokers, then growth. `-- --help`."""
     install(session, "bench")
     if "--spark" in session.posargs:
-        bench_spark(session, *(one for one in session.posargs if one != "--spark"))
+        bench_spark(session, *(option for option in session.posargs if option != "--spark"))
         return
     fetch_brokers(session)
-    # It ends its brokers by itself on Ctrl-C; nox's own patience is 0.3 s.
+    # On Ctrl-C it stops its brokers itself, which takes longer than the 0.3 s that nox waits.
     session.run("python", "-m", "tests.bench", *session.posargs, interrupt_timeout=30.0)
 
 
 def bench_spark(session: nox.Session, *arguments: str) -> None:
-    """The data source beside Spark's own instead: `nox -s bench -- --spark --help`."""
+    """Measure the data source beside Spark's own: `nox -s bench -- --spark --help`."""
     fetch_brokers(session)
-    # It ends Spark and its brokers by itself.
+    # On Ctrl-C it stops Spark and its brokers itself.
     session.run("python", "-m", "tests.bench.spark", *arguments, interrupt_timeout=30.0)
 
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """Python's own source through Kafka, back, and into Spark, verified, drawn. `-- --help`."""
+    """Send Python's source through Kafka and Spark, verify and plot it. `-- --help`."""
     install(session, "demo")
-    # It too ends by itself on Ctrl-C.
-    session.run(
-        "python",
-        "-m",
-        "examples.demo",
-        *session.posargs,
-        interrupt_timeout=10.0,
-    )
+    # On Ctrl-C it stops its cluster itself.
+    session.run("python", "-m", "examples.demo", *session.posargs, interrupt_timeout=10.0)
 
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """The compiled modules under gcc's address and undefined-behaviour sanitizers."""
+    """Test the compiled modules under gcc's address and undefined-behaviour sanitizers."""
     install(session, "test", project=False)
     session.install(*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"])
     flags = "-fsanitize=address,undefined -fno-omit-frame-pointer -O1 -g"
@@ -206,7 +209,7 @@ def sanitize(session: nox.Session) -> None:
         ).stdout.strip()
         for name in ("libasan.so", "libubsan.so")
     ]
-    with tempfile.TemporaryDirectory() as folder:  # not in place: other sessions use what is there
+    with tempfile.TemporaryDirectory() as folder:  # other sessions use the modules built in place
         for name in ("aiokafka08", "tests"):
             ignore = shutil.ignore_patterns("*.so", "__pycache__")
             shutil.copytree(name, Path(folder, name), ignore=ignore)
@@ -219,14 +222,14 @@ def sanitize(session: nox.Session) -> None:
             )
             session.run(
                 *("python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=600"),
-                # Memory is measured there, which the sanitizer changes.
+                # These tests measure memory, which the sanitizers change.
                 *("-k", "not python and not bomb and not memory and not real"),
                 *("tests/protocol", "tests/producer/test_producer.py"),
                 *("tests/producer/test_delivery.py", "tests/producer/test_send_arrow.py"),
                 env={
                     "AIOKAFKA08_IMPL": "c",
                     "LD_PRELOAD": " ".join(libraries),
-                    "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's own
+                    "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter itself leaks
                     "PYTHONMALLOC": "malloc",
                 },
             )
@@ -234,7 +237,7 @@ def sanitize(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """sdist and wheel, checked; the wheel installed and used away from here, without extras."""
+    """Build and check sdist and wheel; install the wheel elsewhere, without extras, and use it."""
     install(session, "build", project=False)
     shutil.rmtree("dist", ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", "dist")
@@ -248,7 +251,7 @@ def build(session: nox.Session) -> None:
         python = str(scripts / "python")
         session.run(python, "-m", "pip", "install", "--quiet", wheel, "pytest", external=True)
         session.run(python, "-W", "error", "-c", CHECK_INSTALLED, folder, external=True)
-        shutil.copy(users_test, folder)  # away from this project's configuration
+        shutil.copy(users_test, folder)  # this project's pytest configuration doesn't apply there
         session.run(python, "-m", "pytest", "-W", "error", users_test.name, external=True)
 
 
@@ -260,3 +263,13 @@ assert importlib.resources.files(aiokafka08).joinpath("py.typed").is_file()
 assert importlib.metadata.version("aiokafka08") == aiokafka08.__version__
 print("aiokafka08", aiokafka08.__version__, "from", aiokafka08.__file__)
 """
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Show the next release's notes; `-- 0.1.0` writes them into CHANGELOG.md."""
+    install(session, "changelog", project=False)
+    if session.posargs:
+        session.run("towncrier", "build", "--yes", "--version", *session.posargs)
+    else:
+        session.run("towncrier", "build", "--draft")

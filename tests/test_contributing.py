@@ -1,0 +1,55 @@
+"""The checks before a commit, those of `nox -s lint` and the changelog's fragments agree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MOST_WORDS = 60
+
+
+def hooks() -> dict[str, list[str]]:
+    """Return the requirements of the pre-commit hooks, by command."""
+    text = (ROOT / ".pre-commit-config.yaml").read_text()
+    pattern = r"^ +entry: (.*)$\n.*$\n +additional_dependencies: (.*)$"
+    found = {command: ast.literal_eval(names) for command, names in re.findall(pattern, text, re.M)}
+    assert len(found) == text.count("- id: ")
+    return found
+
+
+def lint_commands() -> set[str]:
+    """Return the commands of `run_lint` in noxfile.py."""
+    [function] = [
+        node
+        for node in ast.walk(ast.parse((ROOT / "noxfile.py").read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name == "run_lint"
+    ]
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return {" ".join(ast.literal_eval(argument) for argument in call.args) for call in calls}
+
+
+def fragments() -> list[Path]:
+    folder = ROOT / "docs/changelog.d"
+    return [path for path in sorted(folder.iterdir()) if path.name != "README.md"]
+
+
+def test_pre_commit_hooks_run_the_commands_of_lint() -> None:
+    assert hooks().keys() == lint_commands()
+
+
+def test_pre_commit_hooks_have_the_requirements_of_lint() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    required = {one for one in groups["lint"] if isinstance(one, str)} | {*groups["changelog"]}
+    assert {one for names in hooks().values() for one in names} == required
+
+
+@pytest.mark.parametrize("path", fragments(), ids=lambda path: path.name)
+def test_changelog_fragment_is_short_and_ends_with_a_stop(path: Path) -> None:
+    text = path.read_text()
+    assert re.fullmatch(r"[A-Z`][^\n]*(\n[^\n]+)*\.\n", text), "expected one paragraph with a stop"
+    assert len(text.split()) <= MOST_WORDS
