@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, binding=True
 """The producer's work on single messages, in C. The references are `appender.PureAppender`,
-`future.PureDeliveryFuture`, `routes.pure_choose_each`, `partitioner.pure_murmur2` and
+`future.PureDeliveryFuture`, `topics.pure_choose_each`, `partitioner.pure_murmur2` and
 `partitioner.pure_partitions_of`: docstrings and reasons stand there.
 
 Imported only by `compiled`. Reads and writes the slots of batches, queues, memory and deliveries
@@ -23,7 +23,7 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from aiokafka08.protocol._message_set_c cimport Blobs, MessageSetBuilder
 
-from aiokafka08.producer.accumulator import Batch, PartitionQueue
+from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.delivery import Delivery
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.structs import RecordMetadata
@@ -56,13 +56,13 @@ cdef enum:
     LOOK_EVERY = 64
     LOOK_EVERY_AWAIT = 256
 
-cdef Py_ssize_t queue_open = slot_offset(PartitionQueue, "open")
+cdef Py_ssize_t queue_open = slot_offset(PartitionQueue, "open_batch")
 cdef Py_ssize_t batch_builder = slot_offset(Batch, "builder")
 cdef Py_ssize_t batch_limit = slot_offset(Batch, "limit_bytes")
 cdef Py_ssize_t batch_count = slot_offset(Batch, "count")
 cdef Py_ssize_t batch_delivery = slot_offset(Batch, "delivery")
 cdef Py_ssize_t batch_due = slot_offset(Batch, "due_at")
-cdef Py_ssize_t memory_queue = slot_offset(BufferMemory, "_queue")
+cdef Py_ssize_t memory_waiters = slot_offset(BufferMemory, "_waiters")
 cdef Py_ssize_t memory_used = slot_offset(BufferMemory, "used_bytes")
 cdef Py_ssize_t memory_limit = slot_offset(BufferMemory, "limit_bytes")
 cdef Py_ssize_t delivery_base = slot_offset(Delivery, "base_offset")
@@ -422,7 +422,7 @@ cdef class Appender:
         if (
             <Py_ssize_t>get(self._memory, memory_used) + size
             > <Py_ssize_t>get(self._memory, memory_limit)
-            or len(get(self._memory, memory_queue))
+            or len(get(self._memory, memory_waiters))
         ):
             return None
         if partition is None:
@@ -463,7 +463,7 @@ cdef class Appender:
         if (
             total > <Py_ssize_t>get(batch, batch_limit)
             or used > <Py_ssize_t>get(self._memory, memory_limit)
-            or len(get(self._memory, memory_queue))
+            or len(get(self._memory, memory_waiters))
         ):
             return self._slowly(queue, key, value, None)
         if builder.magic:

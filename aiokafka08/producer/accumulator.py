@@ -1,148 +1,60 @@
-"""What waits to be sent: per partition a queue of batches in wire format. Pure.
+"""Buffer messages in batches, one queue of batches per partition, and decide which batches are due.
 
-Decides which batches are due and when to look again; the sender carries it out. Law: at most one
-batch of a partition is out at a time, and one that comes back goes to the head of its queue, so a
-partition's messages keep their order through retries, leader moves and splits. The first batch of
-an idle partition is full at `batch_bytes`; behind one that is out or waits the next one grows up
-to `max_request_bytes`: that is how one partition fills a long link. Times are seconds of any
-monotonic clock, given in. What is counted against `buffer_memory` lives in `memory`, what an
-answer means in `verdict`.
+Pure: no I/O and no clock. Times are seconds of any monotonic clock, passed as `now`. `intake` and
+`topics` put messages and leaders in; `sender` and `sink` take due batches out; `outcome` returns
+them. The bytes counted against `buffer_memory` are `memory`'s.
+
+Invariants:
+
+- At most one batch of a partition is in flight, and a batch that is put back becomes the head of
+  its queue. So the messages of a partition keep their order through retries, leader changes and
+  splits.
+- The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
+  in flight, the next one grows up to `max_request_bytes`: that is how one partition fills a link
+  with a long round trip.
+- The sender works in passes, from `begin_pass` to `end_pass`. Between two passes `wake_sender` is
+  called at most once, and always when the sender has to act before the time that `end_pass`
+  returned. During a pass it isn't called, since the sender is still to see what changed.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Hashable, Iterator
+from typing import Final, Generic, TypeVar
 
-from aiokafka08.errors import KafkaError
+from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.delivery import Delivery
-from aiokafka08.producer.timers import Timers
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
-_LEAST_LIMIT_BYTES: Final = 1024
-"""Splits don't lower a partition's batch size below this."""
-_AT_ONCE: Final = float("-inf")
+_MIN_LIMIT_BYTES: Final = 1024
+"""Splits don't lower the batch size of a partition below this."""
 
+_NOW: Final = float("-inf")
+"""`Batch.due_at` of a batch that no longer lingers."""
 
-class Batch:
-    """Messages of one partition that are sent, and acknowledged, together.
-
-    Attributes:
-        builder: the messages; more may come while it is its queue's open batch.
-        delivery: what its messages' futures look at.
-        count: how many messages.
-        limit_bytes: it takes no more messages beyond this.
-        due_at: when its lingering ends; minus infinity: it is full, closed or flushed.
-        deadline: when its messages are given up.
-        attempts: how often it has come back.
-        unexplained: how often it came back for an unknown reason.
-        is_out: a request carries it.
-        is_over: it was given up while a request carried it: its answer means nothing any more.
-        last_error: why it came back last.
-    """
-
-    __slots__ = (
-        "attempts",
-        "builder",
-        "count",
-        "deadline",
-        "delivery",
-        "due_at",
-        "is_out",
-        "is_over",
-        "last_error",
-        "limit_bytes",
-        "queue",
-        "unexplained",
-    )
-
-    def __init__(
-        self,
-        queue: PartitionQueue,
-        builder: MessageSetBuilder,
-        delivery: Delivery,
-        *,
-        limit_bytes: int,
-        due_at: float,
-        deadline: float,
-    ) -> None:
-        self.queue = queue
-        self.builder = builder
-        self.delivery = delivery
-        self.count = len(builder)
-        self.limit_bytes = limit_bytes
-        self.due_at = due_at
-        self.deadline = deadline
-        self.attempts = 0
-        self.unexplained = 0
-        self.is_out = False
-        self.is_over = False
-        self.last_error: KafkaError | None = None
-
-    def __repr__(self) -> str:
-        topic, partition = self.queue.topic_partition
-        state = "out" if self.is_out else "waits"
-        return f"<Batch {topic}/{partition} messages={self.count} attempts={self.attempts} {state}>"
-
-
-class PartitionQueue:
-    """The batches of one partition, oldest first.
-
-    Attributes:
-        leader: the node to send to; None while there is none.
-        magic: message format for the next batch.
-        open: the last batch, while it takes more messages.
-        muted_by: the batch that is out, while the next one must wait for it.
-        limit_bytes: how large a batch may grow here; less than the default where a split taught it.
-    """
-
-    __slots__ = (
-        "batches",
-        "is_ready",
-        "leader",
-        "limit_bytes",
-        "magic",
-        "muted_by",
-        "not_before",
-        "on_new_batch",
-        "open",
-        "topic_partition",
-    )
-
-    def __init__(self, topic_partition: TopicPartition, limit_bytes: int) -> None:
-        self.topic_partition = topic_partition
-        self.leader: int | None = None
-        self.magic = 0
-        self.limit_bytes = limit_bytes
-        self.batches: deque[Batch] = deque()
-        self.open: Batch | None = None
-        self.muted_by: Batch | None = None
-        self.not_before = 0.0
-        self.is_ready = False
-        self.on_new_batch: Callable[[int], object] | None = None
-
-    def __repr__(self) -> str:
-        topic, partition = self.topic_partition
-        return f"<PartitionQueue {topic}/{partition} leader={self.leader} {len(self.batches)}>"
+K = TypeVar("K", bound=Hashable)
 
 
 class Accumulator:
-    """All partitions' queues of one producer.
+    """The queues of all partitions of one producer.
 
     Args:
-        batch_bytes: when a batch is full (`max_batch_size`).
-        max_request_bytes: how far a waiting batch may grow.
+        batch_bytes: size at which a batch is full (`max_batch_size`).
+        max_request_bytes: size up to which a batch may grow while it waits for another one.
         linger_s: how long a batch waits for more messages.
-        delivery_timeout_s: how long after its start a batch is given up.
+        delivery_timeout_s: how long after its creation a batch expires.
         codec: compression of the batches.
-        new_delivery: makes the delivery of a new batch.
+        new_delivery: creates the delivery of a new batch.
+        wake_sender: called when the sender has to run a pass sooner than planned.
 
     Attributes:
-        news: something became ready, or is due earlier than before; the sender resets it.
+        batch_bytes: size at which a batch is full.
+        delivery_timeout_s: as given.
     """
 
     def __init__(
@@ -154,25 +66,27 @@ class Accumulator:
         delivery_timeout_s: float,
         codec: Codec,
         new_delivery: Callable[[TopicPartition], Delivery],
+        wake_sender: Callable[[], object],
     ) -> None:
         self.batch_bytes = min(batch_bytes, max_request_bytes)
-        self.news = False
-        self._hurried = False
+        self.delivery_timeout_s = delivery_timeout_s
         self._max_request_bytes = max_request_bytes
         self._linger_s = linger_s
-        self.delivery_timeout_s = delivery_timeout_s
+        self._skip_linger = False
         self._codec = codec
         self._new_delivery = new_delivery
-        # Queues with a due batch by their leader, in the order in which they became ready. An
-        # entry counts only while its queue is ready and has that leader.
+        self._wake_sender = wake_sender
+        self._sender_is_awake = False
+        # Queues with a due batch by leader, in the order in which they became ready. An entry
+        # counts only while its queue is ready and still has that leader.
         self._ready: dict[int | None, deque[PartitionQueue]] = {}
-        self._waiting: Timers[PartitionQueue] = Timers()
-        self._live: Timers[Batch] = Timers()  # all unfinished batches by their deadlines
+        self._waiting: Timers[PartitionQueue] = Timers()  # lingering or backing off
+        self._unfinished: Timers[Batch] = Timers()  # by deadline
 
-    # --- in ---------------------------------------------------------------------------------------
+    # --- messages in ------------------------------------------------------------------------------
 
     def new_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
-        """The queue of one more partition."""
+        """Create the queue of a partition."""
         return PartitionQueue(topic_partition, self._max_request_bytes)
 
     def append(
@@ -185,42 +99,48 @@ class Accumulator:
         now: float,
         since: float | None = None,
     ) -> Batch:
-        """Append a message of `size` bytes (`message_size`); it is the last one of the batch.
+        """Append a message and return its batch, in which it is the last message.
 
-        `since`: when it was handed in, if that was before `now`.
+        Args:
+            queue: the queue of the message's partition.
+            key: the key.
+            value: the value.
+            timestamp_ms: the timestamp; -1 in message format 0.
+            size: bytes of the message in a message set (`message_size`).
+            now: the time.
+            since: when the caller passed the message to the producer, if that was before `now`.
         """
-        batch = queue.open
+        batch = queue.open_batch
         if batch is None or batch.builder.size_bytes + size > batch.limit_bytes:
             batch = self.open_batch(queue, now, since=since)
-        builder = batch.builder
-        builder.append(key, value, timestamp_ms)
-        self.filled(batch, size, now)
+        batch.builder.append(key, value, timestamp_ms)
+        self.messages_added(batch, size, now)
         return batch
 
     def open_batch(self, queue: PartitionQueue, now: float, *, since: float | None = None) -> Batch:
-        """Begin a new batch at the end of the queue; the open one takes no more messages.
+        """Close the queue's open batch, if any, and append a new one to the queue.
 
-        `since`: when its first message was handed in, if that was before `now`.
+        `since`: when the caller passed its first message to the producer, if that was before `now`.
         """
-        self.close_open(queue, now)
-        grows = queue.muted_by is not None or bool(queue.batches)
+        self.close_batch(queue, now)
+        may_grow = queue.muted_by is not None or bool(queue.batches)
         limit = queue.limit_bytes
         batch = Batch(
             queue,
             MessageSetBuilder(queue.magic, self._codec),
             self._new_delivery(queue.topic_partition),
-            limit_bytes=limit if grows else min(self.batch_bytes, limit),
+            limit_bytes=limit if may_grow else min(self.batch_bytes, limit),
             due_at=now + self._linger_s,
             deadline=(now if since is None else since) + self.delivery_timeout_s,
         )
-        queue.open = batch
+        queue.open_batch = batch
         self._enqueue(batch, now)
         return batch
 
-    def filled(self, batch: Batch, size: int, now: float) -> None:
-        """Messages were appended to the batch's builder, the last one of `size` bytes.
+    def messages_added(self, batch: Batch, size: int, now: float) -> None:
+        """Update a batch to whose builder messages were appended, the last one of `size` bytes.
 
-        The batch is full, and due, where another one like that wouldn't fit.
+        The batch is due if another message of that size would exceed `batch_bytes`.
         """
         builder = batch.builder
         batch.count = len(builder)
@@ -228,73 +148,75 @@ class Accumulator:
             self._make_due(batch, now)
 
     def add_batch(self, queue: PartitionQueue, builder: MessageSetBuilder, now: float) -> Batch:
-        """Queue messages that somebody has put together, as a batch of their own, due at once."""
-        self.close_open(queue, now)
+        """Queue messages that the caller has encoded as a batch of their own, due at once."""
+        self.close_batch(queue, now)
         batch = Batch(
             queue,
             builder,
             self._new_delivery(queue.topic_partition),
             limit_bytes=0,
-            due_at=_AT_ONCE,
+            due_at=_NOW,
             deadline=now + self.delivery_timeout_s,
         )
         self._enqueue(batch, now)
         return batch
 
-    def close_open(self, queue: PartitionQueue, now: float) -> None:
-        """The open batch takes no more messages, and is due."""
-        batch = queue.open
+    def close_batch(self, queue: PartitionQueue, now: float) -> None:
+        """Add no more messages to the queue's open batch, and make it due."""
+        batch = queue.open_batch
         if batch is None:
             return
-        queue.open = None
+        queue.open_batch = None
         if queue.on_new_batch is not None:
             queue.on_new_batch(queue.topic_partition.partition)
         self._make_due(batch, now)
 
     def flush(self, now: float) -> list[Batch]:
-        """All that waits is due now; gives every batch that isn't finished."""
-        batches = list(self._live)
+        """Make every buffered batch due; return all unfinished batches."""
+        batches = list(self._unfinished)
         for batch in batches:
             self._make_due(batch, now)
         return batches
 
-    def hurry(self, now: float) -> None:
-        """Somebody waits for memory: nothing lingers until `relax`."""
-        self._hurried = True
+    def suspend_linger(self, now: float) -> None:
+        """Make batches due without lingering, until `resume_linger`: a sender waits for memory."""
+        self._skip_linger = True
         for queue in list(self._waiting):
-            self._place(queue, now)
+            self._schedule(queue, now)
 
-    def relax(self) -> None:
-        """Nobody waits any longer: new batches linger again."""
-        self._hurried = False
+    def resume_linger(self) -> None:
+        """Let new batches linger again."""
+        self._skip_linger = False
 
-    # --- out --------------------------------------------------------------------------------------
+    # --- batches out ------------------------------------------------------------------------------
 
     def set_leader(self, queue: PartitionQueue, leader: int | None, now: float) -> None:
-        """The partition has another leader: what came back needn't wait any longer."""
+        """Change the leader of a partition. This ends the backoff after a retry."""
         if leader == queue.leader:
             return
         queue.leader = leader
         queue.not_before = 0.0
         queue.is_ready = False
-        self._place(queue, now)
+        self._schedule(queue, now)
 
-    def advance(self, now: float) -> None:
-        """Time has passed: what has lingered or backed off long enough becomes ready."""
+    def begin_pass(self, now: float) -> None:
+        """Begin a pass of the sender: queues whose linger or backoff is over become ready."""
+        self._sender_is_awake = True
         for queue in self._waiting.pop_due(now):
-            self._place(queue, now)
+            self._schedule(queue, now)
 
-    def next_time(self) -> float | None:
-        """When to call `advance` and `expire` next."""
-        times = [time for time in (self._waiting.first(), self._live.first()) if time is not None]
+    def end_pass(self) -> float | None:
+        """End the pass; return when the next one has to begin, None if there is nothing to do."""
+        self._sender_is_awake = False
+        times = [t for t in (self._waiting.first(), self._unfinished.first()) if t is not None]
         return min(times, default=None)
 
     def ready_nodes(self) -> list[int]:
-        """The leaders that batches are due for."""
+        """Return the leaders that have due batches."""
         return [node for node in self._ready if node is not None and self.has_ready(node)]
 
     def has_ready(self, node: int | None) -> bool:
-        """Whether batches are due for a node; for None: due, but without a leader."""
+        """Whether a node has due batches; for None, whether partitions without a leader have."""
         ready = self._ready.get(node)
         while ready:
             queue = ready[0]
@@ -304,10 +226,13 @@ class Accumulator:
         return False
 
     def drain(self, node: int, max_bytes: int, now: float, *, mute: bool = True) -> list[Batch]:
-        """Take the due batches for a node, one per partition, for a request of `max_bytes`.
+        """Take the due batches of a node, one per partition, for one request.
 
-        At least one batch is taken if there is one. `mute`: the partitions' next batches wait until
-        these are finished or put back.
+        Args:
+            node: the leader.
+            max_bytes: size of all batches together; a single batch may be larger.
+            now: the time.
+            mute: let the next batch of each partition wait until this one is finished or put back.
         """
         ready = self._ready.get(node)
         batches: list[Batch] = []
@@ -320,48 +245,48 @@ class Accumulator:
             if batches and total + batch.builder.size_bytes > max_bytes:
                 ready.appendleft(queue)
                 break
-            if batch is queue.open:
-                self.close_open(queue, now)
+            if batch is queue.open_batch:
+                self.close_batch(queue, now)
             queue.is_ready = False
             queue.batches.popleft()
-            batch.is_out = True
+            batch.in_flight = True
             if mute:
                 queue.muted_by = batch
             total += batch.builder.size_bytes
             batches.append(batch)
         if not mute:
             for batch in batches:
-                self._place(batch.queue, now)
+                self._schedule(batch.queue, now)
         return batches
 
-    # --- back -------------------------------------------------------------------------------------
+    # --- batches back -----------------------------------------------------------------------------
 
     def finish(self, batch: Batch, now: float) -> None:
-        """The batch is acknowledged or given up; the partition's next one may go."""
-        self._live.discard(batch)
-        if not batch.is_out:
+        """Forget a batch that is acknowledged or failed; the partition's next one may be sent."""
+        self._unfinished.discard(batch)
+        if not batch.in_flight:
             queue = batch.queue
             queue.batches.remove(batch)
-            if queue.open is batch:
-                queue.open = None
+            if queue.open_batch is batch:
+                queue.open_batch = None
             if queue.is_ready and not queue.batches:
                 queue.is_ready = False
-        self._returned(batch, now)
+        self._land(batch, now)
 
     def put_back(self, batch: Batch, now: float, delay_s: float) -> None:
-        """The batch wasn't acknowledged: it goes to the head of its queue, to wait `delay_s`."""
+        """Make a batch in flight the head of its queue again, due after `delay_s`."""
         batch.attempts += 1
         queue = batch.queue
         queue.batches.appendleft(batch)
         queue.not_before = now + delay_s
-        batch.due_at = _AT_ONCE
-        self._returned(batch, now)
+        batch.due_at = _NOW
+        self._land(batch, now)
 
     def split(self, batch: Batch, now: float) -> tuple[Batch, Batch]:
-        """The batch was too large: its halves take its place, and later ones stay smaller."""
+        """Replace a batch in flight by its halves, and keep the partition's later batches small."""
         queue = batch.queue
         queue.limit_bytes = max(
-            _LEAST_LIMIT_BYTES, min(queue.limit_bytes, batch.builder.size_bytes // 2)
+            _MIN_LIMIT_BYTES, min(queue.limit_bytes, batch.builder.size_bytes // 2)
         )
         first, second = (
             Batch(
@@ -369,36 +294,36 @@ class Accumulator:
                 builder,
                 self._new_delivery(queue.topic_partition),
                 limit_bytes=0,
-                due_at=_AT_ONCE,
+                due_at=_NOW,
                 deadline=batch.deadline,
             )
             for builder in batch.builder.split()
         )
         batch.delivery.divide(first.count, first.delivery, second.delivery)
-        self._live.discard(batch)
+        self._unfinished.discard(batch)
         for half in (second, first):
             queue.batches.appendleft(half)
-            self._live.set(half, half.deadline)
-        self._returned(batch, now)
+            self._unfinished.set(half, half.deadline)
+        self._land(batch, now)
         return first, second
 
-    def grown_well(self, batch: Batch) -> None:
-        """A batch near its partition's learnt limit was stored: the limit may rise again."""
+    def raise_limit(self, batch: Batch) -> None:
+        """Raise a partition's lowered batch size a little if this stored batch came near to it."""
         queue = batch.queue
         limit = queue.limit_bytes
         if limit < self._max_request_bytes and 2 * batch.builder.size_bytes > limit:
             queue.limit_bytes = min(limit + limit // 64, self._max_request_bytes)
 
     def expire(self, now: float) -> list[Batch]:
-        """Give up the batches whose time is over; says which.
+        """Finish the batches whose deadline is over, and return them.
 
-        One that is out stays so, `is_over`: the partition's next batch waits for the end of its
-        request all the same, or the two could change places in the log.
+        A batch in flight is only marked `is_expired`, and the partition's next batch goes on
+        waiting for the end of its request: otherwise the two could change places in the log.
         """
-        expired = list(self._live.pop_due(now))
+        expired = list(self._unfinished.pop_due(now))
         for batch in expired:
-            if batch.is_out:
-                batch.is_over = True
+            if batch.in_flight:
+                batch.is_expired = True
             else:
                 self.finish(batch, now)
         return expired
@@ -407,12 +332,12 @@ class Accumulator:
 
     @property
     def unfinished(self) -> int:
-        """Batches that are neither acknowledged nor given up."""
-        return len(self._live)
+        """Number of batches that are neither acknowledged nor failed."""
+        return len(self._unfinished)
 
     def oldest_age_s(self, now: float) -> float:
-        """Seconds since the oldest unfinished batch was begun; 0 if there is none."""
-        first = self._live.first()
+        """Return the age of the oldest unfinished batch in seconds; 0 if there is none."""
+        first = self._unfinished.first()
         return 0.0 if first is None else max(now - (first - self.delivery_timeout_s), 0.0)
 
     # --- inside -----------------------------------------------------------------------------------
@@ -420,46 +345,102 @@ class Accumulator:
     def _enqueue(self, batch: Batch, now: float) -> None:
         queue = batch.queue
         queue.batches.append(batch)
-        self._live.set(batch, batch.deadline)
-        self.news = True  # the sender has to watch its deadline
+        self._unfinished.set(batch, batch.deadline)
+        self._wake()  # the sender has to watch the batch's deadline
         if len(queue.batches) == 1:
-            self._place(queue, now)
+            self._schedule(queue, now)
 
     def _make_due(self, batch: Batch, now: float) -> None:
-        if batch.due_at != _AT_ONCE:
-            batch.due_at = _AT_ONCE
+        if batch.due_at != _NOW:
+            batch.due_at = _NOW
             queue = batch.queue
-            if not batch.is_out and queue.batches[0] is batch:
-                self._place(queue, now)
+            if not batch.in_flight and queue.batches[0] is batch:
+                self._schedule(queue, now)
 
-    def _returned(self, batch: Batch, now: float) -> None:
+    def _land(self, batch: Batch, now: float) -> None:
         """The request that carried the batch, if any, has ended."""
-        batch.is_out = False
+        batch.in_flight = False
         queue = batch.queue
         if queue.muted_by is batch:
             queue.muted_by = None
-        self._place(queue, now)
+        self._schedule(queue, now)
 
-    def _place(self, queue: PartitionQueue, now: float) -> None:
-        """Put the queue among the ready or the waiting, or nowhere."""
+    def _schedule(self, queue: PartitionQueue, now: float) -> None:
+        """List the queue among the ready or the waiting ones; in neither if nothing can be sent."""
         if queue.is_ready:
             return
         if queue.muted_by is not None or not queue.batches:
             self._waiting.discard(queue)
             return
         time = queue.not_before
-        if not self._hurried:
+        if not self._skip_linger:
             time = max(time, queue.batches[0].due_at)
         if time > now:
             first = self._waiting.first()
             self._waiting.set(queue, time)
             if first is None or time < first:
-                self.news = True
+                self._wake()
             return
         self._waiting.discard(queue)
         queue.is_ready = True
-        self.news = True
         ready = self._ready.get(queue.leader)
         if ready is None:
             ready = self._ready[queue.leader] = deque()
         ready.append(queue)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._sender_is_awake:
+            self._sender_is_awake = True
+            self._wake_sender()
+
+
+class Timers(Generic[K]):
+    """One time per key, the earliest first.
+
+    A heap whose stale entries are dropped lazily: `set` and `discard` cost O(log n) at most, and
+    stale entries are removed before they outnumber twice the keys.
+    """
+
+    __slots__ = ("_heap", "_pushed", "_times")
+
+    def __init__(self) -> None:
+        self._times: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._pushed = 0  # breaks ties: keys needn't be comparable
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._times)
+
+    def set(self, key: K, time: float) -> None:
+        """Set the time of a key, in place of the one it had."""
+        self._times[key] = time
+        self._pushed += 1
+        heapq.heappush(self._heap, (time, self._pushed, key))
+        if len(self._heap) > 2 * len(self._times) + 64:
+            self._heap = [entry for entry in self._heap if self._times.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+
+    def discard(self, key: K) -> None:
+        """Remove a key if it is there."""
+        self._times.pop(key, None)
+
+    def first(self) -> float | None:
+        """Return the earliest time; None if there are no keys."""
+        heap = self._heap
+        while heap:
+            time, _, key = heap[0]
+            if self._times.get(key) == time:
+                return time
+            heapq.heappop(heap)
+        return None
+
+    def pop_due(self, now: float) -> Iterator[K]:
+        """Remove and yield the keys whose time has come, earliest first."""
+        while (time := self.first()) is not None and time <= now:
+            key = heapq.heappop(self._heap)[2]
+            del self._times[key]
+            yield key

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from aiokafka08.producer.accumulator import Batch, PartitionQueue
+from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.compiled import compiled
 from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
@@ -114,7 +114,7 @@ class PureAppender:
             size += len(key)
         elif value is None:
             return None
-        if size > self._memory.room():
+        if size > self._memory.available_bytes():
             return None
         if partition is None:
             queue = route.choose(key)
@@ -126,7 +126,7 @@ class PureAppender:
         self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
     ) -> DeliveryFuture | None:
         """The future of a message that was appended; or what `slowly` gives."""
-        batch = queue.open
+        batch = queue.open_batch
         if batch is None or timestamp_ms is not None:
             return self._slowly(queue, key, value, timestamp_ms)
         builder = batch.builder
@@ -141,7 +141,7 @@ class PureAppender:
         if key is not None:
             size += len(key)
         total = builder.size_bytes + size
-        if total > batch.limit_bytes or not self._memory.try_take(size):
+        if total > batch.limit_bytes or not self._memory.try_acquire(size):
             return self._slowly(queue, key, value, None)
         builder.append(key, value, now_ms)
         index = batch.count

@@ -1,53 +1,78 @@
-"""The way of single messages in, and of the caller's own batches: into an open batch, in order.
+"""Accept messages: choose the partition, acquire memory, append to the partition's open batch.
 
-`send` is the way of nearly all: ahead at once where the topic is known, memory is there and nobody
-waits (`appender`). `append` is for the others: who can't go ahead takes its turn (`admission`), and
-the time that this costs counts for its batch too.
+`AIOKafkaProducer` calls `Intake`. A single message takes the fast path (`send`, an `Appender`) if
+the topic is known, a batch is open, memory is available and no sender waits; otherwise `append`.
+`append_many` and `append_batch` accept lists, Arrow batches and the user's own batches. `topics`
+knows partitions and the order of senders, `memory` the bytes, `accumulator` the batches; it wakes
+the sender.
+
+Invariants:
+
+- The log has the messages of one partition in the order in which their calls acquired the topic.
+- A call waits for memory at most `delivery_timeout_ms`, and the time that a message waits here is
+  part of its batch's `delivery_timeout_ms`.
+- Memory acquired for a message is released if the message isn't appended.
+- Long lists don't hold the event loop for more than a few milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
 
 from aiokafka08.concurrency.loop_yield import LoopYield
-from aiokafka08.producer.accumulator import Accumulator, Batch, PartitionQueue
-from aiokafka08.producer.admission import Admission, Data
+from aiokafka08.errors import KafkaTimeoutError
+from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.appender import Appender, Send
+from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_builder import BatchBuilder, no_timestamps
+from aiokafka08.producer.deliveries import DeliveryGroup
 from aiokafka08.producer.future import DeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
-from aiokafka08.producer.sender import Sender
+from aiokafka08.producer.messages import Data, Messages
+from aiokafka08.producer.options import ProducerOptions
+from aiokafka08.producer.topics import TopicRoute, TopicRoutes
+
+_APPEND_BYTES: Final = 128 * 1024
+"""Bytes that `append_many` appends in one step."""
+
+_now = time.time
 
 
 class Intake:
-    """Puts messages into batches and wakes the sender.
+    """Accepts messages of one producer.
 
     Attributes:
-        send: `PureAppender.send`.
+        send: the fast path, `PureAppender.send` or its compiled twin.
     """
 
     def __init__(
         self,
-        admission: Admission,
+        topics: TopicRoutes,
         accumulator: Accumulator,
         memory: BufferMemory,
-        sender: Sender,
-        turns: LoopYield,
+        options: ProducerOptions,
+        metadata_timeout_s: float,
+        loop_yield: LoopYield,
     ) -> None:
-        self._admission = admission
+        self._topics = topics
         self._accumulator = accumulator
         self._memory = memory
-        self._sender = sender
+        self._options = options
+        self._metadata_timeout_s = min(metadata_timeout_s, options.delivery_timeout_s)
+        self._loop_yield = loop_yield
         self._clock = asyncio.get_running_loop().time
-        self._turns = turns
         appender = Appender(
-            admission.by_topic,
+            topics.by_topic,
             memory,
             accumulator.batch_bytes,
-            admission.max_message_bytes,
-            self._append_slowly,
-            self._on_full,
-            turns.is_due,
+            options.max_message_bytes,
+            self._try_append,
+            self._batch_full,
+            loop_yield.is_due,
         )
         self.send: Send = appender.send
         self._append_now = appender.append
@@ -55,17 +80,18 @@ class Intake:
     async def append(
         self, topic: str, key: Data, value: Data, partition: int | None, timestamp_ms: int | None
     ) -> DeliveryFuture:
-        """Append a message: at once where that is possible, else when it is its turn.
+        """Append a message; wait for metadata, earlier senders and memory if necessary.
 
         Raises:
             KafkaTimeoutError: that took longer than `delivery_timeout_ms`.
-            MessageSizeTooLargeError: it is larger than `max_request_size` or `buffer_memory`.
+            MessageSizeTooLargeError: the message exceeds `max_request_size` or `buffer_memory`.
             UnsupportedVersionError: a timestamp for message format 0.
-            ProducerClosed, InvalidTopicError, UnknownTopicOrPartitionError: as `Routes.turn`.
+            ProducerClosed, InvalidTopicError, UnknownTopicOrPartitionError: as
+                `TopicRoutes.acquire`.
         """
-        if self._turns.was_due:
-            await self._turns.yield_now()
-        route = self._admission.by_topic.get(topic)
+        if self._loop_yield.was_due:
+            await self._loop_yield.yield_now()
+        route = self._topics.by_topic.get(topic)
         if route is not None and route.is_open:
             if partition is None:
                 queue: PartitionQueue | None = route.choose(key)
@@ -75,56 +101,97 @@ class Intake:
                 future = self._append_now(queue, key, value, timestamp_ms)
                 if future is not None:
                     return future
-                partition = queue.topic_partition.partition  # chosen once
+                partition = queue.topic_partition.partition  # the partitioner is called once
         since = self._clock()
-        async with self._admission.turn(topic) as route:
-            queue = await self._admission.queue(route, partition, key)
-            size, timestamp_ms = await self._admission.admit(queue, key, value, timestamp_ms)
-            return self._accept(queue, key, value, timestamp_ms, size, since)
-
-    def _append_slowly(
-        self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
-    ) -> DeliveryFuture | None:
-        """Append a message now, or not at all: None where there is no memory."""
-        size, timestamp_ms = self._admission.measure(queue, key, value, timestamp_ms)
-        if not self._memory.try_take(size):
-            return None
-        return self._accept(queue, key, value, timestamp_ms, size, None)
-
-    def _on_full(self, batch: Batch, size: int) -> None:
-        """The batch got full with a message of this size."""
-        accumulator = self._accumulator
-        accumulator.filled(batch, size, self._clock())
-        if accumulator.news:
-            self._sender.wake()
+        async with self._acquire_topic(topic) as route:
+            queue = await self._find_queue(route, partition, key)
+            size, timestamp_ms = await self._reserve(queue, key, value, timestamp_ms)
+            return self._append(queue, key, value, timestamp_ms, size, since)
 
     async def append_batch(
         self, batch_builder: BatchBuilder, topic: str, partition: int
     ) -> DeliveryFuture:
-        """Queue a batch that the caller has built.
-
-        Raises:
-            As `append`.
-        """
-        async with self._admission.turn(topic) as route:
-            queue = await self._admission.queue(route, partition, None)
-            self._admission.prepare(queue)
+        """Queue a batch that the user has filled. Raises as `append`."""
+        async with self._acquire_topic(topic) as route:
+            queue = await self._find_queue(route, partition, None)
+            self._topics.choose_format(queue)
             if batch_builder.has_explicit_timestamps and queue.magic == 0:
                 raise no_timestamps()
             size = batch_builder.size()
             if size > self._memory.limit_bytes:
-                raise self._admission.too_large(size, "the batch")
-            await self._admission.take(size)
+                raise self._options.too_large(size, "the batch")
+            await self._acquire_memory(size)
             try:
                 builder = batch_builder.take()
             except BaseException:
-                self._memory.give(size)
+                self._memory.release(size)
                 raise
             batch = self._accumulator.add_batch(queue, builder, self._clock())
-            self._sender.wake()
             return DeliveryFuture(batch.delivery, 0, builder.max_timestamp_ms)
 
-    def _accept(
+    async def append_many(
+        self, topic: str, messages: Messages, partition: int | None = None
+    ) -> list[DeliveryGroup]:
+        """Append many messages, as many at a time as memory allows; return where they are.
+
+        Each wait for memory may take `delivery_timeout_ms`. If an error is raised, or the caller is
+        cancelled, the messages that were appended before are sent all the same.
+
+        Args:
+            topic: the topic.
+            messages: the messages.
+            partition: the partition of all messages; None for those that the messages name, or else
+                the partitioner chooses.
+
+        Raises:
+            As `append`.
+        """
+        found = await self._loop_yield.run_steps(
+            messages.too_large(self._options.max_message_bytes)
+        )
+        if found is not None:
+            name, size = found
+            raise self._options.too_large(size, name)
+        groups: list[DeliveryGroup] = []
+        count = len(messages.values)
+        if not count:
+            return groups
+        await self._loop_yield.yield_if_due()
+        async with self._acquire_topic(topic, bounded=False) as route:
+            if partition is not None:
+                queue = await self._find_queue(route, partition, None)
+            for named in messages.named_partitions():
+                await self._find_queue(route, named, None)
+            start = 0
+            while start < count:
+                if partition is not None:
+                    start = await self._fill_batch(queue, messages, start, groups)
+                elif messages.fits_any_partition(route.partitioner):
+                    start = await self._fill_batch(route.choose(None), messages, start, groups)
+                else:
+                    parts, start = messages.split_by_queue(route, start)
+                    for queue, part in parts:
+                        done = 0
+                        while done < len(part.values):
+                            done = await self._fill_batch(queue, part, done, groups)
+        return groups
+
+    # --- one message ------------------------------------------------------------------------------
+
+    def _try_append(
+        self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
+    ) -> DeliveryFuture | None:
+        """Append a message for the appender; return None if there is no memory for it now."""
+        size, timestamp_ms = self._measure(queue, key, value, timestamp_ms)
+        if not self._memory.try_acquire(size):
+            return None
+        return self._append(queue, key, value, timestamp_ms, size, None)
+
+    def _batch_full(self, batch: Batch, size: int) -> None:
+        """The appender has filled a batch; its last message takes `size` bytes."""
+        self._accumulator.messages_added(batch, size, self._clock())
+
+    def _append(
         self,
         queue: PartitionQueue,
         key: Data,
@@ -133,9 +200,158 @@ class Intake:
         size: int,
         since: float | None,
     ) -> DeliveryFuture:
-        """Append a message whose memory is taken."""
-        accumulator = self._accumulator
-        batch = accumulator.append(queue, key, value, timestamp_ms, size, self._clock(), since)
-        if accumulator.news:
-            self._sender.wake()
+        """Append a message whose memory is acquired."""
+        batch = self._accumulator.append(
+            queue, key, value, timestamp_ms, size, self._clock(), since
+        )
         return DeliveryFuture(batch.delivery, batch.count - 1, timestamp_ms)
+
+    # --- many messages ----------------------------------------------------------------------------
+
+    async def _fill_batch(
+        self, queue: PartitionQueue, messages: Messages, start: int, groups: list[DeliveryGroup]
+    ) -> int:
+        """Append messages, from index `start` on, to one batch, and return the next index.
+
+        Appends at least one message, and more while the batch and the memory have room. Yields to
+        the event loop if that is due.
+        """
+        accumulator, memory = self._accumulator, self._memory
+        key = None if messages.keys is None else messages.keys[start]
+        value = messages.values[start]
+        timestamps = messages.timestamps_ms
+        since = self._clock()
+        size, now_ms = await self._reserve(
+            queue, key, value, None if timestamps is None else timestamps[start]
+        )
+        now = self._clock()
+        batch = queue.open_batch
+        if batch is None or batch.builder.size_bytes + size > batch.limit_bytes:
+            batch = accumulator.open_batch(queue, now, since=since)
+        builder = batch.builder
+        first, size_before = batch.count, builder.size_bytes
+        stop = start
+        try:
+            stop = builder.extend(
+                messages.keys,
+                messages.values,
+                now_ms if timestamps is None else timestamps,
+                start,
+                min(
+                    batch.limit_bytes,
+                    size_before + size + min(memory.available_bytes(), _APPEND_BYTES),
+                ),
+            )
+        finally:
+            memory.release(size - (builder.size_bytes - size_before))
+            accumulator.messages_added(batch, size, now)
+        groups.append(DeliveryGroup(messages.indices[start:stop], batch.delivery, first, now_ms))
+        await self._loop_yield.yield_if_due()
+        return stop
+
+    # --- what a message needs ---------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _acquire_topic(
+        self, topic: str, *, bounded: bool = True
+    ) -> AsyncIterator[TopicRoute]:
+        """Acquire the topic; the body has to end within `delivery_timeout_ms` if `bounded`.
+
+        Raises as `TopicRoutes.acquire`, and KafkaTimeoutError.
+        """
+        acquired = False
+        limit_s = self._options.delivery_timeout_s if bounded else None
+        try:
+            async with (
+                asyncio.timeout(limit_s),
+                self._topics.acquire(topic, self._metadata_timeout_s) as route,
+            ):
+                acquired = True
+                yield route
+        except TimeoutError:
+            if acquired:
+                raise self._no_memory() from None
+            raise KafkaTimeoutError(
+                f"topic {topic!r}: message not accepted within {limit_s} s, because earlier "
+                "senders still wait for memory"
+            ) from None
+
+    async def _find_queue(
+        self, route: TopicRoute, partition: int | None, key: Data
+    ) -> PartitionQueue:
+        """Return the queue of the named partition, or of the one that the partitioner chooses.
+
+        Raises as `TopicRoutes.find_queue` and `TopicRoute.choose`.
+        """
+        if partition is None:
+            return route.choose(key)
+        return await self._topics.find_queue(route, partition, self._metadata_timeout_s)
+
+    def _measure(
+        self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
+    ) -> tuple[int, int]:
+        """Return the size in a message set, and the timestamp: -1 in format 0, now for None.
+
+        Raises:
+            MessageSizeTooLargeError: it exceeds `max_request_size` or `buffer_memory`.
+            UnsupportedVersionError: a timestamp for message format 0.
+        """
+        if queue.open_batch is None:
+            self._topics.choose_format(queue)
+        if queue.magic == 0:
+            if timestamp_ms is not None:
+                raise no_timestamps()
+            timestamp_ms = -1
+            size = 26
+        else:
+            if timestamp_ms is None:
+                timestamp_ms = int(_now() * 1000)
+            size = 34
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if size > self._options.max_message_bytes:
+            raise self._options.too_large(size, "the message")
+        return size, timestamp_ms
+
+    async def _reserve(
+        self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
+    ) -> tuple[int, int]:
+        """Measure a message, and acquire memory for it. Raises as `_measure`, `_acquire_memory`."""
+        size, timestamp = self._measure(queue, key, value, timestamp_ms)
+        if self._memory.try_acquire(size):
+            return size, timestamp
+        await self._acquire_memory(size)
+        acquired, size = size, 0
+        try:  # the message format of the next batch may have changed while this call waited
+            size, timestamp = self._measure(queue, key, value, timestamp_ms)
+        finally:
+            self._memory.release(acquired - size)
+        return size, timestamp
+
+    async def _acquire_memory(self, size: int) -> None:
+        """Acquire memory. While a sender waits for it, batches don't linger.
+
+        Raises:
+            KafkaTimeoutError: not within `delivery_timeout_ms`.
+        """
+        memory = self._memory
+        if memory.try_acquire(size):
+            return
+        self._accumulator.suspend_linger(self._clock())
+        try:
+            async with asyncio.timeout(self._options.delivery_timeout_s):
+                await memory.acquire(size)
+        except TimeoutError:
+            raise self._no_memory() from None
+        finally:
+            if not memory.waiters:
+                self._accumulator.resume_linger()
+
+    def _no_memory(self) -> KafkaTimeoutError:
+        limit_ms = self._options.delivery_timeout_s * 1000
+        return KafkaTimeoutError(
+            f"no memory within {limit_ms:.0f} ms: buffer_memory={self._options.buffer_memory} is "
+            "full of messages that aren't acknowledged"
+        )

@@ -1,8 +1,14 @@
-"""The bound on buffered bytes, and the queue of senders that wait for room.
+"""Bound the bytes that a producer buffers (`buffer_memory`).
 
-Law: first come, first served: while anybody waits, nobody passes. A waiter that is cancelled, also
-in the instant in which it was served, leaves nothing taken. What is counted is the wire format of
-all messages that are accepted and not yet acknowledged or given up, before compression.
+Counts the wire format, before compression, of all messages that are accepted and not yet
+acknowledged or failed. `intake` acquires bytes for messages, waiting if there are none; `outcome`
+releases them when a batch ends. The compiled appender (`_producer_c.pyx`) reads and writes the
+slots `_waiters`, `limit_bytes` and `used_bytes` directly.
+
+Invariants:
+
+- Waiters are served in FIFO order: while one waits, no later caller acquires anything.
+- A waiter that is cancelled holds nothing, even if it was served in the same event-loop iteration.
 """
 
 from __future__ import annotations
@@ -15,77 +21,78 @@ from aiokafka08.errors import KafkaError
 
 
 class BufferMemory:
-    """Counts bytes up to `limit_bytes`.
+    """Counts bytes up to a limit.
 
     Attributes:
-        used_bytes: taken now.
-        waiting: senders that wait for room.
+        limit_bytes: the limit.
+        used_bytes: bytes acquired and not released.
     """
 
-    __slots__ = ("_closed", "_queue", "limit_bytes", "used_bytes")
+    __slots__ = ("_closed", "_waiters", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
         self._closed: KafkaError | None = None
 
     @property
-    def waiting(self) -> int:
-        return len(self._queue)
+    def waiters(self) -> int:
+        """Number of callers that wait in `acquire`."""
+        return len(self._waiters)
 
-    def room(self) -> int:
-        """Bytes that can be taken at once; 0 while others wait."""
-        return 0 if self._queue else self.limit_bytes - self.used_bytes
+    def available_bytes(self) -> int:
+        """Return how many bytes can be acquired without waiting."""
+        return 0 if self._waiters else self.limit_bytes - self.used_bytes
 
-    def try_take(self, size: int) -> bool:
-        """Take bytes if there is room, nobody waits, and it isn't closed."""
-        if self._queue or self._closed is not None or self.used_bytes + size > self.limit_bytes:
+    def try_acquire(self, size: int) -> bool:
+        """Acquire bytes if that is possible without waiting."""
+        if self._waiters or self._closed is not None or self.used_bytes + size > self.limit_bytes:
             return False
         self.used_bytes += size
         return True
 
-    async def take(self, size: int) -> None:
-        """Take bytes, once those who came before have theirs and there is room.
+    async def acquire(self, size: int) -> None:
+        """Acquire bytes; wait until earlier waiters are served and enough bytes are released.
 
         Raises:
-            KafkaError: that which `close` was given.
+            KafkaError: a copy of the error that `close` was called with.
         """
         if self._closed is not None:
             raise copy.copy(self._closed)
-        if self.try_take(size):
+        if self.try_acquire(size):
             return
         served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((served, size))
+        self._waiters.append((served, size))
         try:
             await served
         except BaseException:
             if served.done() and not served.cancelled() and served.exception() is None:
-                self.give(size)  # served and cancelled in the same turn of the loop
+                self.release(size)  # served and cancelled in the same event-loop iteration
             else:
-                self._serve()  # it is passed over, and a smaller request behind it may fit now
+                self._serve()  # a smaller request behind the cancelled one may fit now
             raise
 
-    def give(self, size: int) -> None:
-        """Give bytes back."""
+    def release(self, size: int) -> None:
+        """Release acquired bytes."""
         self.used_bytes -= size
-        if self._queue:
+        if self._waiters:
             self._serve()
 
     def close(self, error: KafkaError) -> None:
-        """From now on nobody gets anything; those who wait get the error."""
+        """Refuse every further acquisition, and raise the error in all waiters."""
         self._closed = error
-        while self._queue:
-            served, _ = self._queue.popleft()
+        while self._waiters:
+            served, _ = self._waiters.popleft()
             if not served.done():
                 served.set_exception(copy.copy(error))
 
     def _serve(self) -> None:
-        while self._queue:
-            served, size = self._queue[0]
-            if not served.done():  # else: cancelled, its task hasn't run yet
+        while self._waiters:
+            served, size = self._waiters[0]
+            if not served.done():  # else its task was cancelled and hasn't run yet
                 if self.used_bytes + size > self.limit_bytes:
                     return
                 self.used_bytes += size
                 served.set_result(None)
-            self._queue.popleft()
+            self._waiters.popleft()

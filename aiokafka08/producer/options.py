@@ -1,18 +1,22 @@
-"""The producer's own options, parsed and checked. Those of the network are `net.config`'s.
+"""Parse and check the producer's own options.
 
-Law: a wrong value is an error at construction that names the option, the value and what is
-allowed; what the protocol can't do is refused there too, saying what it would need.
+`AIOKafkaProducer` calls `producer_options` at construction; the options of the network are checked
+by `net.config`. All other modules of this package only read the resulting `ProducerOptions`.
+
+Invariant: a wrong value raises at construction, with the option, the value and what is expected. An
+option that the protocol can't serve is refused there too, with the broker version that it needs.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
+    KafkaError,
     MessageSizeTooLargeError,
     UnsupportedCodecError,
     UnsupportedVersionError,
@@ -34,7 +38,17 @@ _MAX_ACKS: Final = 0x7FFF
 class ProducerOptions:
     """Checked options; sizes in bytes, times in seconds.
 
-    `required_acks` is as on the wire: -1 for "all".
+    Attributes:
+        required_acks: as on the wire: -1 for "all".
+        codec: the compression.
+        max_batch_size: size at which a batch is full.
+        max_request_size: size of the largest request.
+        buffer_memory: bytes that may be buffered.
+        linger_s: how long a batch waits for more messages.
+        delivery_timeout_s: how long a message may take.
+        max_in_flight: produce requests in flight per broker.
+        max_message_bytes: largest message, with its offset and size fields.
+        supported_lines: the broker lines that can do what `codec` and `required_acks` ask for.
     """
 
     required_acks: int
@@ -45,40 +59,44 @@ class ProducerOptions:
     linger_s: float
     delivery_timeout_s: float
     max_in_flight: int
+    max_message_bytes: int = field(init=False)
+    supported_lines: frozenset[BrokerLine] = field(init=False)
 
-    @property
-    def max_message_bytes(self) -> int:
-        """The largest message, its offset and size fields included, that can be sent."""
-        return min(self.max_request_size, self.buffer_memory)
+    def __post_init__(self) -> None:
+        lines = set(BrokerLine)
+        if self.codec is Codec.LZ4:  # docs/brokers.md 6.1
+            lines -= {BrokerLine.V0_8_0, BrokerLine.V0_8_1}
+        if self.required_acks > 1:
+            lines -= {BrokerLine.V0_9, BrokerLine.V0_10}
+        object.__setattr__(self, "supported_lines", frozenset(lines))
+        object.__setattr__(
+            self, "max_message_bytes", min(self.max_request_size, self.buffer_memory)
+        )
 
-    def too_large(self, size: int, where: str) -> MessageSizeTooLargeError:
-        """The error for `size` bytes where `max_message_bytes` are allowed."""
+    def too_large(self, size: int, what: str) -> MessageSizeTooLargeError:
+        """Return the error for `what`, of `size` bytes, which exceeds `max_message_bytes`."""
         option = (
             "max_request_size" if self.max_request_size <= self.buffer_memory else "buffer_memory"
         )
         return MessageSizeTooLargeError(
-            f"{where} takes {size} bytes in a message set, more than {option}="
+            f"{what} takes {size} bytes in a message set; expected at most {option}="
             f"{self.max_message_bytes}"
         )
 
-    def check_broker(self, version: BrokerVersion, who: str) -> None:
-        """Check that a broker of this line can do what the options ask for.
+    def unsupported_line(self, version: BrokerVersion, broker: str) -> KafkaError:
+        """Return the error for a broker whose line isn't among `supported_lines`.
 
-        Raises:
-            UnsupportedCodecError: lz4 needs brokers from 0.8.2 on (docs/brokers.md 6.1).
-            UnsupportedVersionError: acks above 1, which only the 0.8 lines know.
+        `broker`: how the text names the broker.
         """
         if self.codec is Codec.LZ4 and version.line < BrokerLine.V0_8_2:
-            raise UnsupportedCodecError(
-                f"compression_type='lz4' needs brokers from 0.8.2 on; {who} is of the "
+            return UnsupportedCodecError(
+                f"compression_type='lz4' needs brokers from 0.8.2 on; {broker} is of the "
                 f"{version.line} line. Use 'snappy' or 'gzip'"
             )
-        if self.required_acks > 1 and version.line >= BrokerLine.V0_9:
-            raise UnsupportedVersionError(
-                f"acks={self.required_acks} is known to brokers of the 0.8 lines only; {who} is of "
-                f"the {version.line} line, where min.insync.replicas with acks='all' takes its "
-                "place"
-            )
+        return UnsupportedVersionError(
+            f"acks={self.required_acks} needs brokers of the 0.8 lines; {broker} is of the "
+            f"{version.line} line. Use acks='all' and the topic's min.insync.replicas"
+        )
 
 
 def producer_options(
@@ -95,12 +113,12 @@ def producer_options(
     transactional_id: object,
     transaction_timeout_ms: object,
 ) -> ProducerOptions:
-    """Check the options.
+    """Check the options and return them in the units of `ProducerOptions`.
 
     Raises:
         IllegalArgumentError: a value isn't allowed.
-        KafkaConfigurationError: the library that a codec needs isn't there.
-        UnsupportedVersionError: the protocol of 0.8 can't do it.
+        KafkaConfigurationError: the library of a codec isn't installed.
+        UnsupportedVersionError: an option needs a newer protocol than this client speaks.
     """
     if transactional_id is not None:
         raise UnsupportedVersionError(
@@ -143,18 +161,18 @@ def _required_acks(acks: object) -> int:
         return -1
     if isinstance(acks, bool) or not isinstance(acks, int) or not -1 <= acks <= _MAX_ACKS:
         raise IllegalArgumentError(
-            f"acks={acks!r}: allowed are 0, 1, -1 or 'all', and with brokers of the 0.8 lines "
-            "other numbers of replicas"
+            f"acks={acks!r}: expected 0, 1, -1 or 'all' (brokers of the 0.8 lines also take other "
+            "numbers of replicas)"
         )
     return acks
 
 
 def check_duration(option: str, value: object) -> float:
-    """`value`, if it is a finite number of 0 or more; fractions are meant.
+    """Return `value` if it is a finite number >= 0; fractions are allowed.
 
     Raises:
         IllegalArgumentError: it isn't.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise IllegalArgumentError(f"{option}={value!r}: allowed are finite numbers from 0 on")
+        raise IllegalArgumentError(f"{option}={value!r}: expected a finite number >= 0")
     return value

@@ -33,12 +33,11 @@ from aiokafka08.net.config import (
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
 from aiokafka08.producer.appender import Send
-from aiokafka08.producer.arrow_messages import ArrowMessages
 from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
-from aiokafka08.producer.bulk import ListedMessages
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.engine import NO_METRICS, ProducerEngine
 from aiokafka08.producer.future import DeliveryFuture
+from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import check_duration, producer_options
 from aiokafka08.producer.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
 from aiokafka08.producer.serialize import (
@@ -228,8 +227,8 @@ class AIOKafkaProducer:
         try:
             await self._router.start()
             version = self._router.version()
-            if version is not None:
-                self._options.check_broker(version, "the broker met first")
+            if version is not None and version.line not in self._options.supported_lines:
+                raise self._options.unsupported_line(version, "the broker met first")
             if self._lifecycle.stopped:
                 raise ProducerClosed("the producer was stopped while it started")
         except BaseException as error:
@@ -407,13 +406,13 @@ class AIOKafkaProducer:
         """
         self._check()
         assert self._engine is not None
-        turns = self._engine.turns
-        all_values, all_keys, timestamps = await turns.run_steps(
+        loop_yield = self._engine.loop_yield
+        all_values, all_keys, timestamps = await loop_yield.run_steps(
             serialize_all(values, keys, timestamps_ms, self._key_serializer, self._value_serializer)
         )
         messages = ListedMessages(range(len(all_values)), all_keys, all_values, timestamps)
-        groups = await self._engine.bulk.append(topic, messages, partition)
-        return Deliveries(len(all_values), groups, timestamps, turns)
+        groups = await self._engine.intake.append_many(topic, messages, partition)
+        return Deliveries(len(all_values), groups, timestamps, loop_yield)
 
     async def send_arrow(self, topic: str, batch: RecordBatch) -> Deliveries:
         """Buffer the rows of a `pyarrow.RecordBatch`, as `send_many`; no object is made per row.
@@ -443,8 +442,10 @@ class AIOKafkaProducer:
         self._check()
         messages = ArrowMessages.of(batch)
         assert self._engine is not None
-        groups = await self._engine.bulk.append(topic, messages)
-        return Deliveries(len(messages.values), groups, messages.timestamps_ms, self._engine.turns)
+        groups = await self._engine.intake.append_many(topic, messages)
+        return Deliveries(
+            len(messages.values), groups, messages.timestamps_ms, self._engine.loop_yield
+        )
 
     def create_batch(self) -> BatchBuilder:
         """An empty batch to be filled by the caller, for `send_batch`."""
@@ -496,7 +497,7 @@ class AIOKafkaProducer:
         """
         self._check()
         assert self._engine is not None
-        return await self._engine.routes.partitions(topic, self._config.request_timeout_s)
+        return await self._engine.topics.partitions(topic, self._config.request_timeout_s)
 
     # --- what it tells ----------------------------------------------------------------------------
 

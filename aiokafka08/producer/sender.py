@@ -1,141 +1,176 @@
-"""Moves batches from the queues to the brokers: when to look, and at whom.
+"""Run the sending side of a producer: decide when to send, expire batches, watch for leaders.
 
-One `Sink` per leader does the work; the sender wakes them when something is due, follows the
-clock (linger, backoff, expiry) and keeps asking for metadata while batches have no leader.
+`engine` creates the `Sender`, which owns the accumulator and one `Sink` per leader. The accumulator
+wakes it when a batch is buffered or due; a timer wakes it when linger, backoff or a deadline ends.
+Each wake-up runs one pass: expire batches, then let the sinks with due batches send.
+
+Invariants:
+
+- All wake-ups of one event-loop iteration lead to one pass in the next iteration, when more
+  messages may have come.
+- An unexpected exception in a pass or a sink is passed to `on_crash`, which ends the producer. It
+  is never only logged while callers wait for messages that can't be sent any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
-from aiokafka08.producer.guard import Guard
+from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
-from aiokafka08.producer.settle import Settler
+from aiokafka08.producer.outcome import BatchResolver
 from aiokafka08.producer.sink import Sink
+from aiokafka08.structs import TopicPartition
 
-_LEAST_PAUSE_S: Final = 0.01
-"""Between two questions for a leader, also with `retry_backoff_ms=0`."""
+_MIN_LEADER_RETRY_S: Final = 0.01
+"""Shortest time between two metadata refreshes for missing leaders, for `retry_backoff_ms=0`."""
 
 
 class Sender:
-    """Runs from its making until `stop`, in the running loop."""
+    """Sends what the accumulator buffers, from its construction until `stop`, in the running loop.
+
+    Args:
+        router: the network.
+        memory: the memory that finished batches release.
+        options: the producer's options.
+        new_delivery: creates the delivery of a new batch.
+        on_crash: called with an unexpected exception; may call `abort`.
+
+    Attributes:
+        accumulator: the buffered batches.
+        resolver: ends batches, and counts their messages.
+    """
 
     def __init__(
         self,
         router: Router,
-        accumulator: Accumulator,
-        settler: Settler,
+        memory: BufferMemory,
         options: ProducerOptions,
-        guard: Guard,
+        new_delivery: Callable[[TopicPartition], Delivery],
+        on_crash: Callable[[Exception], object],
     ) -> None:
+        self.accumulator = Accumulator(
+            batch_bytes=options.max_batch_size,
+            max_request_bytes=options.max_request_size,
+            linger_s=options.linger_s,
+            delivery_timeout_s=options.delivery_timeout_s,
+            codec=options.codec,
+            new_delivery=new_delivery,
+            wake_sender=self.wake,
+        )
+        self.resolver = BatchResolver(
+            self.accumulator, memory, router.metadata, router.config, router.telemetry
+        )
         self._router = router
-        self._accumulator = accumulator
-        self._settler = settler
         self._options = options
-        self._guard = guard
+        self._on_crash = on_crash
         self._loop = asyncio.get_running_loop()
-        self._links: dict[int, Sink] = {}
-        self._soon: asyncio.Handle | None = None
+        self._sinks: dict[int, Sink] = {}
+        self._next_pass: asyncio.Handle | None = None
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._stopped = False
-        router.metadata.watch(self._follow)
+        router.metadata.watch(self._metadata_changed)
 
     @property
-    def links(self) -> list[Sink]:
-        """The ways to the brokers that were needed so far."""
-        return list(self._links.values())
+    def sinks(self) -> list[Sink]:
+        """The brokers that batches were sent to so far."""
+        return list(self._sinks.values())
 
     def wake(self) -> None:
-        """Something is due: look at it in the next turn of the loop, when more may have come."""
-        if self._soon is None and not self._stopped:
-            self._soon = self._loop.call_soon(self._pump)
+        """Run a pass in the next event-loop iteration."""
+        if self._next_pass is None and not self._stopped:
+            self._next_pass = self._loop.call_soon(self._run_pass)
 
     async def flush(self) -> None:
-        """Send all that waits, and wait until every batch of now is finished."""
-        batches = self._accumulator.flush(self._loop.time())
-        self.wake()
+        """Send everything that is buffered, and wait until each of these batches has ended."""
+        batches = self.accumulator.flush(self._loop.time())
         for batch in batches:
             await batch.delivery.wait_finished()
 
-    def shut(self, error: KafkaError) -> None:
-        """End; what isn't finished fails with `error`."""
+    def abort(self, error: KafkaError) -> None:
+        """Stop sending; every unfinished batch fails with `error`."""
         self._stopped = True
-        for handle in (self._soon, self._timer):
+        for handle in (self._next_pass, self._timer):
             if handle is not None:
                 handle.cancel()
-        for link in self._links.values():
-            link.shut()
+        for sink in self._sinks.values():
+            sink.stop()
         now = self._loop.time()
-        self._settler.abandon(self._accumulator.flush(now), error, now)
+        self.resolver.fail_all(self.accumulator.flush(now), error, now)
 
     async def stop(self, error: KafkaError) -> None:
-        """`shut`, and wait for the end of the background work.
+        """Call `abort`, and wait until the background work has ended.
 
-        Cancelled while it waits, it has ended everything all the same.
+        If the caller is cancelled while it waits, everything has been stopped all the same.
         """
-        self.shut(error)
-        for link in self._links.values():
-            await link.wait_ended()
+        self.abort(error)
+        for sink in self._sinks.values():
+            await sink.wait_stopped()
 
-    def _pump(self) -> None:
-        self._soon = None
+    def _run_pass(self) -> None:
+        self._next_pass = None
         if not self._stopped:
-            with self._guard:
-                self._look()
+            try:
+                self._send_due()
+            except Exception as error:
+                self._on_crash(error)
 
-    def _look(self) -> None:
-        accumulator = self._accumulator
-        accumulator.news = False
+    def _send_due(self) -> None:
+        accumulator = self.accumulator
         now = self._loop.time()
-        accumulator.advance(now)
-        self._settler.expire(now, self._trouble())
+        accumulator.begin_pass(now)
+        self.resolver.expire(now, self._why_not_sent())
         for node_id in accumulator.ready_nodes():
-            link = self._links.get(node_id)
-            if link is None:
-                link = self._links[node_id] = Sink(
+            sink = self._sinks.get(node_id)
+            if sink is None:
+                sink = self._sinks[node_id] = Sink(
                     node_id,
                     self._router,
                     accumulator,
-                    self._settler,
+                    self.resolver,
                     self._options,
-                    self.wake,
-                    self._guard,
+                    self._on_crash,
                 )
-            link.pump()
-        next_time = accumulator.next_time()
-        if accumulator.has_ready(None):
+            sink.send_due()
+        leaderless = accumulator.has_ready(None)
+        next_time = accumulator.end_pass()
+        if leaderless:
             self._router.metadata.request_refresh()
-            again = now + max(self._router.config.retry_backoff_s, _LEAST_PAUSE_S)
-            next_time = again if next_time is None else min(again, next_time)
-        self._schedule(next_time)
+            retry_at = now + max(self._router.config.retry_backoff_s, _MIN_LEADER_RETRY_S)
+            next_time = retry_at if next_time is None else min(retry_at, next_time)
+        self._set_timer(next_time)
 
-    def _follow(self, snapshot: ClusterSnapshot) -> None:
-        with self._guard:
-            for link in self._links.values():
-                link.follow(snapshot)
-            if self._accumulator.news:
-                self.wake()
+    def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
+        try:
+            for sink in self._sinks.values():
+                sink.retry_moved(snapshot)
+        except Exception as error:
+            self._on_crash(error)
 
-    def _schedule(self, time: float | None) -> None:
+    def _set_timer(self, time: float | None) -> None:
         timer = self._timer
         if time is None or (timer is not None and self._timer_at <= time):
-            return  # woken too early does no harm, and most batches end long before their deadline
+            # An early pass does no harm, and most batches end long before their deadline.
+            return
         if timer is not None:
             timer.cancel()
-        # Its time isn't asked of the handle: for one that is past uvloop gives a plain Handle.
+        # The time is kept here, not read from the handle: if it is in the past, uvloop's call_at
+        # returns a Handle without when().
         self._timer_at = time
-        self._timer = self._loop.call_at(time, self._on_time)
+        self._timer = self._loop.call_at(time, self._timer_expired)
 
-    def _on_time(self) -> None:
+    def _timer_expired(self) -> None:
         self._timer = None
-        self._pump()
+        self._run_pass()
 
-    def _trouble(self) -> str:
-        troubles = [link.trouble.text for link in self._links.values() if link.trouble is not None]
-        return "; ".join(troubles) or "it was still waiting to be sent"
+    def _why_not_sent(self) -> str:
+        errors = [sink.last_error.text for sink in self._sinks.values() if sink.last_error]
+        return "; ".join(errors) or "it was still waiting to be sent"

@@ -1,13 +1,23 @@
-"""The way of batches to one broker: connect, drain, write, wait for the answers.
+"""Send the due batches of one broker: connect, drain, write, and match responses to batches.
 
-Several requests are in flight at once, over disjoint partitions. Nothing is taken out of the
-queues before a connection is open and takes writes: what can't be sent stays where it grows.
-acks=0 gets no answer, so a tiny request that is answered goes behind each produce on the same
-connection: its answer says that the broker has read all before it; when the broker closes the
-connection instead, which is its way to say "error", the fate of all since the last answer is
-unknown (docs/brokers.md 3.3). A broker that is silent is left with the batches that another one
-leads by now: they may be stored twice, as after any lost connection. When to pump is `sender`'s
-business, the ends are `settle`'s.
+`sender` creates a `Sink` for each leader and calls `send_due`. Batches come from `accumulator`,
+connections from `net.router`; responses and failures go to `outcome`.
+
+Invariants:
+
+- Batches stay in their queues, where they can still grow, until a connection is open and writable.
+- At most `max_in_flight_requests_per_connection` produce requests are in flight. No two of them
+  carry batches of the same partition, unless acks=0.
+- Each drained batch is given to `BatchResolver` exactly once per request: resolved, retried, failed
+  or finished.
+
+With acks=0 there is no response, so a tiny ListOffsets request follows each produce request on the
+same connection: its response shows that the broker has read everything before it. A broker reports
+errors by closing the connection instead; the outcome of every message since the last response is
+then unknown (docs/brokers.md 3.3).
+
+When a broker stays silent and metadata names another leader, the batches of that leader are taken
+back from the request in flight. They may be stored twice, as after any lost connection.
 """
 
 from __future__ import annotations
@@ -23,10 +33,10 @@ from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.transport import Connection
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.net.watchdog import ResponseWatchdog
-from aiokafka08.producer.accumulator import Accumulator, Batch
-from aiokafka08.producer.guard import Guard
+from aiokafka08.producer.accumulator import Accumulator
+from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.options import ProducerOptions
-from aiokafka08.producer.settle import Settler
+from aiokafka08.producer.outcome import BatchResolver
 from aiokafka08.protocol.api import (
     ListOffsetsRequest,
     ProducedPartition,
@@ -41,51 +51,52 @@ from aiokafka08.telemetry import Acks0Unknown
 
 _PING: Final = ListOffsetsRequest(-1, [])
 
-_BROKER_SHARE: Final = 0.9
-"""The broker's part of `request_timeout_ms` to wait for its replicas: its answer, which says what
-happened, comes before the client gives up."""
+_BROKER_TIMEOUT_SHARE: Final = 0.9
+"""Share of `request_timeout_ms` that the broker may wait for its replicas. Its response, which says
+what happened, then arrives before the client gives up."""
 
 _MAX_INT32: Final = 2**31 - 1
 
 
-class _Request:
+class _ProduceInFlight:
     """A produce request in flight."""
 
-    __slots__ = ("answer", "batches", "connection", "doubt", "magic", "timer")
+    __slots__ = ("batches", "connection", "magic", "response", "timer", "watchdog")
 
     def __init__(
         self,
         batches: list[Batch],
         connection: Connection,
-        answer: asyncio.Future[Any],
+        response: asyncio.Future[Any],
         timer: asyncio.TimerHandle,
-        doubt: ResponseWatchdog,
+        watchdog: ResponseWatchdog,
     ) -> None:
         self.batches = batches
         self.connection = connection
         self.magic = connection.version.magic
-        self.answer = answer
+        self.response = response
         self.timer = timer
-        self.doubt = doubt
+        self.watchdog = watchdog
 
     @property
-    def broker_is_silent(self) -> bool:
-        """Its answer is overdue, and none before it has come for a while either."""
-        return self.doubt.overdue and self.connection.owing_s > self.doubt.after_s / 2
+    def is_broker_silent(self) -> bool:
+        """Whether the response is overdue and no earlier response has come for a while either."""
+        watchdog = self.watchdog
+        return watchdog.overdue and self.connection.owing_s > watchdog.after_s / 2
 
-    def end(self) -> None:
-        """It is answered, or given up."""
+    def stop_timers(self) -> None:
+        """Stop the timeout and the watchdog."""
         self.timer.cancel()
-        self.doubt.end()
+        self.watchdog.end()
 
 
 class Sink:
-    """One broker, as the producer sees it.
+    """Sends to one broker.
 
     Attributes:
-        bytes_sent: message sets handed to the socket, compressed, repetitions included.
-        requests_sent: produce requests.
-        trouble: why the broker can't be reached; None when all is well.
+        bytes_sent: bytes of message sets written, compressed, retries included.
+        requests_sent: number of produce requests written.
+        last_error: why the broker can't be reached; None if it can.
     """
 
     def __init__(
@@ -93,25 +104,23 @@ class Sink:
         node_id: int,
         router: Router,
         accumulator: Accumulator,
-        settler: Settler,
+        resolver: BatchResolver,
         options: ProducerOptions,
-        wake: Callable[[], object],
-        guard: Guard,
+        on_crash: Callable[[Exception], object],
     ) -> None:
         self.bytes_sent = 0
         self.requests_sent = 0
-        self.trouble: KafkaError | None = None
+        self.last_error: KafkaError | None = None
         self._node_id = node_id
         self._router = router
         self._accumulator = accumulator
-        self._settler = settler
+        self._resolver = resolver
         self._options = options
-        self._wake = wake
-        self._guard = guard
+        self._on_crash = on_crash
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._requests: dict[_Request, None] = {}
-        self._preparing: asyncio.Task[None] | None = None
+        self._requests: dict[_ProduceInFlight, None] = {}
+        self._connecting: asyncio.Task[None] | None = None
         self._stopped = False
 
     def __repr__(self) -> str:
@@ -119,11 +128,11 @@ class Sink:
 
     @property
     def in_flight(self) -> int:
-        """Produce requests that aren't answered yet."""
+        """Number of produce requests in flight."""
         return len(self._requests)
 
-    def pump(self) -> None:
-        """Send what is due, as far as the connection takes it now."""
+    def send_due(self) -> None:
+        """Send due batches until none is left, the connection is full, or enough are in flight."""
         mute = self._options.required_acks != 0
         while (
             len(self._requests) < self._options.max_in_flight
@@ -132,26 +141,26 @@ class Sink:
         ):
             connection = self._connection
             if connection is None or not connection.writable:
-                # done(): an eager task factory may have ended it before it was assigned
-                if self._preparing is None or self._preparing.done():
-                    self._preparing = self._loop.create_task(self._prepare())
+                # done(): an eager task factory may have run the task before it was assigned
+                if self._connecting is None or self._connecting.done():
+                    self._connecting = self._loop.create_task(self._connect())
                 return
-            self._write(
+            self._send(
                 connection,
                 self._accumulator.drain(
                     self._node_id, self._options.max_request_size, self._loop.time(), mute=mute
                 ),
             )
 
-    def follow(self, snapshot: ClusterSnapshot) -> None:
-        """Take back what another broker leads by now from one that is silent.
+    def retry_moved(self, snapshot: ClusterSnapshot) -> None:
+        """Retry the batches that a silent broker has not acknowledged and another broker now leads.
 
-        An answer that comes all the same is read and dropped. With acks=0 nothing waits for it.
+        A response that comes later is read and dropped. With acks=0 there is nothing to retry.
         """
         if self._options.required_acks == 0 or self._stopped:
             return
         now = self._loop.time()
-        for request in [one for one in self._requests if one.broker_is_silent]:
+        for request in [request for request in self._requests if request.is_broker_silent]:
             staying: list[Batch] = []
             for batch in request.batches:
                 leader = snapshot.leader(batch.queue.topic_partition)
@@ -159,168 +168,174 @@ class Sink:
                     staying.append(batch)
                     continue
                 error = KafkaTimeoutError(
-                    f"node {self._node_id}: no answer yet, and node {leader} leads by now"
+                    f"node {self._node_id}: no response yet, and node {leader} is the leader now"
                 )
-                self._settler.put_back(batch, error, now, may_be_stored=True)
+                self._resolver.retry(batch, error, now, may_be_stored=True)
             request.batches = staying
             if not staying:
-                request.answer.cancel()
+                request.response.cancel()
 
-    def shut(self) -> None:
-        """Wait for nothing more: what is in flight is for the caller to end."""
+    def stop(self) -> None:
+        """Stop sending; the caller fails the batches in flight."""
         self._stopped = True
         for request in self._requests:
-            request.end()
+            request.stop_timers()
         if self._options.required_acks == 0:
-            self._tell_unknown(list(self._requests), "the producer was stopped")
+            self._emit_unknown(list(self._requests), "the producer was stopped")
         self._requests.clear()
-        if self._preparing is not None:
-            self._preparing.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
 
-    async def wait_ended(self) -> None:
-        """After `shut`: wait for the end of the background work."""
-        if self._preparing is not None:
-            await asyncio.gather(self._preparing, return_exceptions=True)
+    async def wait_stopped(self) -> None:
+        """Wait, after `stop`, until the background work has ended."""
+        if self._connecting is not None:
+            await asyncio.gather(self._connecting, return_exceptions=True)
 
-    async def _prepare(self) -> None:
-        """Get a connection that takes writes."""
-        with self._guard:
+    async def _connect(self) -> None:
+        """Get a writable connection, then send."""
+        try:
             try:
                 with ResponseWatchdog(self._router.metadata):
                     connection = await self._router.connection(self._node_id, Lane.PRODUCE)
                     await connection.wait_writable()
                 self._connection = connection
-                self.trouble = None
+                self.last_error = None
             except KafkaError as error:
-                self.trouble = error
+                self.last_error = error
                 if error.retriable:
                     await asyncio.sleep(self._router.config.retry_backoff_s)
                 else:
                     self._fail_due(error)
             finally:
-                self._preparing = None
-            self.pump()
+                self._connecting = None
+            self.send_due()
+        except Exception as error:
+            self._on_crash(error)
 
     def _fail_due(self, error: KafkaError) -> None:
-        """The broker is none that this client can ever speak to."""
+        """Fail all due batches: this client can never speak to the broker."""
         while True:
             now = self._loop.time()
             batches = self._accumulator.drain(self._node_id, self._options.max_request_size, now)
             if not batches:
                 return
-            self._settler.abandon(batches, error, now)
+            self._resolver.fail_all(batches, error, now)
 
-    def _write(self, connection: Connection, batches: list[Batch]) -> None:
+    def _send(self, connection: Connection, batches: list[Batch]) -> None:
         now = self._loop.time()
-        try:
-            self._options.check_broker(connection.version, f"node {self._node_id}")
-        except KafkaError as error:
-            self._settler.abandon(batches, error, now)
+        version = connection.version
+        if version.line not in self._options.supported_lines:
+            error = self._options.unsupported_line(version, f"node {self._node_id}")
+            self._resolver.fail_all(batches, error, now)
             return
         encoded: list[Batch] = []
-        asked: list[tuple[str, ProducePartition]] = []
-        magic = connection.version.magic
+        partitions: list[tuple[str, ProducePartition]] = []
         for batch in batches:
             try:
-                message_set = _encode(batch, magic)
-            except Exception as error:  # compression: whatever it is, the senders must hear of it
-                self._settler.fail(batch, KafkaError(f"can't encode the batch: {error!r}"), now)
+                message_set = _encode(batch, version.magic)
+            except Exception as error:  # compression may raise anything; the batch must fail
+                self._resolver.fail(batch, KafkaError(f"can't encode the batch: {error!r}"), now)
                 continue
             topic, partition = batch.queue.topic_partition
-            asked.append((topic, ProducePartition(partition, message_set)))
+            partitions.append((topic, ProducePartition(partition, message_set)))
             self.bytes_sent += len(message_set)
             encoded.append(batch)
         if not encoded:
             return
         acks = self._options.required_acks
         timeout_s = self._router.config.request_timeout_s
-        request = ProduceRequest(
+        produce = ProduceRequest(
             acks,
-            min(int(timeout_s * 1000 * _BROKER_SHARE), _MAX_INT32),
-            by_topic(asked),
+            min(int(timeout_s * 1000 * _BROKER_TIMEOUT_SHARE), _MAX_INT32),
+            by_topic(partitions),
         )
         try:
-            answer: asyncio.Future[Any] = connection.start(request)
+            response: asyncio.Future[Any] = connection.start(produce)
             if acks == 0:
-                answer = connection.start(_PING, version=0)
+                response = connection.start(_PING, version=0)
         except KafkaConnectionError as error:
             for batch in encoded:
-                self._settler.put_back(batch, error, now, may_be_stored=False)
+                self._resolver.retry(batch, error, now, may_be_stored=False)
             return
         self.requests_sent += 1
         if acks == 0:
             for batch in encoded:
-                self._settler.written(batch)
-        # A broker serves one request at a time: each one before this has a right to its time.
+                self._resolver.acknowledge_written(batch)
+        # A broker serves one request at a time, so every request before this one may use its own
+        # timeout first.
         timer = self._loop.call_later(
-            timeout_s * connection.in_flight, self._out_of_patience, connection, answer
+            timeout_s * connection.in_flight, self._time_out, connection, response
         )
-        doubt = ResponseWatchdog(self._router.metadata, on_overdue=self._doubted)
-        flying = _Request(encoded, connection, answer, timer, doubt)
-        self._requests[flying] = None
-        answer.add_done_callback(partial(self._ended, flying))
+        watchdog = ResponseWatchdog(self._router.metadata, on_overdue=self._response_overdue)
+        request = _ProduceInFlight(encoded, connection, response, timer, watchdog)
+        self._requests[request] = None
+        response.add_done_callback(partial(self._request_done, request))
 
-    def _doubted(self) -> None:
-        with self._guard:
-            self.follow(self._router.metadata.snapshot)
-            if self._accumulator.news:
-                self._wake()
+    def _response_overdue(self) -> None:
+        try:
+            self.retry_moved(self._router.metadata.snapshot)
+        except Exception as error:
+            self._on_crash(error)
 
-    def _out_of_patience(self, connection: Connection, answer: asyncio.Future[Any]) -> None:
+    def _time_out(self, connection: Connection, response: asyncio.Future[Any]) -> None:
         connection.close_if_dead(self._router.config.request_timeout_s)
-        answer.cancel()  # no effect if the closing has ended it
+        response.cancel()  # no effect if closing the connection has completed it
 
-    def _ended(self, request: _Request, answer: asyncio.Future[Any]) -> None:
-        request.end()
+    def _request_done(self, request: _ProduceInFlight, response: asyncio.Future[Any]) -> None:
+        request.stop_timers()
         error: KafkaError | None = None
-        if answer.cancelled():
+        if response.cancelled():
             limit_ms = self._router.config.request_timeout_s * 1000
-            error = KafkaTimeoutError(f"node {self._node_id}: no answer within {limit_ms:.0f} ms")
-        elif (failure := answer.exception()) is not None:
+            error = KafkaTimeoutError(f"node {self._node_id}: no response within {limit_ms:.0f} ms")
+        elif (failure := response.exception()) is not None:
             error = failure if isinstance(failure, KafkaError) else KafkaError(repr(failure))
         if self._stopped or request not in self._requests:
             return
         del self._requests[request]
-        with self._guard:
-            self._settle(request, error, answer)
+        try:
+            self._resolve_request(request, error, response)
+            self.send_due()
+        except Exception as crash:
+            self._on_crash(crash)
 
-    def _settle(
-        self, request: _Request, error: KafkaError | None, answer: asyncio.Future[Any]
+    def _resolve_request(
+        self, request: _ProduceInFlight, error: KafkaError | None, response: asyncio.Future[Any]
     ) -> None:
         now = self._loop.time()
         if error is not None:
             self._router.metadata.request_refresh()
         if self._options.required_acks == 0:
-            self._ended_without_acks(request, error, now)
+            self._finish_unacknowledged(request, error, now)
         elif error is not None:
             for batch in request.batches:
-                self._settler.put_back(batch, error, now, may_be_stored=True)
+                self._resolver.retry(batch, error, now, may_be_stored=True)
         else:
-            self._take_answers(request, answer.result().topics, now)
-        self.pump()
-        if self._accumulator.news:
-            self._wake()
+            self._resolve_batches(request, response.result().topics, now)
 
-    def _take_answers(
-        self, request: _Request, topics: list[Topic[ProducedPartition]], now: float
+    def _resolve_batches(
+        self, request: _ProduceInFlight, topics: list[Topic[ProducedPartition]], now: float
     ) -> None:
-        # by name, not by place: brokers' order is that of hash maps (docs/brokers.md 3.11)
-        answers = {
-            TopicPartition(topic.topic, one.partition): one
+        # by name, not by index: brokers respond in the order of a hash map (docs/brokers.md 3.11)
+        responses = {
+            TopicPartition(topic.topic, partition.partition): partition
             for topic in topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
-        waited = self._waited_on_an_old_line(request)
+        returns_next_offset = self._returns_next_offset(request)
         for batch in request.batches:
+            response = responses.get(batch.queue.topic_partition)
+            base_offset = -1 if response is None else response.offset
+            if returns_next_offset and base_offset >= batch.count:
+                base_offset -= batch.count
             magic = min(batch.builder.magic, request.magic)
-            answer = answers.get(batch.queue.topic_partition)
-            if waited and answer is not None and answer.offset >= batch.count:
-                answer.offset -= batch.count
-            self._settler.answered(batch, answer, magic, now)
+            self._resolver.resolve(batch, response, base_offset, magic, now)
 
-    def _waited_on_an_old_line(self, request: _Request) -> bool:
-        """Brokers below 0.8.2 that have waited for replicas tell the offset behind a batch, not its
-        first one. They wait unless each partition of the request has one replica."""
+    def _returns_next_offset(self, request: _ProduceInFlight) -> bool:
+        """Whether the broker returns the offset after a batch instead of that of its first message.
+
+        Brokers below 0.8.2 do so after waiting for replicas. They wait unless each partition of the
+        request has one replica.
+        """
         if self._options.required_acks == 1 or request.connection.version.line >= BrokerLine.V0_8_2:
             return False
         snapshot = self._router.metadata.snapshot
@@ -331,20 +346,24 @@ class Sink:
             for known in (snapshot.partitions(topic).get(partition),)
         )
 
-    def _ended_without_acks(self, request: _Request, error: KafkaError | None, now: float) -> None:
+    def _finish_unacknowledged(
+        self, request: _ProduceInFlight, error: KafkaError | None, now: float
+    ) -> None:
+        """acks=0: the broker has read the request, or, with `error`, nobody can know."""
         ended = [request]
         if error is not None:
-            if request.connection.closed is not None:  # it took the others with it
-                ended += [one for one in self._requests if one.connection is request.connection]
-            for one in ended:
-                one.end()
-                self._requests.pop(one, None)
-            self._tell_unknown(ended, error.text)
-        for one in ended:
-            for batch in one.batches:
-                self._settler.finished(batch, now)
+            connection = request.connection
+            if connection.closed is not None:  # the other requests on it are lost as well
+                ended += [other for other in self._requests if other.connection is connection]
+            for lost in ended:
+                lost.stop_timers()
+                self._requests.pop(lost, None)
+            self._emit_unknown(ended, error.text)
+        for finished in ended:
+            for batch in finished.batches:
+                self._resolver.finish(batch, now)
 
-    def _tell_unknown(self, requests: list[_Request], reason: str) -> None:
+    def _emit_unknown(self, requests: list[_ProduceInFlight], reason: str) -> None:
         messages = sum(batch.count for request in requests for batch in request.batches)
         if messages:
             self._router.telemetry.emit(Acks0Unknown(messages, reason))
@@ -352,6 +371,6 @@ class Sink:
 
 def _encode(batch: Batch, magic: int) -> Buffer:
     builder = batch.builder
-    if builder.magic > magic:  # the leader is of an older line than the one it was built for
+    if builder.magic > magic:  # the leader is of an older broker line than when the batch began
         builder = builder.as_format_0()
     return builder.build()

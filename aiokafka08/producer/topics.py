@@ -1,9 +1,13 @@
-"""Topics as the producer knows them: partitions, partitioner, queues, and the order of senders.
+"""What the producer knows of each topic: partitions, partitioner, queues, and the senders' order.
 
-Follows the metadata snapshots and tells the accumulator who leads. Law: senders of one topic are
-served in the order of their calls. Where nobody waits and the topic is known, `TopicRoute.is_open`,
-a sender may go ahead at once; else it takes its turn (`TopicRoutes.turn`), and those after it queue
-up, be it for metadata or for memory.
+`TopicRoutes` follows the metadata snapshots and passes leaders to the accumulator. `intake` asks it
+for the queue of a message; the appenders read `TopicRoute` directly. The compiled appender
+(`_producer_c.pyx`) reads the slots `available`, `is_open`, `partitioner`, `partitions` and
+`queues`.
+
+Invariant: the senders of one topic are served in the order of their calls. While `is_open` is True
+the topic is known and no sender waits, so a sender may append at once. Otherwise it has to
+`acquire` the topic, and senders after it wait behind it, be it for metadata or for memory.
 """
 
 from __future__ import annotations
@@ -25,33 +29,36 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.cluster import ClusterSnapshot, check_topic_name
 from aiokafka08.net.router import Router
-from aiokafka08.net.versions import BrokerVersion
-from aiokafka08.producer.accumulator import Accumulator, PartitionQueue
+from aiokafka08.producer.accumulator import Accumulator
+from aiokafka08.producer.batch import PartitionQueue
 from aiokafka08.producer.compiled import compiled
+from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.partitioner import BatchAware, Partitioner
 from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.producer")
 
-_SLICE_S = 3.0
-"""A topic that is there, but where no partition has a leader, is used after this long."""
+_LEADER_WAIT_S: Final = 3.0
+"""How long a sender waits for a leader of some partition before it uses a topic without leaders."""
 
 
 class TopicRoute:
     """One topic.
 
     Attributes:
-        partitions: all of them, ascending; empty while the topic isn't known.
-        available: those with a leader.
-        queues: by partition.
-        is_open: the topic is known and no sender waits: whoever comes may go ahead.
+        topic: its name.
+        partitioner: chooses among its partitions.
+        partitions: all partitions, ascending; empty until the topic is known.
+        available: the partitions with a leader, ascending.
+        queues: the queues by partition.
+        is_open: a sender may append without `TopicRoutes.acquire`.
     """
 
     __slots__ = (
         "_failures",
         "_last_failure",
-        "_line",
-        "_waiting",
+        "_lock",
+        "_senders",
         "available",
         "is_open",
         "partitioner",
@@ -67,35 +74,34 @@ class TopicRoute:
         self.available: list[int] = []
         self.queues: dict[int, PartitionQueue] = {}
         self.is_open = False
-        self._line = FairLock()
-        self._waiting = 0
-        self._failures = 0
+        self._lock = FairLock()
+        self._senders = 0  # that have the lock or wait for it
+        self._failures = 0  # of `TopicRoutes._find`
         self._last_failure: KafkaError | None = None
 
     def choose(self, key: bytes | None) -> PartitionQueue:
-        """The queue of the partition that the partitioner chooses.
+        """Return the queue of the partition that the partitioner chooses.
 
         Raises:
-            IllegalArgumentError: it chose one that there isn't.
+            IllegalArgumentError: the topic doesn't have that partition.
         """
         partition = self.partitioner(key, self.partitions, self.available)
         queue = self.queues.get(partition)
         if queue is None:
-            raise self.no_such_choice(partition)
+            raise IllegalArgumentError(
+                f"the partitioner chose {partition!r}: topic {self.topic!r} has the partitions "
+                f"{self.partitions}"
+            )
         return queue
-
-    def no_such_choice(self, partition: object) -> IllegalArgumentError:
-        """The error for a partition that the partitioner chose, but that there isn't."""
-        return IllegalArgumentError(
-            f"the partitioner chose {partition!r}; topic {self.topic!r} has the partitions "
-            f"{self.partitions}"
-        )
 
 
 def pure_choose_each(
     route: TopicRoute, keys: Sequence[bytes | None] | None, start: int, stop: int
 ) -> dict[PartitionQueue, list[int]]:
-    """`TopicRoute.choose` for the keys from `start` to `stop`: their places, by queue."""
+    """Call `TopicRoute.choose` for the keys from `start` to `stop`; return their indices by queue.
+
+    `keys`: None if no message has a key.
+    """
     chosen: dict[PartitionQueue, list[int]] = {}
     for index in range(start, stop):
         queue = route.choose(None if keys is None else keys[index])
@@ -109,49 +115,49 @@ def pure_choose_each(
 
 _compiled = compiled()
 choose_each: Final = pure_choose_each if _compiled is None else _compiled.choose_each
-"""`pure_choose_each`, in C where the compiled message set is in use."""
+"""`pure_choose_each`, or its compiled twin."""
 
 
 class TopicRoutes:
     """All topics that this producer has sent to.
 
     Attributes:
-        by_topic: those that were asked for, known or not yet.
+        by_topic: the topics, whether known or still being looked up.
     """
 
     def __init__(
         self,
         router: Router,
         accumulator: Accumulator,
+        options: ProducerOptions,
         new_partitioner: Callable[[], Partitioner],
-        check_broker: Callable[[BrokerVersion, str], None],
-        wake: Callable[[], object],
     ) -> None:
         self.by_topic: dict[str, TopicRoute] = {}
         self._router = router
         self._accumulator = accumulator
+        self._options = options
         self._new_partitioner = new_partitioner
-        self._check_broker = check_broker
-        self._wake = wake
         self._loop = asyncio.get_running_loop()
-        self._finding: set[asyncio.Task[object]] = set()
+        self._lookups: set[asyncio.Task[object]] = set()
         self._closed: KafkaError | None = None
-        router.metadata.watch(self._follow)
+        router.metadata.watch(self._metadata_changed)
 
     def close(self, error: KafkaError) -> None:
-        """No more turns: whoever waits for one, or for metadata, gets the error."""
+        """Refuse every further sender, and raise the error in all that wait here."""
         self._closed = error
         for route in self.by_topic.values():
             route.is_open = False
-        for task in self._finding:
+        for task in self._lookups:
             task.cancel()
 
     @asynccontextmanager
-    async def turn(self, topic: str, metadata_timeout_s: float) -> AsyncIterator[TopicRoute]:
-        """Wait for this sender's turn at a topic, and for the topic to be known.
+    async def acquire(self, topic: str, metadata_timeout_s: float) -> AsyncIterator[TopicRoute]:
+        """Wait until earlier senders of the topic are served and the topic is known.
+
+        Later senders wait until the body has ended.
 
         Raises:
-            KafkaError: that which `close` was given.
+            KafkaError: a copy of the error that `close` was called with.
             InvalidTopicError, UnknownTopicOrPartitionError, KafkaTimeoutError: as
                 `Metadata.topic`.
         """
@@ -160,14 +166,15 @@ class TopicRoutes:
             check_topic_name(topic)
             route = self.by_topic[topic] = TopicRoute(topic, self._new_partitioner())
         failures = route._failures
-        route._waiting += 1
+        route._senders += 1
         route.is_open = False
         try:
-            async with route._line:
+            async with route._lock:
                 if self._closed is not None:
                     raise copy.copy(self._closed)
                 if route._last_failure is not None and route._failures > failures:
-                    raise copy.copy(route._last_failure)  # that of the one before, which waited too
+                    # An earlier sender's lookup failed while this one waited for it.
+                    raise copy.copy(route._last_failure)
                 if not route.partitions:
                     try:
                         await self._find(route, metadata_timeout_s)
@@ -177,33 +184,33 @@ class TopicRoutes:
                         raise
                 yield route
         finally:
-            route._waiting -= 1
-            if route._waiting == 0:
+            route._senders -= 1
+            if route._senders == 0:
                 route.is_open = bool(route.partitions) and self._closed is None
                 if not route.partitions:
                     self.by_topic.pop(topic, None)
 
     async def partitions(self, topic: str, metadata_timeout_s: float) -> set[int]:
-        """The partitions of a topic. Raises as `turn`."""
+        """Return the partitions of a topic. Raises as `acquire`."""
         route = self.by_topic.get(topic)
-        if route is not None and route.partitions:  # whoever waits there waits for memory
+        if route is not None and route.partitions:  # senders may wait there for memory
             return set(route.partitions)
-        async with self.turn(topic, metadata_timeout_s) as route:
+        async with self.acquire(topic, metadata_timeout_s) as route:
             return set(route.partitions)
 
-    async def queue(
+    async def find_queue(
         self, route: TopicRoute, partition: object, metadata_timeout_s: float
     ) -> PartitionQueue:
-        """The queue of a partition that the caller names; asks for metadata if it isn't known.
+        """Return the queue of a partition that the caller named; refresh metadata if it's unknown.
 
         Raises:
             IllegalArgumentError: it isn't a partition number.
             UnknownTopicOrPartitionError: the topic doesn't have it.
         """
         if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
-            raise IllegalArgumentError(f"partition={partition!r}: allowed are integers from 0 on")
+            raise IllegalArgumentError(f"partition={partition!r}: expected an integer >= 0")
         if partition not in route.queues:
-            await self._guarded(self._router.metadata.refresh(), metadata_timeout_s, route.topic)
+            await self._wait_for(self._router.metadata.refresh(), metadata_timeout_s, route.topic)
         queue = route.queues.get(partition)
         if queue is None:
             raise UnknownTopicOrPartitionError(
@@ -211,20 +218,21 @@ class TopicRoutes:
             )
         return queue
 
-    def prepare(self, queue: PartitionQueue) -> None:
-        """Before a new batch: decide on its message format by the leader's line.
+    def choose_format(self, queue: PartitionQueue) -> None:
+        """Set the message format of the queue's next batch by the broker line of the leader.
 
         Raises:
-            UnsupportedCodecError, UnsupportedVersionError: that broker can't take what the options
+            UnsupportedCodecError, UnsupportedVersionError: the broker can't do what the options
                 ask for.
         """
         leader = queue.leader
         version = None if leader is None else self._router.version(leader)
         if version is None:
-            version = self._router.version()  # the lowest line met: old formats suit all
+            version = self._router.version()  # of the oldest broker: all can read its format
         if version is not None:
             queue.magic = version.magic
-            self._check_broker(version, f"node {leader}")
+            if version.line not in self._options.supported_lines:
+                raise self._options.unsupported_line(version, f"node {leader}")
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -232,27 +240,27 @@ class TopicRoutes:
         metadata = self._router.metadata
         deadline = self._loop.time() + timeout_s
         while True:
-            left = max(deadline - self._loop.time(), 0.0)
+            left_s = max(deadline - self._loop.time(), 0.0)
             try:
-                await self._guarded(
-                    metadata.topic(route.topic, timeout_s=min(left, _SLICE_S), leaders=any),
+                await self._wait_for(
+                    metadata.topic(route.topic, timeout_s=min(left_s, _LEADER_WAIT_S), leaders=any),
                     None,
                     route.topic,
                 )
             except KafkaError as error:
-                if not error.retriable or left <= _SLICE_S:
+                if not error.retriable or left_s <= _LEADER_WAIT_S:
                     raise
             else:
                 self._update(route, metadata.snapshot)
                 return
 
-    async def _guarded(
-        self, work: Coroutine[Any, Any, object], timeout_s: float | None, topic: str
+    async def _wait_for(
+        self, lookup: Coroutine[Any, Any, object], timeout_s: float | None, topic: str
     ) -> None:
-        """Wait for metadata in a task that `close` can end."""
-        task: asyncio.Task[object] = self._loop.create_task(work)
-        self._finding.add(task)
-        task.add_done_callback(self._found)
+        """Run a metadata lookup in a task that `close` can cancel."""
+        task: asyncio.Task[object] = self._loop.create_task(lookup)
+        self._lookups.add(task)
+        task.add_done_callback(self._lookup_done)
         try:
             await asyncio.wait((task,), timeout=timeout_s)
         finally:
@@ -260,19 +268,18 @@ class TopicRoutes:
         if self._closed is not None:
             raise copy.copy(self._closed)
         if not task.done():
-            raise KafkaTimeoutError(f"no metadata of topic {topic!r} within {timeout_s} s")
+            raise KafkaTimeoutError(f"topic {topic!r}: no metadata within {timeout_s} s")
         task.result()
 
-    def _found(self, task: asyncio.Task[object]) -> None:
-        self._finding.discard(task)
+    def _lookup_done(self, task: asyncio.Task[object]) -> None:
+        self._lookups.discard(task)
         if not task.cancelled():
-            task.exception()  # told to the sender that waits; it may have been cancelled meanwhile
+            # Mark the exception as retrieved: the sender that would raise it may be cancelled.
+            task.exception()
 
-    def _follow(self, snapshot: ClusterSnapshot) -> None:
+    def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
         for route in self.by_topic.values():
             self._update(route, snapshot)
-        if self._accumulator.news:
-            self._wake()
 
     def _update(self, route: TopicRoute, snapshot: ClusterSnapshot) -> None:
         partitions = snapshot.partitions(route.topic)
@@ -286,7 +293,7 @@ class TopicRoutes:
             if queue is None:
                 queue = route.queues[partition] = self._accumulator.new_queue(topic_partition)
                 if isinstance(route.partitioner, BatchAware):
-                    queue.on_new_batch = partial(_tell_new_batch, route.partitioner)
+                    queue.on_new_batch = partial(_call_on_new_batch, route.partitioner)
             leader = snapshot.leader(topic_partition)
             self._accumulator.set_leader(queue, leader, now)
             if leader is not None:
@@ -295,8 +302,8 @@ class TopicRoutes:
         route.available = available
 
 
-def _tell_new_batch(partitioner: BatchAware, partition: int) -> None:
-    """What a partitioner of the user's raises must not end the sending of batches."""
+def _call_on_new_batch(partitioner: BatchAware, partition: int) -> None:
+    """Call the user's code; an exception there must not stop the sending of batches."""
     try:
         partitioner.on_new_batch(partition)
     except Exception:

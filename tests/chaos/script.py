@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aiokafka08.producer.verdict import MAX_UNEXPLAINED
+from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.protocol import api
 from aiokafka08.testing import (
     Answer,
@@ -173,7 +173,7 @@ def script_of(seed: int) -> Script:
 
 def _steps(seed: int, rng: random.Random, may_shrink: bool) -> Iterator[Step]:
     dead: int | None = None
-    unexplained = MAX_UNEXPLAINED
+    unexplained = MAX_UNEXPLAINED_RETRIES
     for _ in range(rng.randint(8, 14)):
         kinds = ["strike"] * 9 + ["move", "move", "drop"]
         kinds += ["shrink"] if may_shrink and dead is None else []

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.producer.verdict import MAX_UNEXPLAINED
+from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.protocol.api import FetchRequest, ProduceRequest
 from aiokafka08.testing import (
     Close,
@@ -173,7 +173,7 @@ def test_a_seed_always_gives_the_same_script() -> None:
 def test_no_script_is_too_much_for_a_batch() -> None:
     for seed in range(1000):
         strikes = [step.act for step in script_of(seed).steps if isinstance(step.act, Strike)]
-        assert sum(one.times for one in strikes if one.is_unexplained) <= MAX_UNEXPLAINED
+        assert sum(one.times for one in strikes if one.is_unexplained) <= MAX_UNEXPLAINED_RETRIES
 
 
 def test_forty_seeds_have_every_kind_of_trouble() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aiokafka08.errors import KafkaError
-from aiokafka08.producer.accumulator import Accumulator, Batch, PartitionQueue
+from aiokafka08.producer.accumulator import Accumulator
+from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.delivery import Delivery
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import entries, message_size
@@ -47,7 +48,7 @@ def add(
 
 
 def drain(accumulator: Accumulator, now: float = 0.0, node: int = 1) -> list[Batch]:
-    accumulator.advance(now)
+    accumulator.begin_pass(now)
     return accumulator.drain(node, REQUEST_BYTES, now)
 
 
@@ -74,7 +75,7 @@ def test_a_lingering_batch_waits_and_the_sender_is_told_until_when() -> None:
     queue = add_queue(accumulator)
     add(accumulator, queue, now=10.0)
     assert drain(accumulator, 10.4) == []
-    assert accumulator.next_time() == 10.5
+    assert accumulator.end_pass() == 10.5
     add(accumulator, queue, now=10.4)  # doesn't begin it anew
     (batch,) = drain(accumulator, 10.5)
     assert batch.count == 2
@@ -105,7 +106,7 @@ def test_closing_the_open_batch_makes_it_due_and_tells_the_partitioner() -> None
     closed: list[int] = []
     queue.on_new_batch = closed.append
     add(accumulator, queue)
-    accumulator.close_open(queue, 0.0)
+    accumulator.close_batch(queue, 0.0)
     (batch,) = drain(accumulator)
     add(accumulator, queue)
     assert batch.count == 1
@@ -145,7 +146,7 @@ def test_a_batch_that_comes_back_goes_to_the_head_and_waits() -> None:
     accumulator.put_back(first, 1.0, 0.1)
     assert first.attempts == 1
     assert drain(accumulator, 1.05) == []
-    assert accumulator.next_time() == 1.1
+    assert accumulator.end_pass() == 1.1
     assert drain(accumulator, 1.1) == [first]
     accumulator.finish(first, 1.2)
     assert drain(accumulator, 1.2) == [second]
@@ -287,7 +288,7 @@ def test_a_learnt_limit_rises_again_with_large_batches_that_are_stored() -> None
     batches = add(accumulator, queue, 60)
     queue.limit_bytes = 4800
     for limit in (4875, 4951, 5000, 5000):
-        accumulator.grown_well(batches[-1])
+        accumulator.raise_limit(batches[-1])
         assert queue.limit_bytes == limit
 
 
@@ -298,12 +299,12 @@ def test_a_waiting_batch_expires_and_lets_the_next_one_go() -> None:
     accumulator = make(delivery_timeout_s=10.0)
     queue = add_queue(accumulator, leader=None)
     (first,) = add(accumulator, queue)
-    accumulator.close_open(queue, 0.0)
+    accumulator.close_batch(queue, 0.0)
     (second,) = add(accumulator, queue, now=1.0)
-    assert accumulator.next_time() == 10.0
+    assert accumulator.end_pass() == 10.0
     assert accumulator.expire(9.9) == []
     assert accumulator.expire(10.0) == [first]
-    assert not first.is_over
+    assert not first.is_expired
     accumulator.set_leader(queue, 1, 10.0)
     assert drain(accumulator, 10.0) == [second]
 
@@ -315,7 +316,7 @@ def test_a_batch_that_is_out_expires_but_still_holds_up_its_partition() -> None:
     (first,) = drain(accumulator)
     (second,) = add(accumulator, queue, now=5.0)
     assert accumulator.expire(10.0) == [first]
-    assert first.is_over
+    assert first.is_expired
     assert drain(accumulator, 10.0) == []
     accumulator.finish(first, 11.0)
     assert drain(accumulator, 11.0) == [second]

@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokafka08.producer.accumulator import Accumulator, Batch
+from aiokafka08.producer.accumulator import Accumulator
+from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.delivery import Delivery
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import entries, message_size
@@ -50,12 +51,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from([0, 1]), max_bytes=st.sampled_from([100, 1000]))
     def drain(self, node: int, max_bytes: int) -> None:
-        self.accumulator.advance(self.now)
+        self.accumulator.begin_pass(self.now)
         ready = self.accumulator.has_ready(node)
         batches = self.accumulator.drain(node, max_bytes, self.now)
         assert bool(batches) == ready
         assert len({batch.queue for batch in batches}) == len(batches)
-        assert all(batch.queue.leader == node and batch.is_out for batch in batches)
+        assert all(batch.queue.leader == node and batch.in_flight for batch in batches)
         self.out += batches
 
     @precondition(lambda self: self.out)
@@ -63,14 +64,14 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def finish(self, choice: int) -> None:
         batch = self.out.pop(choice % len(self.out))
         numbers = self.numbers(batch)
-        if not batch.is_over:
+        if not batch.is_expired:
             self.stored[batch.queue.topic_partition.partition] += numbers
         self.accumulator.finish(batch, self.now)
 
-    @precondition(lambda self: any(not batch.is_over for batch in self.out))
+    @precondition(lambda self: any(not batch.is_expired for batch in self.out))
     @rule(choice=choices, split=st.booleans(), delay_s=st.sampled_from([0.0, 0.1, 3.0]))
     def come_back(self, choice: int, split: bool, delay_s: float) -> None:
-        candidates = [batch for batch in self.out if not batch.is_over]
+        candidates = [batch for batch in self.out if not batch.is_expired]
         batch = candidates[choice % len(candidates)]
         self.out.remove(batch)
         if split and batch.count > 1:
@@ -83,7 +84,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.01, 0.5, 4.0]))
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.accumulator.advance(self.now)
+        self.accumulator.begin_pass(self.now)
         for batch in self.accumulator.expire(self.now):
             self.given_up[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
 
@@ -94,9 +95,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @rule(hurried=st.booleans())
     def hurry(self, hurried: bool) -> None:
         if hurried:
-            self.accumulator.hurry(self.now)
+            self.accumulator.suspend_linger(self.now)
         else:
-            self.accumulator.relax()
+            self.accumulator.resume_linger()
 
     @staticmethod
     def numbers(batch: Batch) -> list[int]:
@@ -117,9 +118,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
         for queue in self.queues:
             if queue.batches and queue.muted_by is None and not queue.is_ready:
                 due = max(queue.batches[0].due_at, queue.not_before)
-                assert self.accumulator.next_time() is not None
+                assert self.accumulator.end_pass() is not None
                 assert queue in set(self.accumulator._waiting)
-                assert due > self.now or self.accumulator._hurried
+                assert due > self.now or self.accumulator._skip_linger
 
     def teardown(self) -> None:
         for queue in self.queues:
@@ -127,13 +128,13 @@ class AccumulatorMachine(RuleBasedStateMachine):
         for _ in range(2000):
             for batch in list(self.out):
                 self.out.remove(batch)
-                if not batch.is_over:
+                if not batch.is_expired:
                     self.stored[batch.queue.topic_partition.partition] += self.numbers(batch)
                 self.accumulator.finish(batch, self.now)
             if not self.accumulator.unfinished:
                 break
             self.accumulator.flush(self.now)
-            self.accumulator.advance(self.now)
+            self.accumulator.begin_pass(self.now)
             self.out += self.accumulator.drain(0, 1000, self.now)
             self.now += 0.01
             for batch in self.accumulator.expire(self.now):

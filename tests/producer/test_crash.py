@@ -11,15 +11,15 @@ import pytest
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
+from aiokafka08.producer.outcome import BatchResolver
 from aiokafka08.producer.sender import Sender
-from aiokafka08.producer.settle import Settler
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
 from tests.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
-CRASH = r"can't go on.*RuntimeError\('a bug'\).*make a new one"
+CRASH = r"producer failed: internal error RuntimeError\('a bug'\).*make a new one"
 
 
 def bug(*args: Any, **kwargs: Any) -> NoReturn:
@@ -31,8 +31,8 @@ def bug(*args: Any, **kwargs: Any) -> NoReturn:
     [
         (Router, "connection"),  # in the task that connects
         (Accumulator, "drain"),  # wherever batches are taken
-        (Accumulator, "advance"),  # on a timer
-        (Settler, "answered"),  # in the callback of an answer
+        (Accumulator, "begin_pass"),  # on a timer
+        (BatchResolver, "resolve"),  # in the callback of an answer
     ],
 )
 async def test_whoever_sends_hears_of_it(
@@ -78,7 +78,7 @@ async def test_senders_that_wait_for_memory_hear_of_it(
     many = asyncio.create_task(producer.send_many("t", [b"v" * 474] * 100, partition=0))
     await until(lambda: bool(producer.metrics()["senders_waiting"]), "waiting for memory")
     one = asyncio.create_task(producer.send("t", b"v" * 474, partition=1))
-    monkeypatch.setattr(Sender, "_look", bug)
+    monkeypatch.setattr(Sender, "_send_due", bug)
     assert producer._engine is not None
     producer._engine.sender.wake()
     async with asyncio.timeout(20):

@@ -11,7 +11,7 @@ from aiokafka08.producer.memory import BufferMemory
 
 
 async def waiters(memory: BufferMemory, *sizes: int) -> list[asyncio.Task[None]]:
-    tasks = [asyncio.create_task(memory.take(size)) for size in sizes]
+    tasks = [asyncio.create_task(memory.acquire(size)) for size in sizes]
     await asyncio.sleep(0)
     return tasks
 
@@ -24,24 +24,24 @@ async def settled(tasks: list[asyncio.Task[None]]) -> list[bool]:
 
 async def test_room_is_given_in_the_order_of_asking() -> None:
     memory = BufferMemory(100)
-    await memory.take(90)
+    await memory.acquire(90)
     tasks = await waiters(memory, 50, 10, 40)
-    assert memory.waiting == 3
-    assert memory.room() == 0
-    assert not memory.try_take(1)  # the small ones don't pass the large one
-    memory.give(30)
+    assert memory.waiters == 3
+    assert memory.available_bytes() == 0
+    assert not memory.try_acquire(1)  # the small ones don't pass the large one
+    memory.release(30)
     assert await settled(tasks) == [False, False, False]
-    memory.give(20)
+    memory.release(20)
     assert await settled(tasks) == [True, True, False]
-    memory.give(40)
+    memory.release(40)
     assert await settled(tasks) == [True, True, True]
     assert memory.used_bytes == 100
-    assert memory.room() == 0
+    assert memory.available_bytes() == 0
 
 
 async def test_a_cancelled_waiter_makes_room_for_those_behind_it() -> None:
     memory = BufferMemory(100)
-    await memory.take(90)
+    await memory.acquire(90)
     tasks = await waiters(memory, 50, 10)
     tasks[0].cancel()
     assert await settled(tasks) == [True, True]
@@ -50,9 +50,9 @@ async def test_a_cancelled_waiter_makes_room_for_those_behind_it() -> None:
 
 async def test_a_waiter_cancelled_in_the_instant_it_is_served_gives_it_back() -> None:
     memory = BufferMemory(100)
-    await memory.take(100)
+    await memory.acquire(100)
     tasks = await waiters(memory, 60, 60)
-    memory.give(100)  # serves the first; its task hasn't run yet
+    memory.release(100)  # serves the first; its task hasn't run yet
     tasks[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
@@ -62,24 +62,24 @@ async def test_a_waiter_cancelled_in_the_instant_it_is_served_gives_it_back() ->
 
 async def test_a_waiter_cancelled_before_it_noticed_is_passed_over() -> None:
     memory = BufferMemory(100)
-    await memory.take(100)
+    await memory.acquire(100)
     tasks = await waiters(memory, 60, 60)
     tasks[0].cancel()
-    memory.give(100)
+    memory.release(100)
     await asyncio.gather(*tasks, return_exceptions=True)
     assert memory.used_bytes == 60
-    assert memory.waiting == 0
+    assert memory.waiters == 0
 
 
 async def test_closing_ends_all_waiting() -> None:
     memory = BufferMemory(100)
-    await memory.take(100)
+    await memory.acquire(100)
     tasks = await waiters(memory, 1, 1)
     memory.close(ProducerClosed("stopped"))
     for task in tasks:
         with pytest.raises(ProducerClosed, match="stopped"):
             await task
     with pytest.raises(ProducerClosed):
-        await memory.take(1)
-    memory.give(100)
+        await memory.acquire(1)
+    memory.release(100)
     assert memory.used_bytes == 0

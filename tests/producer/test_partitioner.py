@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.producer.accumulator import PartitionQueue
+from aiokafka08.producer.batch import PartitionQueue
 from aiokafka08.producer.partitioner import (
     PARTITIONERS,
     BatchAware,

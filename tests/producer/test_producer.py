@@ -49,9 +49,9 @@ async def test_a_timer_for_a_time_that_is_past_can_be_set_anew(
     assert producer._engine is not None
     sender = producer._engine.sender
     now = asyncio.get_running_loop().time()
-    sender._schedule(now - 1)
-    sender._schedule(now - 2)
-    sender._schedule(now + 100)
+    sender._set_timer(now - 1)
+    sender._set_timer(now - 2)
+    sender._set_timer(now + 100)
     assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
 
 
@@ -370,12 +370,12 @@ async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"acks": -2}, "acks=-2: allowed are 0, 1, -1 or 'all'"),
+        ({"acks": -2}, "acks=-2: expected 0, 1, -1 or 'all'"),
         ({"acks": "most"}, "acks='most'"),
         ({"acks": True}, "acks=True"),
         ({"compression_type": "lzma"}, "compression_type='lzma': allowed are None, 'gzip'"),
         ({"linger_ms": -1}, "linger_ms=-1"),
-        ({"linger_ms": math.inf}, "linger_ms=inf: allowed are finite numbers from 0 on"),
+        ({"linger_ms": math.inf}, "linger_ms=inf: expected a finite number >= 0"),
         ({"linger_ms": math.nan}, "linger_ms=nan"),
         ({"linger_ms": "5"}, "linger_ms='5'"),
         ({"transaction_timeout_ms": 0}, "transaction_timeout_ms=0"),

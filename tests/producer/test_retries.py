@@ -16,7 +16,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
 )
-from aiokafka08.producer.verdict import MAX_UNEXPLAINED
+from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
 from aiokafka08.telemetry import BatchFailed, BatchRetried
 from aiokafka08.testing import (
@@ -91,7 +91,7 @@ async def test_unknown_codes_are_told_with_their_number_after_some_tries(
         await producer.send_and_wait("t", b"v", partition=1)
     assert caught.value.errno == code
     assert str(code) in str(caught.value)
-    assert len(cluster.requests(ProduceRequest)) == 1 + MAX_UNEXPLAINED
+    assert len(cluster.requests(ProduceRequest)) == 1 + MAX_UNEXPLAINED_RETRIES
 
 
 async def test_a_partition_left_out_of_all_answers_is_an_error(
@@ -217,7 +217,7 @@ async def test_without_a_leader_messages_end_with_the_delivery_timeout(
 async def test_the_first_send_waits_for_no_other_partition_s_leader(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.producer.topics._SLICE_S", 60.0)
+    monkeypatch.setattr("aiokafka08.producer.topics._LEADER_WAIT_S", 60.0)
     producer = await producer_for(cluster, request_timeout_ms=60_000)
     cluster.kill(1, then="leaderless")
     async with asyncio.timeout(10):

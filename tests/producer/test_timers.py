@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.producer.timers import Timers
+from aiokafka08.producer.accumulator import Timers
 
 
 def test_due_keys_come_earliest_first_and_are_forgotten() -> None:

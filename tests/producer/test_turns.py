@@ -196,7 +196,7 @@ async def test_what_send_many_is_given_is_checked_with_turns_before_anything_is_
 async def test_the_rows_of_send_arrow_are_measured_with_turns(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.producer.arrow_messages._MEASURED_ROWS", 100)
+    monkeypatch.setattr("aiokafka08.producer.messages._MEASURED_ROWS", 100)
     producer = await producer_for(cluster, max_request_size=1000)
     batch = pa.record_batch({"value": [b"v"] * 2050 + [b"v" * 1000, b"v"]})
     sending = producer.send_arrow("t", batch)

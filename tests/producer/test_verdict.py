@@ -11,19 +11,24 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
     NotLeaderForPartitionError,
 )
-from aiokafka08.producer.verdict import MAX_UNEXPLAINED, Outcome, Verdict, judge
+from aiokafka08.producer.outcome import (
+    MAX_UNEXPLAINED_RETRIES,
+    BatchDecision,
+    Outcome,
+    decide,
+)
 from aiokafka08.protocol.api import ProducedPartition
 from aiokafka08.structs import TopicPartition
 
 TP = TopicPartition("t", 3)
 
 
-def verdict(code: int, offset: int = -1, messages: int = 2, unexplained: int = 0) -> Verdict:
-    return judge(ProducedPartition(3, code, offset), TP, messages, unexplained)
+def verdict(code: int, offset: int = -1, messages: int = 2, unexplained: int = 0) -> BatchDecision:
+    return decide(ProducedPartition(3, code, offset), TP, messages, unexplained)
 
 
 def test_stored_is_code_0_with_an_offset() -> None:
-    assert verdict(0, 0) == Verdict(Outcome.STORED)
+    assert verdict(0, 0) == BatchDecision(Outcome.STORED)
 
 
 @pytest.mark.parametrize("code", [3, 5, 6])
@@ -60,10 +65,10 @@ def test_final_codes_are_final(code: int) -> None:
 
 @pytest.mark.parametrize("code", [-1, 4711, 9, 16])
 def test_what_nobody_can_explain_is_tried_a_bounded_number_of_times(code: int) -> None:
-    for before in range(MAX_UNEXPLAINED):
+    for before in range(MAX_UNEXPLAINED_RETRIES):
         result = verdict(code, unexplained=before)
         assert (result.outcome, result.unexplained) == (Outcome.RETRY, True)
-    result = verdict(code, unexplained=MAX_UNEXPLAINED)
+    result = verdict(code, unexplained=MAX_UNEXPLAINED_RETRIES)
     assert result.outcome is Outcome.FAILED
     assert isinstance(result.error, BrokerResponseError)
     assert result.error.errno == code
@@ -77,13 +82,13 @@ def test_success_without_an_offset_is_no_success() -> None:
         False,
         True,
     )
-    assert verdict(0, -1, unexplained=MAX_UNEXPLAINED).outcome is Outcome.FAILED
+    assert verdict(0, -1, unexplained=MAX_UNEXPLAINED_RETRIES).outcome is Outcome.FAILED
 
 
 def test_a_partition_left_out_of_the_answer_may_be_stored() -> None:
-    result = judge(None, TP, 1, 0)
+    result = decide(None, TP, 1, 0)
     assert (result.outcome, result.may_be_stored) == (Outcome.RETRY, True)
-    assert isinstance(judge(None, TP, 1, MAX_UNEXPLAINED).error, KafkaProtocolError)
+    assert isinstance(decide(None, TP, 1, MAX_UNEXPLAINED_RETRIES).error, KafkaProtocolError)
 
 
 def test_errors_are_those_of_the_table() -> None:

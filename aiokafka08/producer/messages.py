@@ -1,0 +1,208 @@
+"""Many messages as columns: the `Messages` protocol, for lists and for Arrow batches.
+
+`AIOKafkaProducer.send_many` creates `ListedMessages`, `send_arrow` creates `ArrowMessages`;
+`Intake.append_many` appends either to batches. All knowledge of pyarrow is in
+`aiokafka08.arrow.Rows`.
+
+Invariants:
+
+- `ArrowMessages` creates no Python object per row, except for a partitioner that has to be called
+  for each row.
+- `too_large` yields, and `split_by_queue` stops, after a few milliseconds of work at most, so that
+  the caller can yield to the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, Final, Protocol, Self
+
+from aiokafka08.arrow import Rows
+from aiokafka08.producer.batch import PartitionQueue
+from aiokafka08.producer.partitioner import (
+    ANYWHERE_WITHOUT_KEY,
+    BY_MURMUR2,
+    Partitioner,
+    partitions_of,
+)
+from aiokafka08.producer.topics import TopicRoute, choose_each
+from aiokafka08.protocol.message_set import message_size
+
+Data = bytes | None
+
+_STEP_MESSAGES: Final = 1024
+"""Listed messages checked, or split by queue, in one step."""
+_MEASURED_ROWS: Final = 65536
+"""Rows checked in one step."""
+_SPLIT_ROWS: Final = 8192
+_SPLIT_BYTES: Final = 2 * 1024 * 1024
+"""Rows, and bytes, split by queue, and so copied, in one step: one or two milliseconds."""
+
+
+class Messages(Protocol):
+    """Columns of messages of one topic."""
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The index of each message in what the user gave."""
+
+    @property
+    def keys(self) -> Sequence[Data] | None:
+        """The keys; None if no message has a key."""
+
+    @property
+    def values(self) -> Sequence[Data]:
+        """The values, one for each message."""
+
+    @property
+    def timestamps_ms(self) -> Sequence[int] | None:
+        """The timestamps; None for the current time."""
+
+    def named_partitions(self) -> Sequence[int]:
+        """Return the partitions that the messages themselves name."""
+
+    def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
+        """Find the first message larger than the limit; return its name and size, or None."""
+
+    def fits_any_partition(self, partitioner: Partitioner) -> bool:
+        """Whether all messages may go to one partition, which the partitioner chooses once."""
+
+    def split_by_queue(
+        self, route: TopicRoute, start: int
+    ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
+        """Split some messages, from index `start` on, by queue; return them and the next index."""
+
+
+class ListedMessages:
+    """The messages of `send_many`, or a part of them. The methods are those of `Messages`."""
+
+    __slots__ = ("indices", "keys", "timestamps_ms", "values")
+
+    def __init__(
+        self,
+        indices: Sequence[int],
+        keys: Sequence[Data] | None,
+        values: Sequence[Data],
+        timestamps_ms: Sequence[int] | None,
+    ) -> None:
+        self.indices = indices
+        self.keys = keys
+        self.values = values
+        self.timestamps_ms = timestamps_ms
+
+    def named_partitions(self) -> Sequence[int]:
+        """See `Messages`."""
+        return ()
+
+    def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
+        """See `Messages`."""
+        all_keys = self.keys
+        for start in range(0, len(self.values), _STEP_MESSAGES):
+            if start:
+                yield
+            values = self.values[start : start + _STEP_MESSAGES]
+            keys = None if all_keys is None else all_keys[start : start + _STEP_MESSAGES]
+            longest = _longest(values) + (0 if keys is None else _longest(keys))
+            if message_size(1, None, None) + longest <= limit_bytes:
+                continue
+            for offset, value in enumerate(values):
+                size = message_size(1, None if keys is None else keys[offset], value)
+                if size > limit_bytes:
+                    return f"message {start + offset}", size
+        return None
+
+    def fits_any_partition(self, partitioner: Partitioner) -> bool:
+        """See `Messages`."""
+        return self.keys is None and type(partitioner) in ANYWHERE_WITHOUT_KEY
+
+    def split_by_queue(
+        self, route: TopicRoute, start: int
+    ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
+        """See `Messages`."""
+        stop = min(start + _STEP_MESSAGES, len(self.values))
+        chosen = choose_each(route, self.keys, start, stop)
+        return [(queue, self._select(indices)) for queue, indices in chosen.items()], stop
+
+    def _select(self, indices: list[int]) -> ListedMessages:
+        keys, values, timestamps = self.keys, self.values, self.timestamps_ms
+        return ListedMessages(
+            indices,
+            None if keys is None else [keys[index] for index in indices],
+            [values[index] for index in indices],
+            None if timestamps is None else [timestamps[index] for index in indices],
+        )
+
+
+def _longest(data: Sequence[Data]) -> int:
+    try:
+        return max(map(len, data), default=0)  # type: ignore[arg-type]
+    except TypeError:  # some are None
+        return max((len(item) for item in data if item is not None), default=0)
+
+
+class ArrowMessages:
+    """The rows of a record batch, or a part of them. The methods are those of `Messages`."""
+
+    __slots__ = ("_rows", "indices", "keys", "timestamps_ms", "values")
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.indices = rows.indices
+        self.keys = rows.keys
+        self.values = rows.values
+        self.timestamps_ms = rows.timestamps_ms
+
+    @classmethod
+    def of(cls, batch: Any) -> Self:
+        """Return the messages of a whole record batch. Raises as `Rows.of`."""
+        return cls(Rows.of(batch, int(time.time() * 1000)))
+
+    def named_partitions(self) -> Sequence[int]:
+        """See `Messages`."""
+        return self._rows.named()
+
+    def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
+        """See `Messages`."""
+        overhead = message_size(1, None, None)
+        for start in range(0, len(self.values), _MEASURED_ROWS):
+            if start:
+                yield
+            found = self._rows.part(start, _MEASURED_ROWS).longer(limit_bytes - overhead)
+            if found is not None:
+                return f"row {start + found[0]}", found[1] + overhead
+        return None
+
+    def fits_any_partition(self, partitioner: Partitioner) -> bool:
+        """See `Messages`."""
+        return (
+            self.keys is None
+            and not self._rows.names_partitions
+            and type(partitioner) in ANYWHERE_WITHOUT_KEY
+        )
+
+    def split_by_queue(
+        self, route: TopicRoute, start: int
+    ) -> tuple[Sequence[tuple[PartitionQueue, ArrowMessages]], int]:
+        """See `Messages`."""
+        rows = self._rows.part(start, min(_SPLIT_ROWS, _SPLIT_BYTES // self._rows.row_bytes + 1))
+        keys, kind = rows.keys, type(route.partitioner)
+        by_key = None
+        if keys is not None and kind in BY_MURMUR2:
+            by_key = partitions_of(keys, route.partitions)
+
+        def choose(indices: list[int]) -> list[int]:
+            if kind in ANYWHERE_WITHOUT_KEY and (keys is None or by_key is not None):
+                return [_choose_partition(route, None)] * len(indices)  # none of them has a key
+            return [
+                _choose_partition(route, None if keys is None else keys[index]) for index in indices
+            ]
+
+        return [
+            (route.queues[partition], ArrowMessages(part))
+            for partition, part in rows.by_partition(by_key, choose)
+        ], start + len(rows.values)
+
+
+def _choose_partition(route: TopicRoute, key: bytes | None) -> int:
+    return route.choose(key).topic_partition.partition

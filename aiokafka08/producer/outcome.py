@@ -1,0 +1,277 @@
+"""Decide what happens to a batch after its request, and carry the decision out.
+
+`decide` is pure: it maps a broker's response for one batch to a `BatchDecision`, with the table of
+error codes in `errors`. `BatchResolver` carries decisions out: it resolves, retries, splits or
+fails batches. `sink` calls it with responses and lost connections, `sender` when batches expire and
+when the producer stops. `accumulator` keeps the batches that are retried.
+
+Invariants:
+
+- A batch is resolved only if a response reports success and an offset for its partition.
+- A retriable error code is retried until `delivery_timeout_ms`. An error that the client can't
+  explain is retried at most `MAX_UNEXPLAINED_RETRIES` times; then the batch fails with its number.
+- A batch ends once: its delivery is completed and its bytes are released to `memory` exactly when
+  the accumulator finishes it.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from aiokafka08.errors import (
+    BROKER_ERRORS,
+    Action,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    UnknownError,
+    action_for,
+    broker_error,
+)
+from aiokafka08.net.config import NetConfig
+from aiokafka08.net.metadata import Metadata
+from aiokafka08.producer.accumulator import Accumulator
+from aiokafka08.producer.batch import Batch
+from aiokafka08.producer.memory import BufferMemory
+from aiokafka08.protocol.api import ProducedPartition
+from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry
+
+MAX_UNEXPLAINED_RETRIES: Final = 5
+"""How often a batch is retried for a reason that the client doesn't know."""
+
+
+class Outcome(enum.Enum):
+    """What happens to a batch."""
+
+    STORED = "resolve it"
+    RETRY = "put it back into its queue"
+    SPLIT = "replace it by its halves"
+    FAILED = "fail it"
+
+
+class BatchDecision(NamedTuple):
+    """The outcome of a batch, and what else the response calls for.
+
+    Attributes:
+        outcome: what happens to the batch.
+        error: the reason; None if the batch is stored.
+        may_be_stored: a retry may store the messages twice.
+        refresh: refresh the metadata.
+        unexplained: the client doesn't know the reason.
+    """
+
+    outcome: Outcome
+    error: KafkaError | None = None
+    may_be_stored: bool = False
+    refresh: bool = False
+    unexplained: bool = False
+
+
+_STORED: Final = BatchDecision(Outcome.STORED)
+
+
+def decide(
+    response: ProducedPartition | None,
+    topic_partition: TopicPartition,
+    messages: int,
+    unexplained_retries: int,
+) -> BatchDecision:
+    """Decide the outcome of a batch from the broker's response.
+
+    Args:
+        response: the response for the partition; None if the broker left the partition out.
+        topic_partition: the batch's partition.
+        messages: number of messages in the batch.
+        unexplained_retries: how often the batch was retried for unknown reasons.
+    """
+    if response is not None and response.error_code == 0 and response.offset >= 0:
+        return _STORED
+    where = f"produce to {topic_partition.topic}/{topic_partition.partition}"
+    if response is None:
+        error: KafkaError = KafkaProtocolError(
+            f"{where}: the broker left the partition out of its response"
+        )
+        return _decide_unexplained(error, unexplained_retries, may_be_stored=True)
+    code = response.error_code
+    if code == 0:  # docs/brokers.md 5.7, 6.8
+        error = KafkaError(f"{where}: the broker reports success, but stored nothing (offset -1)")
+        return _decide_unexplained(error, unexplained_retries, may_be_stored=False)
+    error = broker_error(code, where)
+    if code not in BROKER_ERRORS or code == UnknownError.errno:
+        return _decide_unexplained(error, unexplained_retries, may_be_stored=True)
+    match action_for(code):
+        case Action.REFRESH:
+            return BatchDecision(Outcome.RETRY, error, refresh=True)
+        case Action.BACK_OFF | Action.NOT_STORED:
+            return BatchDecision(Outcome.RETRY, error)
+        case Action.MAYBE_STORED:
+            return BatchDecision(Outcome.RETRY, error, may_be_stored=True)
+        case Action.SPLIT if messages > 1:
+            return BatchDecision(Outcome.SPLIT, error)
+        case Action.SPLIT:
+            return BatchDecision(Outcome.FAILED, MessageSizeTooLargeError(error.text))
+        case Action.FINAL:
+            return BatchDecision(Outcome.FAILED, error)
+        case _:  # a code that no response to Produce should have
+            return _decide_unexplained(error, unexplained_retries, may_be_stored=True)
+
+
+def _decide_unexplained(error: KafkaError, retries: int, *, may_be_stored: bool) -> BatchDecision:
+    if retries >= MAX_UNEXPLAINED_RETRIES:
+        return BatchDecision(Outcome.FAILED, error)
+    return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=True, unexplained=True)
+
+
+class BatchResolver:
+    """Resolves, retries, splits and fails batches.
+
+    Keeps four things in agreement: the accumulator, the delivery that the senders wait for, the
+    buffer memory, and the telemetry.
+
+    Attributes:
+        messages_sent: messages acknowledged; with acks=0 written.
+        messages_failed: messages of failed batches.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        memory: BufferMemory,
+        metadata: Metadata,
+        config: NetConfig,
+        telemetry: Telemetry,
+    ) -> None:
+        self.messages_sent = 0
+        self.messages_failed = 0
+        self._accumulator = accumulator
+        self._memory = memory
+        self._metadata = metadata
+        self._config = config
+        self._telemetry = telemetry
+
+    def resolve(
+        self,
+        batch: Batch,
+        response: ProducedPartition | None,
+        base_offset: int,
+        magic: int,
+        now: float,
+    ) -> None:
+        """Carry out what the broker's response means for a batch in flight.
+
+        Args:
+            batch: the batch.
+            response: the response for its partition; None if the broker left it out.
+            base_offset: offset of its first message, if it is stored.
+            magic: message format in which it was sent.
+            now: the time.
+        """
+        decision = decide(
+            response, batch.queue.topic_partition, batch.count, batch.unexplained_retries
+        )
+        if decision.outcome is Outcome.STORED:
+            assert response is not None
+            if not batch.is_expired:
+                self.messages_sent += batch.count
+            batch.delivery.acknowledge(base_offset, response.timestamp, has_timestamps=magic > 0)
+            self._accumulator.raise_limit(batch)
+            self.finish(batch, now)
+            return
+        assert decision.error is not None
+        if decision.refresh:
+            self._metadata.request_refresh()
+        if decision.unexplained:
+            batch.unexplained_retries += 1
+        if batch.is_expired:
+            self.finish(batch, now)
+        elif decision.outcome is Outcome.SPLIT:
+            self._emit_retried(batch, decision.error, may_be_stored=False)
+            self._accumulator.split(batch, now)
+        elif decision.outcome is Outcome.RETRY:
+            self.retry(batch, decision.error, now, may_be_stored=decision.may_be_stored)
+        else:
+            self.fail(batch, decision.error, now)
+
+    def retry(self, batch: Batch, error: KafkaError, now: float, *, may_be_stored: bool) -> None:
+        """Put a batch in flight back into its queue, to be sent again after a backoff.
+
+        `may_be_stored`: the broker may have stored it, so it may be stored twice.
+        """
+        if batch.is_expired:
+            self.finish(batch, now)
+            return
+        self._emit_retried(batch, error, may_be_stored=may_be_stored)
+        batch.last_error = error
+        self._accumulator.put_back(batch, now, self._backoff_s(batch.attempts))
+
+    def fail(self, batch: Batch, error: KafkaError, now: float) -> None:
+        """Fail a batch."""
+        self._fail_delivery(batch, error)
+        self.finish(batch, now)
+
+    def fail_all(self, batches: Iterable[Batch], error: KafkaError, now: float) -> None:
+        """Fail several batches with the same error."""
+        for batch in batches:
+            self.fail(batch, error, now)
+
+    def acknowledge_written(self, batch: Batch) -> None:
+        """acks=0: resolve the futures of a batch that was written to the socket.
+
+        The batch itself ends with `finish`, once the broker has read it.
+        """
+        self.messages_sent += batch.count
+        batch.delivery.acknowledge(-1, -1, has_timestamps=False)
+
+    def finish(self, batch: Batch, now: float) -> None:
+        """End a batch whose delivery is decided: release its memory, let the next one be sent."""
+        self._accumulator.finish(batch, now)
+        batch.delivery.finish()
+        self._memory.release(batch.builder.size_bytes)
+
+    def expire(self, now: float, reason: str) -> None:
+        """Fail the batches whose deadline is over.
+
+        A batch in flight fails too, but keeps its memory until its request ends. `reason` goes into
+        the error of batches for which no other reason is known.
+        """
+        for batch in self._accumulator.expire(now):
+            topic, partition = batch.queue.topic_partition
+            limit_ms = self._accumulator.delivery_timeout_s * 1000
+            if batch.in_flight:
+                why = "the broker hasn't responded; the messages may be in the log"
+            elif batch.last_error is not None:
+                why = f"last: {batch.last_error}"
+            elif batch.queue.leader is None:
+                why = "the partition has no leader"
+            else:
+                why = reason
+            self._fail_delivery(
+                batch,
+                KafkaTimeoutError(
+                    f"{topic}/{partition}: not acknowledged within {limit_ms:.0f} ms; {why}"
+                ),
+            )
+            batch.delivery.finish()
+            if not batch.in_flight:
+                self._memory.release(batch.builder.size_bytes)
+
+    def _fail_delivery(self, batch: Batch, error: KafkaError) -> None:
+        if batch.delivery.done:
+            return
+        self.messages_failed += batch.count
+        batch.delivery.fail(error)
+        self._telemetry.emit(BatchFailed(batch.queue.topic_partition, batch.count, error.text))
+
+    def _emit_retried(self, batch: Batch, error: KafkaError, *, may_be_stored: bool) -> None:
+        self._telemetry.emit(
+            BatchRetried(batch.queue.topic_partition, batch.count, error.text, may_be_stored)
+        )
+
+    def _backoff_s(self, attempts: int) -> float:
+        backoff_s = self._config.retry_backoff_s * 2.0 ** min(attempts, 30)
+        return min(backoff_s, self._config.retry_backoff_max_s) * random.uniform(0.8, 1.2)
