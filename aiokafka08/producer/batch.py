@@ -3,9 +3,9 @@
 Plain data without rules. `accumulator` creates both and is the only module that moves a batch
 between states; `sink` encodes the batches that it sends, and `outcome` reads why a batch failed.
 
-Invariant: the compiled appender (`_producer_c.pyx`) reads and writes the slots `builder`, `count`,
-`delivery`, `due_at` and `limit_bytes` of a batch, and `open_batch` of a queue, directly. These slots
-are never empty, and neither class has subclasses.
+Invariant: the slots that the compiled appender (`_producer_c.pyx`) reads and writes directly are
+never empty, and neither class has subclasses. These slots are `builder`, `count`, `delivery`,
+`due_at` and `limit_bytes` of a batch, and `open_batch` of a queue.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from aiokafka08.errors import KafkaError
@@ -17,7 +19,11 @@ BATCH_BYTES = 1000  # ten of them
 REQUEST_BYTES = 5000
 
 
-def make(linger_s: float = 0.0, delivery_timeout_s: float = 120.0) -> Accumulator:
+def make(
+    linger_s: float = 0.0,
+    delivery_timeout_s: float = 120.0,
+    wake_sender: Callable[[], object] = lambda: None,
+) -> Accumulator:
     return Accumulator(
         batch_bytes=BATCH_BYTES,
         max_request_bytes=REQUEST_BYTES,
@@ -25,6 +31,7 @@ def make(linger_s: float = 0.0, delivery_timeout_s: float = 120.0) -> Accumulato
         delivery_timeout_s=delivery_timeout_s,
         codec=Codec.NONE,
         new_delivery=lambda topic_partition: Delivery(topic_partition, None),
+        wake_sender=wake_sender,
     )
 
 
@@ -60,14 +67,32 @@ def values(batch: Batch) -> list[bytes | None]:
 
 
 def test_without_linger_a_message_is_due_at_once() -> None:
-    accumulator = make()
+    woken: list[str] = []
+    accumulator = make(wake_sender=lambda: woken.append("sender"))
     queue = add_queue(accumulator)
     add(accumulator, queue)
-    assert accumulator.news
+    assert woken == ["sender"]
     assert accumulator.ready_nodes() == [1]
     (batch,) = drain(accumulator)
     assert (batch.count, values(batch)) == (1, [MESSAGE])
     assert accumulator.ready_nodes() == []
+
+
+def test_sender_is_woken_once_between_two_passes() -> None:
+    woken: list[str] = []
+    accumulator = make(linger_s=1.0, wake_sender=lambda: woken.append("sender"))
+    first, second = add_queue(accumulator), add_queue(accumulator, 1)
+    add(accumulator, first)
+    add(accumulator, second)
+    accumulator.flush(0.0)
+    assert woken == ["sender"]
+    accumulator.begin_pass(2.0)
+    accumulator.set_leader(second, 2, 2.0)  # the pass is still to see it
+    assert accumulator.ready_nodes() == [1, 2]
+    assert accumulator.end_pass() == 120.0
+    assert woken == ["sender"]
+    add(accumulator, add_queue(accumulator, 2), now=2.0)
+    assert woken == ["sender"] * 2
 
 
 def test_a_lingering_batch_waits_and_the_sender_is_told_until_when() -> None:
@@ -153,14 +178,16 @@ def test_a_batch_that_comes_back_goes_to_the_head_and_waits() -> None:
 
 
 def test_a_new_leader_ends_the_wait_of_what_came_back() -> None:
-    accumulator = make()
+    woken: list[str] = []
+    accumulator = make(wake_sender=lambda: woken.append("sender"))
     queue = add_queue(accumulator)
     add(accumulator, queue)
     (batch,) = drain(accumulator)
     accumulator.put_back(batch, 1.0, 10.0)
-    accumulator.news = False
+    accumulator.end_pass()
+    woken.clear()
     accumulator.set_leader(queue, 2, 1.5)
-    assert accumulator.news
+    assert woken == ["sender"]
     assert drain(accumulator, 1.5, node=1) == []
     assert drain(accumulator, 1.5, node=2) == [batch]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aiokafka08.producer.accumulator import Accumulator
-from aiokafka08.producer.batch import Batch
+from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.delivery import Delivery
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import entries, message_size
@@ -31,12 +34,31 @@ class AccumulatorMachine(RuleBasedStateMachine):
             delivery_timeout_s=10.0,
             codec=Codec.NONE,
             new_delivery=lambda topic_partition: Delivery(topic_partition, None),
+            wake_sender=self.wake_sender,
         )
+        self.wakes = 0  # since the last pass of the sender
+        self.is_in_pass = False
+        self.next_pass: float | None = None
+        self.seen: set[PartitionQueue] = set()  # ready queues that the last pass left behind
         self.queues = [self.accumulator.new_queue(TopicPartition("t", p)) for p in range(3)]
         self.sent = [0, 0, 0]
         self.stored: list[list[int]] = [[], [], []]
         self.given_up: list[set[int]] = [set(), set(), set()]
         self.out: list[Batch] = []
+
+    def wake_sender(self) -> None:
+        assert not self.is_in_pass
+        self.wakes += 1
+
+    @contextmanager
+    def sender_pass(self) -> Iterator[None]:
+        self.is_in_pass = True
+        self.accumulator.begin_pass(self.now)
+        yield
+        self.next_pass = self.accumulator.end_pass()
+        self.is_in_pass = False
+        self.wakes = 0
+        self.seen = {queue for queue in self.queues if queue.is_ready}
 
     @rule(partition=partitions, size=st.sampled_from([8, 50, 300, 900]))
     def append(self, partition: int, size: int) -> None:
@@ -51,9 +73,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from([0, 1]), max_bytes=st.sampled_from([100, 1000]))
     def drain(self, node: int, max_bytes: int) -> None:
-        self.accumulator.begin_pass(self.now)
-        ready = self.accumulator.has_ready(node)
-        batches = self.accumulator.drain(node, max_bytes, self.now)
+        with self.sender_pass():
+            ready = self.accumulator.has_ready(node)
+            batches = self.accumulator.drain(node, max_bytes, self.now)
         assert bool(batches) == ready
         assert len({batch.queue for batch in batches}) == len(batches)
         assert all(batch.queue.leader == node and batch.in_flight for batch in batches)
@@ -84,9 +106,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.01, 0.5, 4.0]))
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.accumulator.begin_pass(self.now)
-        for batch in self.accumulator.expire(self.now):
-            self.given_up[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
+        with self.sender_pass():
+            for batch in self.accumulator.expire(self.now):
+                self.given_up[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
 
     @rule()
     def flush(self) -> None:
@@ -118,9 +140,17 @@ class AccumulatorMachine(RuleBasedStateMachine):
         for queue in self.queues:
             if queue.batches and queue.muted_by is None and not queue.is_ready:
                 due = max(queue.batches[0].due_at, queue.not_before)
-                assert self.accumulator.end_pass() is not None
                 assert queue in set(self.accumulator._waiting)
                 assert due > self.now or self.accumulator._skip_linger
+
+    @invariant()
+    def sender_is_woken_once_and_never_too_late(self) -> None:
+        assert self.wakes <= 1
+        if not self.wakes:
+            assert {queue for queue in self.queues if queue.is_ready} <= self.seen
+            for timers in (self.accumulator._waiting, self.accumulator._unfinished):
+                first = timers.first()
+                assert first is None or (self.next_pass is not None and first >= self.next_pass)
 
     def teardown(self) -> None:
         for queue in self.queues:
@@ -134,8 +164,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
             if not self.accumulator.unfinished:
                 break
             self.accumulator.flush(self.now)
-            self.accumulator.begin_pass(self.now)
-            self.out += self.accumulator.drain(0, 1000, self.now)
+            with self.sender_pass():
+                self.out += self.accumulator.drain(0, 1000, self.now)
             self.now += 0.01
             for batch in self.accumulator.expire(self.now):
                 self.given_up[batch.queue.topic_partition.partition] |= set(self.numbers(batch))

@@ -99,7 +99,7 @@ async def test_a_partition_left_out_of_all_answers_is_an_error(
 ) -> None:
     producer = await producer_for(cluster)
     cluster.fault(ProduceRequest, then=Omit(), times=None)
-    with pytest.raises(KafkaProtocolError, match="t/1: the broker left it out"):
+    with pytest.raises(KafkaProtocolError, match="t/1: the broker left the partition out"):
         await producer.send_and_wait("t", b"v", partition=1)
 
 
