@@ -18,6 +18,7 @@ from typing import Any
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.member_state import MemberState
+from aiokafka08.consumer.membership import Membership
 from aiokafka08.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -42,21 +43,21 @@ class Commits:
 
     Args:
         cursors: what is read now.
-        standing: what the consumer is to its group.
+        member_state: the consumer's state in its group, written by the membership.
         on_crash: called with what ended the task that should never end.
     """
 
     def __init__(
         self,
         config: ConsumerConfig,
-        store: OffsetStore,
-        standing: MemberState,
+        member_state: MemberState,
         cursors: Mapping[TopicPartition, Cursor],
         router: Router,
         on_crash: Callable[[BaseException], object],
     ) -> None:
-        self._store = store
-        self._standing = standing
+        self._store: OffsetStore | None = None  # until `start`
+        self._membership: Membership | None = None  # as well
+        self._member_state = member_state
         self._cursors = cursors
         self._on_crash = on_crash
         self._telemetry = router.telemetry
@@ -72,8 +73,9 @@ class Commits:
         self._under_way: set[asyncio.Timeout] = set()
         self._error: KafkaError | None = None
 
-    def start(self) -> None:
+    def start(self, store: OffsetStore, membership: Membership) -> None:
         """Begin to commit by itself, where that is wanted."""
+        self._store, self._membership = store, membership
         if self._automatic:
             self._task = asyncio.get_running_loop().create_task(
                 self._keep(), name="aiokafka08 auto commit"
@@ -109,13 +111,13 @@ class Commits:
         Raises as `OffsetStore.commit`.
         """
         self._refuse_lost()
-        stamp = CommitIdentity(self._standing.generation, self._standing.member)
-        return self._commit(offsets, stamp, timeout_s, self._given_back)
+        identity = CommitIdentity(self._member_state.generation, self._member_state.member)
+        return self._commit(offsets, identity, timeout_s, self._given_back)
 
     async def _commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        stamp: CommitIdentity,
+        identity: CommitIdentity,
         timeout_s: float | None,
         given_back: int,
     ) -> None:
@@ -127,7 +129,7 @@ class Commits:
                 if given_back != self._given_back:
                     raise TimeoutError
                 self._under_way.add(under_way)
-                await self._in_turn(offsets, stamp, timeout_s)
+                await self._in_turn(offsets, identity, timeout_s)
         except TimeoutError:
             raise CommitFailedError(
                 "the partitions were given back meanwhile, to others who begin at the offsets "
@@ -139,7 +141,7 @@ class Commits:
     async def _in_turn(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        stamp: CommitIdentity,
+        identity: CommitIdentity,
         timeout_s: float | None,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -151,10 +153,11 @@ class Commits:
             raise KafkaTimeoutError("offsets not committed: the commit before takes long") from None
         try:
             self._refuse_lost()  # it may have ended while this waited
-            await self._store.commit(offsets, stamp, timeout_s=max(end - loop.time(), 0))
+            assert self._store is not None  # no call gets here before the consumer's start
+            await self._store.commit(offsets, identity, timeout_s=max(end - loop.time(), 0))
         except CommitFailedError as failure:
-            if isinstance(failure.__cause__, BrokerResponseError):
-                self._standing.fenced(failure.__cause__, stamp.generation)
+            if self._membership is not None and isinstance(failure.__cause__, BrokerResponseError):
+                self._membership.on_commit_fenced(failure.__cause__, identity.generation)
             raise
         finally:
             self._lock.release()
@@ -214,7 +217,10 @@ class Commits:
             self._on_crash(error)
 
     def _refuse_lost(self) -> None:
-        if self._standing.lost or asyncio.get_running_loop().time() > self._standing.until:
+        if (
+            self._member_state.session_lost
+            or asyncio.get_running_loop().time() > self._member_state.session_deadline
+        ):
             raise CommitFailedError(
                 "the session in ZooKeeper has ended, or may have while this process stood still "
                 "(session_timeout_ms): the partitions may have been given to others, who begin at "

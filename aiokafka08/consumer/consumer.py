@@ -23,7 +23,12 @@ from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.config import consumer_config
 from aiokafka08.consumer.engine import ConsumerEngine
 from aiokafka08.consumer.member_state import MemberState
-from aiokafka08.consumer.membership.choose import check_subscribe, choose_membership
+from aiokafka08.consumer.membership import Membership
+from aiokafka08.consumer.membership.choose import (
+    check_group_options,
+    check_subscribe,
+    choose_membership,
+)
 from aiokafka08.consumer.partitions import PartitionCalls
 from aiokafka08.consumer.record_buffer import Deserializer
 from aiokafka08.consumer.subscription import Kind, Subscription
@@ -31,12 +36,14 @@ from aiokafka08.errors import (
     ConsumerStoppedError,
     IllegalStateError,
 )
-from aiokafka08.net.cluster import ClusterSnapshot, check_partitions
+from aiokafka08.net.cluster import check_partitions
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.lifecycle import Lifecycle, take_all
 from aiokafka08.net.router import Router
+from aiokafka08.offset_store import OffsetStore
 from aiokafka08.offset_store.choose import choose_offset_store
+from aiokafka08.offset_store.no_store import NoOffsetStore
 from aiokafka08.structs import (
     ConsumerRecord,
     TopicPartition,
@@ -201,36 +208,21 @@ class AIOKafkaConsumer(PartitionCalls):
         self._subscription = Subscription(
             exclude_internal_topics=self._config.exclude_internal_topics
         )
-        self._standing = MemberState()
+        self._member_state = MemberState()
         self._coordinator = Coordinator(self._router, group_id) if group_id is not None else None
-        self._store = choose_offset_store(
-            self._router, self._coordinator, offsets_storage, zookeeper_connect
-        )
+        self._assignors = check_group_options(self._config)
+        # `start()` chooses both by the brokers' line.
+        self._store: OffsetStore = NoOffsetStore(IllegalStateError("the client isn't started"))
+        self._membership: Membership | None = None
         self._assignment = ConsumerEngine(
             self._router,
             self._config,
             self._subscription,
-            self._store,
-            self._standing,
+            self._member_state,
             self._lifecycle,
         )
         self._feed = self._assignment.feed
-        self._membership = choose_membership(
-            self._config,
-            self._router,
-            self._subscription,
-            self._assignment,
-            self._standing,
-            self._coordinator,
-        )
-        self._assignment.check_membership = self._membership.check
-        follow, changed = self._assignment.fetcher.follow, self._membership.changed
-
-        def follow_metadata(snapshot: ClusterSnapshot) -> None:
-            follow(snapshot)
-            changed()
-
-        self._router.metadata.watch(follow_metadata)
+        self._router.metadata.watch(self._assignment.follow_metadata)
         if topics:
             self.subscribe(topics)
 
@@ -272,8 +264,23 @@ class AIOKafkaConsumer(PartitionCalls):
             check_subscribe(self._config, router)
         for topic in sorted(self._subscription.tracked_topics or ()):
             await router.metadata.topic(topic, timeout_s=router.config.request_timeout_s)
+        self._store = choose_offset_store(
+            router,
+            self._coordinator,
+            self._config.offsets_storage,
+            self._config.zookeeper_connect,
+        )
         await self._store.start()
-        self._assignment.start()
+        self._membership = choose_membership(
+            self._config,
+            self._assignors,
+            router,
+            self._subscription,
+            self._assignment,
+            self._member_state,
+            self._coordinator,
+        )
+        self._assignment.start(self._store, self._membership)
         await self._membership.start()
 
     async def stop(self) -> None:
@@ -297,11 +304,15 @@ class AIOKafkaConsumer(PartitionCalls):
         self._calls.cancel_all()
         await take_all(
             self._assignment.finish,
-            self._membership.stop,
+            self._stop_membership,
             self._assignment.stop,
             self._store.stop,
             self._router.stop,
         )
+
+    async def _stop_membership(self) -> None:
+        if self._membership is not None:
+            await self._membership.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -392,7 +403,8 @@ class AIOKafkaConsumer(PartitionCalls):
             self._assignment.hold_back(self.assignment() - meant)
             if self._subscription.kind is not Kind.NONE:
                 self._router.metadata.request_refresh()
-            self._membership.changed()
+            if self._membership is not None:
+                self._membership.on_change()
 
     # --- messages ---------------------------------------------------------------------------------
 

@@ -19,9 +19,11 @@ from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetcher import Fetcher
 from aiokafka08.consumer.member_state import MemberState
+from aiokafka08.consumer.membership import Membership
 from aiokafka08.consumer.start_offsets import StartOffsets
 from aiokafka08.consumer.subscription import Kind, Subscription
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
@@ -40,16 +42,15 @@ class ConsumerEngine:
         router: Router,
         config: ConsumerConfig,
         subscription: Subscription,
-        store: OffsetStore,
-        standing: MemberState,
+        member_state: MemberState,
         lifecycle: Lifecycle,
     ) -> None:
         self.cursors: dict[TopicPartition, Cursor] = {}
-        self.check_membership: Callable[[], object] = lambda: None
         self._router = router
         self._config = config
         self._subscription = subscription
         self._lifecycle = lifecycle
+        self._membership: Membership | None = None
         self._crash: BaseException | None = None
         self._messages = 0  # handed out of partitions that aren't read any more
         self.feed = Collector(
@@ -70,21 +71,18 @@ class ConsumerEngine:
         )
         self.positions = StartOffsets(
             router,
-            store,
             config.reset,
             on_change=self._got_position,
             on_crash=self._crashed,
         )
+        self.commits = Commits(config, member_state, self.cursors, router, on_crash=self._crashed)
 
-        self.commits = Commits(
-            config, store, standing, self.cursors, router, on_crash=self._crashed
-        )
-
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self, store: OffsetStore, membership: Membership) -> None:
+        """Begin to read, with the store and the membership that the consumer has chosen."""
+        self._membership = membership
         self.fetcher.start()
-        self.positions.start()
-        self.commits.start()
+        self.positions.start(store)
+        self.commits.start(store, membership)
 
     async def finish(self) -> None:
         """Hand out nothing more, tell calls that wait, and commit what was handed out: before the
@@ -105,7 +103,8 @@ class ConsumerEngine:
         self._lifecycle.check()
         if self._crash is not None:
             raise self._crash
-        self.check_membership()
+        if self._membership is not None:
+            self._membership.check()
         self.commits.check()
 
     def cursor(self, partition: TopicPartition) -> Cursor:
@@ -140,26 +139,32 @@ class ConsumerEngine:
     async def assign(
         self,
         partitions: Collection[TopicPartition],
-        born: Collection[TopicPartition] = (),
+        new_partitions: Collection[TopicPartition] = (),
         *,
-        told: bool = False,
+        always_notify: bool = False,
     ) -> None:
         """See `membership.Assignee`."""
         old, new = frozenset(self.cursors), frozenset(partitions)
         as_before = old == new and not any(cursor.revoked for cursor in self.cursors.values())
-        if as_before and not told:
+        if as_before and not always_notify:
             return
         number = self._subscription.number
         await self._revoke(old - new)
         if self._subscription.number != number:
             return  # while the listener was awaited the user has subscribed to something else
-        self._replace(new, born)
+        self._replace(new, new_partitions)
         self._router.telemetry.emit(Rebalanced(tuple(sorted(new - old)), tuple(sorted(old - new))))
         listener = self._subscription.listener
         if listener is not None:
             await _tell(listener.on_partitions_assigned, new)
         # Only now: the listener may seek before the first message comes.
         self.fetcher.set_cursors(self.cursors.values())
+
+    def follow_metadata(self, snapshot: ClusterSnapshot) -> None:
+        """Pass a new metadata snapshot to the fetcher and to the membership."""
+        self.fetcher.follow(snapshot)
+        if self._membership is not None:
+            self._membership.on_change()
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing more of these partitions, which will be taken away."""
@@ -253,7 +258,7 @@ class ConsumerEngine:
     # --- inside -----------------------------------------------------------------------------------
 
     def _replace(
-        self, partitions: Iterable[TopicPartition], born: Collection[TopicPartition]
+        self, partitions: Iterable[TopicPartition], new_partitions: Collection[TopicPartition]
     ) -> None:
         wanted = dict.fromkeys(partitions)
         for tp in [tp for tp in self.cursors if tp not in wanted]:
@@ -276,7 +281,7 @@ class ConsumerEngine:
                     self._config.decoding,
                     (config.retry_backoff_s, config.retry_backoff_max_s),
                 )
-                if tp in born and self._config.reset is not None:
+                if tp in new_partitions and self._config.reset is not None:
                     cursor.restart(StartPosition.EARLIEST)
                 self.cursors[tp] = cursor
                 self.positions.need(cursor)

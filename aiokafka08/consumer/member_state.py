@@ -1,16 +1,21 @@
-"""What this consumer is to its group's coordinator: what its commits are stamped with.
+"""The mutable state of this consumer as a member of its group: generation, member id, session.
 
-Written by the membership, read by the offset store. Generation -1 and member "" make a plain
-commit, of a consumer that is no member: one that uses `assign()`, or a ZooKeeper group.
+Three modules hold a generation, and they stay apart on purpose:
+
+- `MemberState` (here) is mutable. The membership writes it, `consumer.commits` reads it.
+- `offset_store.CommitIdentity` is an immutable copy of generation and member id. A commit takes it
+  together with its positions. If it read the shared state when it is sent, a commit that waited
+  through a rebalance would go out under the new generation, and the broker couldn't fence it.
+- `membership.generation` holds pure decisions: what a member does next after an error code.
+
+Invariant: after a generation is lost, its number stays here until the next one is joined, so that
+the broker refuses commits of its positions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-
-from aiokafka08.errors import BrokerResponseError
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -18,27 +23,21 @@ NO_MEMBER = ""
 
 @dataclass(slots=True)
 class MemberState:
-    """The generation and the member id.
+    """Generation, member id and session of one consumer.
+
+    Generation -1 and member "" make a plain commit: the consumer uses `assign()`, or its group is
+    in ZooKeeper.
 
     Attributes:
-        lost: the session in ZooKeeper has ended: others may be further by now, and nobody there
-            refuses what would set them back.
-        until: the loop's time from which on that has to be feared, since nobody has looked: this
-            process was stopped, or its loop held up.
-        on_fenced: called by `fenced`.
+        generation: the generation that was joined last.
+        member: the member id that the coordinator gave.
+        session_lost: True if the ZooKeeper session has ended. Other members may have read further
+            by now, and ZooKeeper doesn't refuse a commit that sets them back.
+        session_deadline: loop time after which the ZooKeeper session may have expired unnoticed,
+            because the process was stopped or the event loop was blocked.
     """
 
     generation: int = NO_GENERATION
     member: str = NO_MEMBER
-    lost: bool = False
-    until: float = math.inf
-    on_fenced: Callable[[BrokerResponseError, int], object] = lambda error, generation: None
-
-    @property
-    def is_member(self) -> bool:
-        """Whether the group knows this consumer by a generation."""
-        return self.generation >= 0
-
-    def fenced(self, error: BrokerResponseError, generation: int) -> None:
-        """A commit stamped with `generation` was refused with 22, 25 or 27: join again."""
-        self.on_fenced(error, generation)
+    session_lost: bool = False
+    session_deadline: float = math.inf

@@ -54,14 +54,13 @@ class StartOffsets:
     def __init__(
         self,
         router: Router,
-        store: OffsetStore,
         reset: StartPosition | None,
         *,
         on_change: Callable[[Cursor], object],
         on_crash: Callable[[BaseException], object],
     ) -> None:
         self._router = router
-        self._store = store
+        self._store: OffsetStore | None = None  # until `start`
         self._reset = reset
         self._on_change = on_change
         self._on_crash = on_crash
@@ -71,8 +70,9 @@ class StartOffsets:
         self._tasks: set[asyncio.Task[None]] = set()
         self._bell = Notifier()
 
-    def start(self) -> None:
-        """Begin to work."""
+    def start(self, store: OffsetStore) -> None:
+        """Begin to work, with the store that has the committed offsets."""
+        self._store = store
         self._spawn(self._watch())
 
     async def stop(self) -> None:
@@ -149,6 +149,7 @@ class StartOffsets:
 
     async def _fetch_stored(self, before: list[_Mark]) -> None:
         try:
+            assert self._store is not None  # only tasks of `start` get here
             found = await self._store.fetch([mark.cursor.topic_partition for mark in before])
         except KafkaError as error:
             for cursor in _unchanged(before):

@@ -1,16 +1,14 @@
-"""Which store the options and the brokers' line ask for.
+"""Choose the offset store that the options and the brokers' line ask for.
 
-The line is known once the router has started; the store stays what it was then, also through an
-upgrade of the brokers, since the stores don't see each other's commits.
+The line is known once the router has started: consumer and admin client choose once, after that.
+The choice stays through an upgrade of the brokers, because the stores don't see each other's
+commits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 from aiokafka08.errors import (
     IllegalOperation,
-    IllegalStateError,
     KafkaConfigurationError,
     KafkaUnavailableError,
     UnsupportedVersionError,
@@ -18,14 +16,12 @@ from aiokafka08.errors import (
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.offset_store import CommitIdentity, OffsetStore
-from aiokafka08.offset_store.answers import Commits, Committed
+from aiokafka08.offset_store import OffsetStore
 from aiokafka08.offset_store.dual_store import DualOffsetStore
 from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.offset_store.no_store import NoOffsetStore
 from aiokafka08.offset_store.zookeeper_store import ZookeeperOffsetStore
 from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
-from aiokafka08.structs import TopicPartition
 
 
 def choose_offset_store(
@@ -34,104 +30,61 @@ def choose_offset_store(
     storage: str | None,
     zookeeper_connect: str | None,
 ) -> OffsetStore:
-    """The store for these options.
+    """Return the store for these options and the brokers that the router has met, not started.
 
     Args:
-        router: the way to the brokers.
-        coordinator: that of the group; None where there is no group.
-        storage: "kafka", "zookeeper", "dual", or None: as `default_storage` says.
+        router: the started router.
+        coordinator: the group's coordinator; None without a group.
+        storage: "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
         zookeeper_connect: "host:port,host:port/chroot", if given.
+
+    Raises:
+        UnsupportedVersionError: the brokers' line doesn't have the storage.
+        KafkaConfigurationError: the store needs `zookeeper_connect`, or kazoo.
+        KafkaUnavailableError: no broker was met yet.
     """
     if coordinator is None:
         return NoOffsetStore(IllegalOperation("committed offsets belong to a group: set group_id"))
-    return _ByLine(router, coordinator, storage, zookeeper_connect)
+    version = router.version()
+    if version is None:
+        raise KafkaUnavailableError("offset store: the version of no broker is known yet")
+    line = version.line
+    storage = storage or default_storage(line, zookeeper_connect)
+    if storage == "zookeeper":
+        return _zookeeper_store(router, coordinator.group, line, zookeeper_connect)
+    if line < BrokerLine.V0_8_2:
+        raise UnsupportedVersionError(
+            f"offsets_storage={storage!r}: brokers of the {line} line don't store offsets in "
+            "Kafka; expected brokers from 0.8.2 on. Use offsets_storage='zookeeper'"
+        )
+    kafka = KafkaOffsetStore(router, coordinator)
+    if storage == "kafka":
+        return kafka
+    zookeeper = _zookeeper_store(router, coordinator.group, line, zookeeper_connect)
+    return DualOffsetStore(kafka, zookeeper)
 
 
 def default_storage(line: BrokerLine, zookeeper_connect: str | None) -> str:
-    """Where brokers of this line have a group's offsets, unless `offsets_storage` says it.
+    """Return where brokers of this line keep a group's offsets, if `offsets_storage` isn't given.
 
-    ZooKeeper up to 0.8.1, Kafka from 0.8.2 on. An 0.8.2 with `zookeeper_connect` has its groups in
-    ZooKeeper, and there the Scala consumers of such a group keep offsets, unless told otherwise.
+    ZooKeeper up to 0.8.1, Kafka from 0.8.2 on. On 0.8.2 with `zookeeper_connect` the group itself
+    is in ZooKeeper, and the Scala consumers of such a group keep their offsets there by default.
     """
     if line < BrokerLine.V0_8_2 or (line is BrokerLine.V0_8_2 and zookeeper_connect is not None):
         return "zookeeper"
     return "kafka"
 
 
-class _ByLine:
-    """Becomes the store that fits when it is started."""
-
-    def __init__(
-        self,
-        router: Router,
-        coordinator: Coordinator,
-        storage: str | None,
-        zookeeper_connect: str | None,
-    ) -> None:
-        self._router = router
-        self._coordinator = coordinator
-        self._storage = storage
-        self._zookeeper_connect = zookeeper_connect
-        self._store: OffsetStore = NoOffsetStore(IllegalStateError("the client isn't started"))
-
-    async def start(self) -> None:
-        """Choose, and start the choice.
-
-        Raises:
-            UnsupportedVersionError: the brokers' line has no such storage.
-            KafkaConfigurationError: it needs `zookeeper_connect`, or kazoo.
-        """
-        version = self._router.version()
-        if version is None:
-            raise KafkaUnavailableError("no broker has told its version")
-        self._store = self._choose(version.line)
-        await self._store.start()
-
-    async def stop(self) -> None:
-        """Stop the choice."""
-        await self._store.stop()
-
-    async def fetch(
-        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
-    ) -> Mapping[TopicPartition, Committed]:
-        """See `OffsetStore`."""
-        return await self._store.fetch(partitions, timeout_s=timeout_s)
-
-    async def commit(
-        self, offsets: Commits, stamp: CommitIdentity, *, timeout_s: float | None = None
-    ) -> None:
-        """See `OffsetStore`."""
-        await self._store.commit(offsets, stamp, timeout_s=timeout_s)
-
-    def check(self) -> None:
-        """See `OffsetStore`."""
-        self._store.check()
-
-    def _choose(self, line: BrokerLine) -> OffsetStore:
-        storage = self._storage or default_storage(line, self._zookeeper_connect)
-        if storage == "zookeeper":
-            return self._in_zookeeper(line)
-        if line < BrokerLine.V0_8_2:
-            raise UnsupportedVersionError(
-                f"offsets_storage={storage!r} needs brokers from 0.8.2 on; these are of the {line} "
-                "line: use offsets_storage='zookeeper'"
-            )
-        kafka = KafkaOffsetStore(self._router, self._coordinator)
-        if storage == "kafka":
-            return kafka
-        return DualOffsetStore(kafka, self._in_zookeeper(line))
-
-    def _in_zookeeper(self, line: BrokerLine) -> OffsetStore:
-        group = self._coordinator.group
-        if line > BrokerLine.V0_8_0:
-            return ZookeeperV0OffsetStore(self._router, group, line)
-        if self._zookeeper_connect is None:
-            raise KafkaConfigurationError(
-                f"group_id={group!r}: brokers of the 0.8.0 line have no requests for committed "
-                "offsets. Give zookeeper_connect='host:2181/chroot' (extra zookeeper) to keep them "
-                "in ZooKeeper, or leave group_id out and keep positions yourself: position() and "
-                "seek()"
-            )
-        return ZookeeperOffsetStore(
-            self._zookeeper_connect, group, self._router.config.request_timeout_s
+def _zookeeper_store(
+    router: Router, group: str, line: BrokerLine, zookeeper_connect: str | None
+) -> OffsetStore:
+    if line > BrokerLine.V0_8_0:
+        return ZookeeperV0OffsetStore(router, group, line)
+    if zookeeper_connect is None:
+        raise KafkaConfigurationError(
+            f"group_id={group!r}: brokers of the 0.8.0 line have no requests for committed "
+            "offsets. Give zookeeper_connect='host:2181/chroot' (extra zookeeper) to keep them "
+            "in ZooKeeper, or leave group_id out and keep positions yourself: position() and "
+            "seek()"
         )
+    return ZookeeperOffsetStore(zookeeper_connect, group, router.config.request_timeout_s)

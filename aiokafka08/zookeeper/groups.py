@@ -21,7 +21,7 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka08.protocol.api import DescribedGroup, DescribedMember
-from aiokafka08.zookeeper.session import check_node_name, require_kazoo, session_for_a_call
+from aiokafka08.zookeeper.session import check_node_name, require_kazoo, temporary_session
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -69,7 +69,7 @@ class GroupRegistry:
             return [self._describe(session, group) for group in wanted]
 
     def _session(self) -> AbstractContextManager[KazooClient]:
-        return session_for_a_call(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
+        return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
 
     def _describe(self, session: KazooClient, group: str) -> DescribedGroup:
         ids = f"{_ROOT}/{group}/ids"

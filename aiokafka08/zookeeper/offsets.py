@@ -24,7 +24,12 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
 )
 from aiokafka08.structs import TopicPartition
-from aiokafka08.zookeeper.session import KeptSession, check_node_name, require_kazoo, telling
+from aiokafka08.zookeeper.session import (
+    ZookeeperSession,
+    check_node_name,
+    require_kazoo,
+    translate_errors,
+)
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -54,7 +59,7 @@ class OffsetNodes:
         require_kazoo()
         self._connect = connect
         self._group = group
-        self._session = KeptSession(connect, "aiokafka08.consumer.kazoo")
+        self._session = ZookeeperSession(connect, "aiokafka08.consumer.kazoo")
 
     async def open(self, timeout_s: float) -> None:
         """Open the session.
@@ -82,7 +87,7 @@ class OffsetNodes:
             KafkaUnavailableError: a node holds something else than an offset; names the node.
         """
         return await self._run(
-            lambda session, deadline: self._read(session, partitions, deadline), timeout_s
+            lambda client, deadline: self._read(client, partitions, deadline), timeout_s
         )
 
     async def write(
@@ -94,31 +99,31 @@ class OffsetNodes:
             KafkaConnectionError: ZooKeeper can't be reached.
         """
         return await self._run(
-            lambda session, deadline: self._write(session, offsets, deadline), timeout_s
+            lambda client, deadline: self._write(client, offsets, deadline), timeout_s
         )
 
     # --- in a thread ------------------------------------------------------------------------------
 
     async def _run(self, work: Callable[[KazooClient, float], T], timeout_s: float) -> T:
-        session = await self._session.get()
-        if session is None:
+        client = await self._session.client()
+        if client is None:
             raise IllegalStateError(
                 f"offsets of group {self._group!r} in ZooKeeper: the session isn't open"
             )
         deadline = time.monotonic() + timeout_s
 
         def run() -> T:
-            with telling(self._connect):
-                return work(session, deadline)
+            with translate_errors(self._connect):
+                return work(client, deadline)
 
         return await asyncio.to_thread(run)
 
     def _read(
-        self, session: KazooClient, partitions: Collection[TopicPartition], deadline: float
+        self, client: KazooClient, partitions: Collection[TopicPartition], deadline: float
     ) -> dict[TopicPartition, int | None]:
         from kazoo.exceptions import NoNodeError
 
-        requests = {tp: session.get_async(self._path(tp)) for tp in partitions}
+        requests = {tp: client.get_async(self._path(tp)) for tp in partitions}
         offsets: dict[TopicPartition, int | None] = {}
         for tp, request in requests.items():
             try:
@@ -130,12 +135,12 @@ class OffsetNodes:
         return offsets
 
     def _write(
-        self, session: KazooClient, offsets: Mapping[TopicPartition, int], deadline: float
+        self, client: KazooClient, offsets: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, KafkaError]:
         from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
         values = {tp: b"%d" % offset for tp, offset in offsets.items()}
-        requests = {tp: session.set_async(self._path(tp), value) for tp, value in values.items()}
+        requests = {tp: client.set_async(self._path(tp), value) for tp, value in values.items()}
         failed: dict[TopicPartition, KafkaError] = {}
         for tp, request in requests.items():
             path, value = self._path(tp), values[tp]
@@ -144,9 +149,9 @@ class OffsetNodes:
                     _wait(request, deadline)
                 except NoNodeError:
                     try:
-                        _wait(session.create_async(path, value, makepath=True), deadline)
+                        _wait(client.create_async(path, value, makepath=True), deadline)
                     except NodeExistsError:  # another client created it in between
-                        _wait(session.set_async(path, value), deadline)
+                        _wait(client.set_async(path, value), deadline)
             except KazooException as error:
                 failed[tp] = KafkaUnavailableError(f"{type(error).__name__} {error}")
             except KafkaTimeoutError as error:

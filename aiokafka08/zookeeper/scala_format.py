@@ -1,10 +1,12 @@
-"""The registry and the arithmetic of the Scala high-level consumer (0.8), which groups in ZooKeeper
-share with it: what a member writes about itself, and who then reads which partitions.
+"""Encode and decode the nodes that members of a ZooKeeper group share with the Scala consumer
+(0.8).
 
-Pure. Law: every member computes the same from the same view, whatever it is written in. A member
-has one or more threads, "<member>-<number>", sorted as strings; partitions go to threads. What is
-read and written where is `registry`'s business. Source: kafka.consumer.{TopicCount,
-PartitionAssignor} of 0.8.2.2; 0.8.0 and 0.8.1 have range only.
+Pure. `scala_registry` reads and writes the nodes. Which member gets which partitions is computed in
+`consumer.membership.scala_assignment`.
+
+Invariant: what `encode_registration` writes, the Scala consumer of 0.8 reads as a member with one
+thread. Data that can't be decoded raises ValueError with the reason, and nothing else. Source:
+kafka.consumer.TopicCount of 0.8.2.2.
 """
 
 from __future__ import annotations
@@ -14,29 +16,27 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.net.cluster import INTERNAL_TOPICS
-from aiokafka08.structs import TopicPartition
 
-RANGE, ROUNDROBIN = "range", "roundrobin"
-
-MOST_THREADS = 100_000
-"""Of one member, over all of its topics: a registration is taken apart into names of threads."""
+MAX_THREADS = 100_000
+"""Largest number of threads accepted from one member, over all its topics: `threads` makes a name
+for each."""
 
 
-def new_member(group: str) -> str:
-    """An id as the Scala consumer makes it; no two are the same."""
+def new_member_id(group: str) -> str:
+    """Return a unique member id in the form that the Scala consumer uses."""
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
     return f"{group}_{host}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"
 
 
-def registration(topics: Iterable[str], now_ms: int) -> bytes:
-    """What a member of one thread writes about itself.
+def encode_registration(topics: Iterable[str], now_ms: int) -> bytes:
+    """Return the registration of a member with one thread for each topic.
 
-    Patterns are written as the topics they match now: so nobody else has to understand them.
+    A pattern is written as the topics that it matches now, so no other member has to evaluate a
+    Python regular expression.
     """
     fields = {
         "version": 1,
@@ -48,9 +48,14 @@ def registration(topics: Iterable[str], now_ms: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """What a member has written: topics, or with `pattern` one regular expression, each with its
-    number of threads."""
+class MemberRegistration:
+    """What a member has registered.
+
+    Attributes:
+        member: the member's id.
+        subscription: the number of threads of each topic; with a pattern, of the one expression.
+        pattern: "static", "white_list" or "black_list".
+    """
 
     member: str
     subscription: Mapping[str, int]
@@ -58,34 +63,37 @@ class Registered:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it means topics by a regular expression."""
+        """True if the member selects its topics by a regular expression."""
         return self.pattern != "static"
 
     def threads(self, all_topics: Collection[str]) -> dict[str, list[str]]:
-        """Its threads by topic.
+        """Return the names of the member's threads by topic.
+
+        Args:
+            all_topics: the cluster's topics, of which a pattern selects some.
 
         Raises:
-            ValueError: the regular expression can't be understood.
+            ValueError: Python can't compile the regular expression.
         """
         if not self.is_wildcard:
-            return {topic: self._threads(count) for topic, count in self.subscription.items()}
+            return {topic: self._names(count) for topic, count in self.subscription.items()}
         [(raw, count)] = self.subscription.items()
         return {
-            topic: self._threads(count)
+            topic: self._names(count)
             for topic in all_topics
             if topic not in INTERNAL_TOPICS
-            and _allows(raw, topic) == (self.pattern == "white_list")
+            and _matches(raw, topic) == (self.pattern == "white_list")
         }
 
-    def _threads(self, count: int) -> list[str]:
+    def _names(self, count: int) -> list[str]:
         return [f"{self.member}-{number}" for number in range(count)]
 
 
-def read_registration(member: str, data: bytes) -> Registered:
-    """What is in a member's node.
+def decode_registration(member: str, data: bytes) -> MemberRegistration:
+    """Return the registration in a member's node.
 
     Raises:
-        ValueError: something else than a registration; says what.
+        ValueError: the data isn't a registration; says why.
     """
     try:
         fields = json.loads(data)
@@ -98,24 +106,24 @@ def read_registration(member: str, data: bytes) -> Registered:
         type(count) is int and count > 0 for count in subscription.values()
     ):
         raise ValueError(
-            f"subscription {_short(subscription)}: it must be topics with thread numbers"
+            f"subscription {_short(subscription)}; expected topics with numbers of threads"
         )
-    if sum(subscription.values()) > MOST_THREADS:
+    if sum(subscription.values()) > MAX_THREADS:
         raise ValueError(
-            f"subscription {_short(subscription)}: more than {MOST_THREADS} threads of one member"
+            f"subscription {_short(subscription)}; expected at most {MAX_THREADS} threads"
         )
     if pattern not in ("static", "white_list", "black_list"):
-        raise ValueError(f"pattern {_short(pattern)}: it must be static, white_list or black_list")
+        raise ValueError(f"pattern {_short(pattern)}; expected static, white_list or black_list")
     if pattern != "static" and len(subscription) != 1:
-        raise ValueError(f"subscription {_short(subscription)}: one pattern is expected")
-    return Registered(member, subscription, pattern)
+        raise ValueError(f"subscription {_short(subscription)}; expected one regular expression")
+    return MemberRegistration(member, subscription, pattern)
 
 
-def read_partitions(data: bytes) -> list[int]:
-    """The partitions in a topic's node of the brokers.
+def decode_partitions(data: bytes) -> list[int]:
+    """Return the partition numbers in the node that the brokers keep for a topic.
 
     Raises:
-        ValueError: something else is in it.
+        ValueError: the data names no partitions.
     """
     try:
         numbers = sorted(int(number) for number in json.loads(data)["partitions"])
@@ -126,82 +134,16 @@ def read_partitions(data: bytes) -> list[int]:
     return numbers
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """The registry at one moment: threads by topic over all members, and partitions by topic."""
-
-    threads: Mapping[str, Sequence[str]]
-    partitions: Mapping[str, Sequence[int]]
-
-
-def decide(
-    strategy: str, view: View, topics: Iterable[str], member: str
-) -> dict[TopicPartition, str]:
-    """The partitions of one member, each with its thread.
-
-    Args:
-        topics: those that the member has subscribed to.
-
-    Raises:
-        KafkaConfigurationError: roundrobin, and the members' subscriptions differ.
-    """
-    mine = sorted(topic for topic in topics if view.partitions.get(topic))
-    dealt = _roundrobin(view, mine) if strategy == ROUNDROBIN else _range(view, mine)
-    own = re.compile(re.escape(member) + r"-[0-9]+")
-    return {tp: thread for tp, thread in dealt.items() if own.fullmatch(thread)}
-
-
-def _range(view: View, topics: Iterable[str]) -> dict[TopicPartition, str]:
-    dealt = {}
-    for topic in topics:
-        threads, partitions = sorted(view.threads.get(topic, ())), sorted(view.partitions[topic])
-        if not threads:
-            continue
-        each, more = divmod(len(partitions), len(threads))
-        start = 0
-        for number, thread in enumerate(threads):
-            end = start + each + (number < more)
-            dealt.update({TopicPartition(topic, one): thread for one in partitions[start:end]})
-            start = end
-    return dealt
-
-
-def _roundrobin(view: View, topics: Collection[str]) -> dict[TopicPartition, str]:
-    if len({frozenset(threads) for threads in view.threads.values()}) > 1:
-        raise KafkaConfigurationError(
-            "roundrobin in a ZooKeeper group needs members that all subscribe to the same topics, "
-            "with as many threads; use range"
-        )
-    # Of partitions with equal hashes (topics "Aa" and "BB") Scala's members take those of the topic
-    # first that they wrote last in their registration. All should have written them sorted.
-    partitions = [
-        TopicPartition(topic, number)
-        for topic in sorted(topics, reverse=True)
-        for number in view.partitions[topic]
-    ]
-    partitions.sort(key=lambda tp: _java_hash(f"[{tp.topic},{tp.partition}]"))
-    threads = sorted(next(iter(view.threads.values()), ()))
-    if not threads:
-        return {}
-    return {tp: threads[number % len(threads)] for number, tp in enumerate(partitions)}
-
-
-def _allows(raw: str, topic: str) -> bool:
+def _matches(raw: str, topic: str) -> bool:
     cleaned = raw.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
         return re.fullmatch(cleaned, topic) is not None
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"the pattern {_short(raw)} can't be understood: {error}") from None
+        raise ValueError(
+            f"pattern {_short(raw)}; expected a regular expression that Python can compile: {error}"
+        ) from None
 
 
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:99]}…"
-
-
-def _java_hash(text: str) -> int:
-    """`String.hashCode`, signed; topic names are ASCII."""
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value

@@ -1,29 +1,36 @@
-"""The nodes of one group in ZooKeeper, by one session: blocking, for threads.
+"""Register one member of a ZooKeeper group, read the group, and claim partitions for the member.
 
-`/consumers/<group>/ids/<member>` and `/consumers/<group>/owners/<topic>/<partition>` are ephemeral
-and hold what `scala` says; `/brokers/topics/<topic>` is the brokers'. Law: only nodes of this very
-session are taken for one's own and deleted, since those of a session that ended may be others' by
-now; every wait has an end. A node with something unreadable is skipped, with a warning that names
-it.
+The nodes are those of the Scala consumer (formats: `scala_format`):
+
+- `/consumers/<group>/ids/<member>`, ephemeral: the member's subscription.
+- `/consumers/<group>/owners/<topic>/<partition>`, ephemeral: the member's thread that owns the
+  partition.
+- `/brokers/topics/<topic>`, written by the brokers: the topic's partitions.
+
+All calls block and run in threads; `consumer.membership.zookeeper_group` makes them, one at a time.
+
+Invariant: an owner node counts as this member's, and is deleted, only if the current session
+created it, because a node of an ended session may belong to another member by now. Each wait for
+ZooKeeper ends after `timeout_s`. A node that can't be decoded is skipped and logged once.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiokafka08.structs import TopicPartition
 from aiokafka08.zookeeper.scala_format import (
-    Registered,
-    View,
-    new_member,
-    read_partitions,
-    read_registration,
-    registration,
+    MemberRegistration,
+    decode_partitions,
+    decode_registration,
+    encode_registration,
+    new_member_id,
 )
-from aiokafka08.zookeeper.session import telling
+from aiokafka08.zookeeper.session import translate_errors
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -31,54 +38,69 @@ if TYPE_CHECKING:
 _log = logging.getLogger("aiokafka08.consumer")
 
 
-class Registry:
-    """What one member reads and writes.
-
-    Args:
-        on_news: called in a thread of kazoo's when something that was looked at has changed.
-        timeout_s: seconds that one call here may take.
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A group at one moment.
 
     Attributes:
-        member: the id that is (or may be) registered, "" without one.
+        threads: the threads of all members, by topic.
+        partitions: the numbers of the partitions, by topic of this member's subscription.
+    """
+
+    threads: Mapping[str, Sequence[str]]
+    partitions: Mapping[str, Sequence[int]]
+
+
+class ScalaRegistry:
+    """The nodes of one group, as one member reads and writes them.
+
+    Args:
+        client: what `ZookeeperSession.open` returned.
+        connect: the address, for error texts.
+        timeout_s: seconds that one call here may take.
+        on_change: called in a kazoo thread when something that `register_and_read` read changes.
+
+    Attributes:
+        member: the id that is registered, or may be; "" if none.
     """
 
     def __init__(
         self,
-        session: KazooClient,
+        client: KazooClient,
         connect: str,
         group: str,
         timeout_s: float,
-        on_news: Callable[[], object],
+        on_change: Callable[[], object],
     ) -> None:
         self.member = ""
-        self._session = session
+        self._client = client
         self._connect = connect
         self._group = group
         self._root = f"/consumers/{group}"
         self._timeout_s = timeout_s
-        self._on_news = on_news
-        self._session_id = 0
-        self._topics: frozenset[str] | None = None  # of the node, if it is there
+        self._on_change = on_change
+        self._session_id = 0  # the session that `member` was registered in
+        self._topics: frozenset[str] | None = None  # in the member's node, once it is created
         self._warned: set[str] = set()
 
-    def look(self, topics: frozenset[str]) -> View:
-        """Register for these topics, where this session hasn't; then the group as it is, and a call
-        of `on_news` when that changes.
+    def register_and_read(self, topics: frozenset[str]) -> GroupSnapshot:
+        """Register the member for these topics, unless it is; return the group and watch it.
 
         Raises:
-            KafkaConnectionError, KafkaUnavailableError: ZooKeeper can't do it now.
+            KafkaConnectionError: ZooKeeper can't be reached, or doesn't respond in time.
+            KafkaUnavailableError: ZooKeeper refuses.
         """
-        with telling(self._connect):
-            end = time.monotonic() + self._timeout_s
-            self._register(topics, end)
-            members = self._members(end)
+        with translate_errors(self._connect):
+            deadline = time.monotonic() + self._timeout_s
+            self._register(topics, deadline)
+            members = self._read_members(deadline)
             if not any(one.member == self.member for one in members):
-                self.member = ""  # somebody has deleted the node
-                self._register(topics, end)
-                members = self._members(end)
+                self.member = ""  # another client has deleted the node
+                self._register(topics, deadline)
+                members = self._read_members(deadline)
             all_topics: list[str] = []
             if any(one.is_wildcard for one in members):
-                all_topics = self._children("/brokers/topics", end)
+                all_topics = self._children("/brokers/topics", deadline)
             threads: dict[str, list[str]] = {}
             for one in members:
                 try:
@@ -88,141 +110,145 @@ class Registry:
                     continue
                 for topic, names in by_topic.items():
                     threads.setdefault(topic, []).extend(names)
-            return View(threads, {topic: self._partitions(topic, end) for topic in sorted(topics)})
+            partitions = {topic: self._read_partitions(topic, deadline) for topic in sorted(topics)}
+            return GroupSnapshot(threads, partitions)
 
     def claim(self, wanted: Mapping[TopicPartition, str]) -> str | None:
-        """Become the owner of these; None if that worked, else who has one of them, and none is
-        owned then."""
+        """Create the owner nodes of these partitions, each with its thread.
+
+        Returns:
+            None if all are owned now; otherwise the reason, and none is owned.
+        """
         from kazoo.exceptions import NodeExistsError
 
-        with telling(self._connect):
-            end = time.monotonic() + self._timeout_s
+        with translate_errors(self._connect):
+            deadline = time.monotonic() + self._timeout_s
             for tp, thread in wanted.items():
                 path = self._owner_path(tp)
                 try:
-                    self._create(path, thread.encode(), end)
+                    self._create(path, thread.encode(), deadline)
                 except NodeExistsError:
-                    owner, is_mine = self._owner(path, end)
-                    if not is_mine:
-                        self._release(wanted, end)
+                    owner, is_own = self._read_owner(path, deadline)
+                    if not is_own:
+                        self._delete_owned(wanted, deadline)
                         return f"{tp} is owned by {owner!r}"
         return None
 
     def release(self, owned: Collection[TopicPartition]) -> None:
-        """Own these no more."""
-        with telling(self._connect):
-            self._release(owned, time.monotonic() + self._timeout_s)
+        """Delete the owner nodes of these partitions that are this session's."""
+        with translate_errors(self._connect):
+            self._delete_owned(owned, time.monotonic() + self._timeout_s)
 
     def leave(self, owned: Collection[TopicPartition]) -> None:
-        """Own these no more, and be no member."""
-        with telling(self._connect):
-            end = time.monotonic() + self._timeout_s
-            self._release(owned, end)
-            self._unregister(end)
+        """Release these partitions and unregister the member."""
+        with translate_errors(self._connect):
+            deadline = time.monotonic() + self._timeout_s
+            self._delete_owned(owned, deadline)
+            self._unregister(deadline)
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _register(self, topics: frozenset[str], end: float) -> None:
-        session_id = self._now_session()
+    def _register(self, topics: frozenset[str], deadline: float) -> None:
+        session_id = self._current_session_id()
         if self.member and (session_id, topics) == (self._session_id, self._topics):
             return
-        self._unregister(end)
-        # A new id each time: the others only see who comes and goes, not what is written.
-        member = new_member(self._group)
-        data = registration(topics, time.time_ns() // 1_000_000)
-        # Known before it is there, and until it isn't any more: answers may get lost, and a node
-        # that nobody knows of would be given partitions for as long as the session lasts.
+        self._unregister(deadline)
+        # Each registration has a new id: other members watch the list of ids, not the contents.
+        member = new_member_id(self._group)
+        data = encode_registration(topics, time.time_ns() // 1_000_000)
+        # The id is recorded before the node exists, and until it is deleted: a response may get
+        # lost, and the group would assign partitions to a forgotten node until the session ends.
         self.member, self._session_id, self._topics = member, session_id, None
-        self._create(f"{self._root}/ids/{member}", data, end)
+        self._create(f"{self._root}/ids/{member}", data, deadline)
         self._topics = topics
 
-    def _unregister(self, end: float) -> None:
-        if self.member and self._session_id == self._now_session():
-            self._delete(f"{self._root}/ids/{self.member}", end)
+    def _unregister(self, deadline: float) -> None:
+        if self.member and self._session_id == self._current_session_id():
+            self._delete(f"{self._root}/ids/{self.member}", deadline)
         self.member = ""
 
-    def _members(self, end: float) -> list[Registered]:
+    def _read_members(self, deadline: float) -> list[MemberRegistration]:
         from kazoo.exceptions import NoNodeError
 
         root = f"{self._root}/ids"
-        found = []
-        for name in self._children(root, end):
+        members = []
+        for name in self._children(root, deadline):
             path = f"{root}/{name}"
             try:
-                data, _ = _wait(self._session.get_async(path), end)
-                found.append(read_registration(name, data))
+                data, _ = _wait(self._client.get_async(path), deadline)
+                members.append(decode_registration(name, data))
             except NoNodeError:
-                continue  # just gone: the watch tells
+                continue  # the member has just left; the watch on the list calls `on_change`
             except ValueError as error:
                 self._warn(path, error)
-        return found
+        return members
 
-    def _partitions(self, topic: str, end: float) -> list[int]:
+    def _read_partitions(self, topic: str, deadline: float) -> list[int]:
         from kazoo.exceptions import NoNodeError
 
         path = f"/brokers/topics/{topic}"
         try:
-            data, _ = _wait(self._session.get_async(path, watch=self._watched), end)
-            return read_partitions(data)
+            data, _ = _wait(self._client.get_async(path, watch=self._watched), deadline)
+            return decode_partitions(data)
         except NoNodeError:
-            _wait(self._session.exists_async(path, watch=self._watched), end)
+            _wait(self._client.exists_async(path, watch=self._watched), deadline)
         except ValueError as error:
             self._warn(path, error)
         return []
 
-    def _children(self, path: str, end: float) -> list[str]:
+    def _children(self, path: str, deadline: float) -> list[str]:
         from kazoo.exceptions import NoNodeError
 
         try:
-            names = _wait(self._session.get_children_async(path, watch=self._watched), end)
+            names = _wait(self._client.get_children_async(path, watch=self._watched), deadline)
         except NoNodeError:
             return []
         return sorted(names)
 
-    def _release(self, owned: Collection[TopicPartition], end: float) -> None:
-        for tp in owned:
+    def _delete_owned(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+        for tp in partitions:
             path = self._owner_path(tp)
-            if self._owner(path, end)[1]:
-                self._delete(path, end)
+            if self._read_owner(path, deadline)[1]:
+                self._delete(path, deadline)
 
-    def _owner(self, path: str, end: float) -> tuple[str, bool]:
-        """Who owns a partition, and whether it is this session."""
+    def _read_owner(self, path: str, deadline: float) -> tuple[str, bool]:
+        """Return the owner of a partition, and True if the current session created the node."""
         from kazoo.exceptions import NoNodeError
 
         try:
-            data, stat = _wait(self._session.get_async(path), end)
+            data, stat = _wait(self._client.get_async(path), deadline)
         except NoNodeError:
             return "", False
-        return data.decode(errors="replace"), stat.ephemeralOwner == self._now_session()
+        return data.decode(errors="replace"), stat.ephemeralOwner == self._current_session_id()
 
-    def _create(self, path: str, data: bytes, end: float) -> None:
-        _wait(self._session.create_async(path, data, ephemeral=True, makepath=True), end)
+    def _create(self, path: str, data: bytes, deadline: float) -> None:
+        _wait(self._client.create_async(path, data, ephemeral=True, makepath=True), deadline)
 
-    def _delete(self, path: str, end: float) -> None:
+    def _delete(self, path: str, deadline: float) -> None:
         from kazoo.exceptions import NoNodeError
 
         try:
-            _wait(self._session.delete_async(path), end)
+            _wait(self._client.delete_async(path), deadline)
         except NoNodeError:
             pass
 
     def _owner_path(self, tp: TopicPartition) -> str:
         return f"{self._root}/owners/{tp.topic}/{tp.partition}"
 
-    def _now_session(self) -> int:
-        known = self._session.client_id
-        return 0 if known is None else int(known[0])
+    def _current_session_id(self) -> int:
+        client_id = self._client.client_id
+        return 0 if client_id is None else int(client_id[0])
 
     def _watched(self, event: object) -> None:
-        self._on_news()
+        self._on_change()
 
     def _warn(self, path: str, error: ValueError) -> None:
         if path not in self._warned:
-            if len(self._warned) > 1000:  # bounded
+            if len(self._warned) > 1000:  # bounds the memory
                 self._warned.clear()
             self._warned.add(path)
-            _log.warning("ZooKeeper %s: the node %s is skipped: %s", self._connect, path, error)
+            _log.warning("ZooKeeper %s: node %s skipped: %s", self._connect, path, error)
 
 
-def _wait(answer: Any, end: float) -> Any:
-    return answer.get(timeout=max(end - time.monotonic(), 0.001))
+def _wait(request: Any, deadline: float) -> Any:
+    return request.get(timeout=max(deadline - time.monotonic(), 0.001))

@@ -1,15 +1,17 @@
-"""The way to ZooKeeper: sessions of kazoo, and what their errors mean.
+"""Open and close kazoo sessions, and translate kazoo's exceptions into errors of this package.
 
-Blocking but for `KeptSession`: callers run it in threads. What is kept in which node is told where
-it is used (`admin`, `offset_store`, `consumer.membership`). kazoo is an extra: without it the first
-use says what to install.
+`ZookeeperSession` lives as long as a client and belongs to its event loop; `temporary_session`
+lives for one blocking call in a thread. The other modules of this package read and write the nodes.
+
+Invariant: only this package imports kazoo, and only inside functions, because kazoo is an optional
+extra. Without it the first use raises KafkaConfigurationError.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def require_kazoo() -> None:
-    """Check that the extra is there.
+    """Check that kazoo is installed.
 
     Raises:
         KafkaConfigurationError: it isn't.
@@ -35,103 +37,91 @@ def require_kazoo() -> None:
         import kazoo.client  # noqa: F401
     except ImportError:
         raise KafkaConfigurationError(
-            "zookeeper_connect needs the extra: pip install 'aiokafka08[zookeeper]'"
+            "zookeeper_connect: kazoo isn't installed. "
+            "Install the extra: pip install 'aiokafka08[zookeeper]'"
         ) from None
 
 
-def open_session(connect: str, timeout_s: float, logger: str) -> KazooClient:
-    """A session that kazoo keeps up until `close_session`.
-
-    Args:
-        connect: "host:port,host:port/chroot".
-        timeout_s: seconds to wait for the session, and its own timeout.
-        logger: the name of the logger that kazoo writes to.
-
-    Raises:
-        KafkaConfigurationError: kazoo isn't installed.
-        KafkaConnectionError: no server can be reached in time.
-        KafkaUnavailableError: there is no such chroot, or ZooKeeper refuses.
-    """
-    require_kazoo()
-    from kazoo.client import KazooClient
-
-    hosts, _, chroot = connect.partition("/")
-    session = KazooClient(hosts=hosts, timeout=timeout_s, logger=logging.getLogger(logger))
-    try:
-        with telling(connect):
-            session.start(timeout=timeout_s)
-            if chroot:
-                if session.exists(f"/{chroot}") is None:
-                    raise KafkaUnavailableError(f"ZooKeeper {hosts} has no chroot /{chroot}")
-                session.chroot = f"/{chroot}"
-    except BaseException:
-        close_session(session)
-        raise
-    return session
-
-
-def close_session(session: KazooClient) -> None:
-    """End a session; its ephemeral nodes go with it."""
-    session.stop()
-    session.close()
-
-
-class KeptSession:
-    """A session from a client's start to its stop, opened and closed in threads.
+class ZookeeperSession:
+    """A session that lasts from a client's start to its stop, opened and closed in threads.
 
     Args:
         connect: "host:port,host:port/chroot".
         logger: name of the logger for kazoo's own records.
+        on_state: called in a kazoo thread with "CONNECTED", "SUSPENDED" or "LOST" at each change of
+            the connection's state.
     """
 
-    def __init__(self, connect: str, logger: str) -> None:
+    def __init__(
+        self, connect: str, logger: str, on_state: Callable[[str], object] | None = None
+    ) -> None:
         self._connect = connect
         self._logger = logger
+        self._on_state = on_state
         self._opening: asyncio.Future[KazooClient] | None = None
 
     async def open(self, timeout_s: float) -> KazooClient:
-        """Open it; arguments and errors as `open_session`."""
-        # Kept, so that `close` ends a session whose opening was cancelled.
-        self._opening = asyncio.ensure_future(
-            asyncio.to_thread(open_session, self._connect, timeout_s, self._logger)
-        )
-        return await asyncio.shield(self._opening)
+        """Open the session and return its kazoo client, which reconnects until `close`.
 
-    async def get(self) -> KazooClient | None:
-        """The session; None where it was never opened, or is closed."""
+        Args:
+            timeout_s: seconds to wait for the session; the session timeout too.
+
+        Raises:
+            KafkaConfigurationError: kazoo isn't installed.
+            KafkaConnectionError: no server can be reached in time.
+            KafkaUnavailableError: the chroot doesn't exist, or ZooKeeper refuses.
+        """
+        # The future is kept, so that `close` ends a session whose opening was cancelled.
+        self._opening = asyncio.ensure_future(
+            asyncio.to_thread(_open, self._connect, timeout_s, self._logger)
+        )
+        client = await asyncio.shield(self._opening)
+        if (on_state := self._on_state) is not None:
+            client.add_listener(lambda state: on_state(str(state)))
+        return client
+
+    async def client(self) -> KazooClient | None:
+        """Return the kazoo client; None before `open` and after `close`."""
         return None if self._opening is None else await asyncio.shield(self._opening)
 
     async def close(self) -> bool:
-        """Close it; safe to call twice. False: there was none."""
+        """Close the session; safe to call twice.
+
+        Returns:
+            False if there was none.
+        """
         opening, self._opening = self._opening, None
         if opening is None:
             return False
         try:
-            session = await opening
+            client = await opening
         except KafkaError:
-            return False  # told by `open`
-        await asyncio.to_thread(close_session, session)
+            return False  # raised by `open`
+        await asyncio.to_thread(_close, client)
         return True
 
 
 @contextmanager
-def session_for_a_call(connect: str, timeout_s: float, logger: str) -> Iterator[KazooClient]:
-    """A session that ends with the block, so that nothing is left to expire; arguments and errors
-    as `open_session`, and what kazoo raises in the block as `telling` has it."""
-    session = open_session(connect, timeout_s, logger)
+def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[KazooClient]:
+    """Open a session for one block and close it at the end, so that nothing is left to expire.
+
+    Blocks. Arguments and errors are those of `ZookeeperSession.open`; kazoo's exceptions in the
+    block are translated as in `translate_errors`.
+    """
+    client = _open(connect, timeout_s, logger)
     try:
-        with telling(connect):
-            yield session
+        with translate_errors(connect):
+            yield client
     finally:
-        close_session(session)
+        _close(client)
 
 
 @contextmanager
-def telling(connect: str) -> Iterator[None]:
-    """Turns what kazoo raises into errors of this package.
+def translate_errors(connect: str) -> Iterator[None]:
+    """Raise kazoo's exceptions as errors of this package.
 
     Raises:
-        KafkaConnectionError: ZooKeeper can't be reached, or doesn't answer in time.
+        KafkaConnectionError: ZooKeeper can't be reached, or doesn't respond in time.
         KafkaUnavailableError: ZooKeeper refuses.
     """
     from kazoo.exceptions import KazooException
@@ -148,13 +138,40 @@ def telling(connect: str) -> Iterator[None]:
 
 
 def check_node_name(option: str, name: str) -> None:
-    """Check that a name can be that of a node.
+    """Check that a name can be the name of a node.
 
     Raises:
-        IllegalArgumentError: it is empty, a dot or two, or has a slash or a control character.
+        IllegalArgumentError: it is empty, "." or "..", or contains "/" or a control character.
     """
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
         raise IllegalArgumentError(
-            f"{option}={name!r} can't be a node of ZooKeeper: allowed is a name without '/' and "
-            "control characters, and not '.' or '..'"
+            f"{option}={name!r} can't be a node of ZooKeeper: expected a name without '/' and "
+            "control characters, other than '.' and '..'"
         )
+
+
+def _open(connect: str, timeout_s: float, logger: str) -> KazooClient:
+    require_kazoo()
+    from kazoo.client import KazooClient
+
+    hosts, _, chroot = connect.partition("/")
+    client = KazooClient(hosts=hosts, timeout=timeout_s, logger=logging.getLogger(logger))
+    try:
+        with translate_errors(connect):
+            client.start(timeout=timeout_s)
+            if chroot:
+                if client.exists(f"/{chroot}") is None:
+                    raise KafkaUnavailableError(
+                        f"ZooKeeper {hosts} has no chroot /{chroot}. Check zookeeper_connect"
+                    )
+                client.chroot = f"/{chroot}"
+    except BaseException:
+        _close(client)
+        raise
+    return client
+
+
+def _close(client: KazooClient) -> None:
+    """End the session; ZooKeeper deletes its ephemeral nodes."""
+    client.stop()
+    client.close()

@@ -17,7 +17,7 @@ from aiokafka08.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.zookeeper.session import require_kazoo, session_for_a_call
+from aiokafka08.zookeeper.session import require_kazoo, temporary_session
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -147,7 +147,7 @@ class TopicRegistry:
         return assignment, value, stat.version
 
     def _session(self) -> AbstractContextManager[KazooClient]:
-        return session_for_a_call(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
+        return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
 
 
 def _json(**value: object) -> bytes:

@@ -162,13 +162,18 @@ async def test_what_hinders_all_commits_for_good_comes_out_of_the_next_call(
 
 @pytest.mark.parametrize("code", [22, 25, 27])
 async def test_a_fenced_commit_is_an_error_and_known_to_the_membership(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, code: int
+    cluster: EmbeddedCluster,
+    make_consumer: MakeConsumer,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
 ) -> None:
     consumer = await started(cluster, make_consumer)
     fenced: list[tuple[int, int]] = []
-    consumer._standing.generation, consumer._standing.member = 7, "me"
-    consumer._standing.on_fenced = lambda error, generation: fenced.append(
-        (error.errno, generation)
+    consumer._member_state.generation, consumer._member_state.member = 7, "me"
+    monkeypatch.setattr(
+        consumer._membership,
+        "on_commit_fenced",
+        lambda error, generation: fenced.append((error.errno, generation)),
     )
     cluster.fault(OffsetCommitRequest, then=Answer(code))
     with pytest.raises(CommitFailedError, match="rebalanced"):
@@ -189,7 +194,7 @@ async def test_a_commit_that_waits_while_the_session_ends_is_refused(
     await until(commits._lock.locked)
     second = asyncio.create_task(commits.commit(offsets))
     await asyncio.sleep(0)
-    consumer._standing.lost = True
+    consumer._member_state.session_lost = True
     await first
     with pytest.raises(CommitFailedError, match="session in ZooKeeper has ended"):
         await second
@@ -203,12 +208,12 @@ async def test_a_commit_carries_the_generation_of_its_positions(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     await consumer.commit({tp(0): 1})
-    consumer._standing.generation = 1
+    consumer._member_state.generation = 1
     cluster.fault(OffsetCommitRequest, then=Delay(0.05))
     first = asyncio.create_task(consumer.commit({tp(0): 2}))
     second = asyncio.create_task(consumer.commit({tp(0): 3}))  # waits for the first one
     await asyncio.sleep(0)
-    consumer._standing.generation = 2
+    consumer._member_state.generation = 2
     await asyncio.gather(first, second)
     assert [one.generation for one in cluster.requests(OffsetCommitRequest)] == [-1, 1, 1]
 

@@ -225,11 +225,11 @@ class Recorder:
     async def assign(
         self,
         partitions: Collection[TopicPartition],
-        born: Collection[TopicPartition] = (),
+        new_partitions: Collection[TopicPartition] = (),
         *,
-        told: bool = False,
+        always_notify: bool = False,
     ) -> None:
-        self.calls.append((set(partitions), set(born)))
+        self.calls.append((set(partitions), set(new_partitions)))
 
     def activity(self) -> int | None:
         raise AssertionError
@@ -266,15 +266,15 @@ async def test_partitions_that_are_born_later_are_read_from_their_beginning() ->
     for topics in ({"a": 4, "b": 2}, {"a": 4}, {"a": 5, "b": 3}):
         router.metadata.snapshot = snapshot(topics)
         calls = len(recorder.calls)
-        membership.changed()
+        membership.on_change()
         await until(functools.partial(_longer, recorder.calls, calls))
     subscription.unsubscribe()
     subscription.subscribe(["a"])
     router.metadata.snapshot = snapshot({"a": 6})
-    membership.changed()
+    membership.on_change()
     await until(lambda: len(recorder.calls) > 4)
     await membership.stop()
-    assert [born for _, born in recorder.calls] == [
+    assert [new for _, new in recorder.calls] == [
         set(),
         {tp(2, "a"), tp(3, "a")},
         set(),

@@ -174,6 +174,7 @@ async def test_dropped_without_stop_it_warns(cluster: EmbeddedCluster) -> None:
     with pytest.warns(ResourceWarning, match="AIOKafkaConsumer was dropped"):
         del consumer
     for one in inside:
+        assert one is not None
         await one.stop()
 
 

@@ -14,8 +14,12 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Thei
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.membership.generation import Next, after
-from aiokafka08.consumer.membership.group_leader import Cluster, divide, read_members
+from aiokafka08.consumer.membership.generation import NextStep, next_step
+from aiokafka08.consumer.membership.group_leader import (
+    SubscribedTopics,
+    assign_members,
+    decode_members,
+)
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -42,8 +46,8 @@ groups = st.dictionaries(
 )
 
 
-def cluster(partitions: Mapping[str, int]) -> Cluster:
-    return Cluster({topic: range(count) for topic, count in partitions.items()})
+def cluster(partitions: Mapping[str, int]) -> SubscribedTopics:
+    return SubscribedTopics({topic: range(count) for topic, count in partitions.items()})
 
 
 def dealt(
@@ -271,16 +275,16 @@ def test_hostile_bytes_are_one_typed_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("codes", "what"),
     [
-        ((0,), Next.GO_ON),
-        ((14, -1, 7, 99), Next.TRY_AGAIN),
-        ((15, 16), Next.LOOK_UP),
-        ((22, 27), Next.REJOIN),
-        ((25,), Next.JOIN_ANEW),
-        ((23, 24, 26, 30, 81), Next.GIVE_UP),
+        ((0,), NextStep.CONTINUE),
+        ((14, -1, 7, 99), NextStep.RETRY),
+        ((15, 16), NextStep.FIND_COORDINATOR),
+        ((22, 27), NextStep.REJOIN),
+        ((25,), NextStep.JOIN_AS_NEW),
+        ((23, 24, 26, 30, 81), NextStep.FAIL),
     ],
 )
-def test_what_follows_from_an_error_code(codes: tuple[int, ...], what: Next) -> None:
-    assert {after(code) for code in codes} == {what}
+def test_what_follows_from_an_error_code(codes: tuple[int, ...], what: NextStep) -> None:
+    assert {next_step(code) for code in codes} == {what}
 
 
 def test_what_is_given_may_be_told_once() -> None:
@@ -291,7 +295,7 @@ def test_what_is_given_may_be_told_once() -> None:
             pairs = ((topic, [0, 1]) for topic in ("a", "b"))
             return {"m1": ConsumerProtocolMemberAssignment(0, pairs, b"")}
 
-    [given] = divide(Lazy(), wishes({"m1": {"a", "b"}}), {"a": [0, 1], "b": [0, 1]})
+    [given] = assign_members(Lazy(), wishes({"m1": {"a", "b"}}), {"a": [0, 1], "b": [0, 1]})
     assert ConsumerProtocolMemberAssignment.decode(given.assignment).partitions() == [
         ("a", 0),
         ("a", 1),
@@ -316,9 +320,9 @@ def test_garbage_of_another_member_takes_nothing_from_the_others(
     garbage: bytes, strategy: type[AbstractPartitionAssignor]
 ) -> None:
     good = ConsumerProtocolMemberMetadata(0, ["a"], b"").encode()
-    members = read_members("g", [JoinedMember("m1", good), JoinedMember("m2", garbage)])
+    members = decode_members("g", [JoinedMember("m1", good), JoinedMember("m2", garbage)])
     partitions = {"a": {0, 1, 2}}
-    dealt = divide(strategy(), members, partitions)
+    dealt = assign_members(strategy(), members, partitions)
     owned = [
         tp
         for one in dealt

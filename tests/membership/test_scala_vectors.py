@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.errors import KafkaConfigurationError
-from aiokafka08.zookeeper.scala_format import (
+from aiokafka08.consumer.membership.scala_assignment import (
     RANGE,
     ROUNDROBIN,
-    View,
-    decide,
-    read_partitions,
-    read_registration,
+    assign_to_member,
 )
+from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.zookeeper.scala_format import decode_partitions, decode_registration
+from aiokafka08.zookeeper.scala_registry import GroupSnapshot
 from tests.brokers.fixtures import BrokerClusters
 from tests.membership import scala_vectors
 from tests.membership.scala_vectors import FILE, VERSION, Case
@@ -29,7 +28,7 @@ Threads = dict[str, dict[str, list[int]]]
 def assigned(strategy: str, case: Case) -> Threads | None:
     """What the members of a case compute for themselves, as Vectors.java puts it together."""
     members = {
-        name: read_registration(name, json.dumps(written).encode())
+        name: decode_registration(name, json.dumps(written).encode())
         for name, written in case["members"].items()
     }
     threads: dict[str, list[str]] = defaultdict(list)
@@ -39,9 +38,9 @@ def assigned(strategy: str, case: Case) -> Threads | None:
     found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for name, member in members.items():
         topics = member.threads(case["topics"])
-        view = View(threads, {topic: _partitions(case, topic) for topic in topics})
+        snapshot = GroupSnapshot(threads, {topic: _partitions(case, topic) for topic in topics})
         try:
-            share = decide(strategy, view, topics, name)
+            share = assign_to_member(strategy, snapshot, topics, name)
         except KafkaConfigurationError:
             return None
         for topic_partition, thread in sorted(share.items()):
@@ -51,7 +50,7 @@ def assigned(strategy: str, case: Case) -> Threads | None:
 
 def _partitions(case: Case, topic: str) -> list[int]:
     node = {"version": 1, "partitions": {str(one): [0] for one in case["topics"].get(topic, ())}}
-    return read_partitions(json.dumps(node).encode())
+    return decode_partitions(json.dumps(node).encode())
 
 
 @pytest.mark.parametrize("strategy", [RANGE, ROUNDROBIN])

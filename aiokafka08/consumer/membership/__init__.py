@@ -1,7 +1,11 @@
-"""Who reads which partitions of a subscription: the seam. Each kind is a file of its own.
+"""Group membership: decide which partitions of a subscription this consumer reads.
 
-A membership drives an `Assignee` (the consumer's `assignment`). `assign()` needs none of this: the
-user's own choice takes effect at once.
+`Membership` is the interface; each kind has a module: `no_group` (all partitions), `broker_group`
+(brokers from 0.9 on coordinate the group) and `zookeeper_group` (groups of 0.8). `choose` picks one
+when the consumer starts. A membership calls its `Assignee`, which is the consumer's `engine`.
+`assign()` needs no membership: the user's own choice takes effect at once.
+
+Invariant: a membership revokes all partitions before it joins the next generation.
 """
 
 from __future__ import annotations
@@ -9,46 +13,56 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
+from aiokafka08.errors import BrokerResponseError
 from aiokafka08.structs import TopicPartition
 
 
 class Assignee(Protocol):
-    """What a membership decides for."""
+    """Reads the partitions that a membership assigns."""
 
     async def revoke(self) -> None:
-        """Take all partitions back: nothing more is handed out, positions are committed where that
-        is automatic, then the listener is told. No commit of them goes on after this."""
+        """Stop reading all partitions: return no more records, commit positions if auto commit is
+        on, then call the listener. No commit of these partitions continues after the return."""
 
     async def assign(
         self,
         partitions: Collection[TopicPartition],
-        born: Collection[TopicPartition] = (),
+        new_partitions: Collection[TopicPartition] = (),
         *,
-        told: bool = False,
+        always_notify: bool = False,
     ) -> None:
-        """Read just these: others are revoked, those that stay keep position and buffer, and the
-        listener is told of a change. `born`: came into being while the subscription was running, so
-        they are read from their beginning. `told`: the listener is told in any case."""
+        """Read exactly these partitions and call the listener about the change.
+
+        Partitions that stay keep their positions and buffers; all others are revoked.
+
+        Args:
+            new_partitions: those that were created while the subscription was active; they are read
+                from their first message.
+            always_notify: call the listener even if nothing has changed.
+        """
 
     def activity(self) -> int | None:
-        """A number that changes when the user takes messages or asks for some; None while a call
-        waits for messages."""
+        """Return a number that changes when the user takes or requests records; None while a call
+        waits for records."""
 
     def wake(self) -> None:
-        """Let calls that wait for messages look again at `Membership.check`."""
+        """Wake calls that wait for records, so that they call `Membership.check`."""
 
 
 class Membership(Protocol):
-    """Decides which partitions of the subscription are read here."""
+    """Decides which partitions of the subscription this consumer reads."""
 
     async def start(self) -> None:
-        """Begin; where there is a subscription, returns with the first assignment."""
+        """Start; with a subscription, return after the first assignment."""
 
     async def stop(self) -> None:
-        """Leave; safe to call twice."""
+        """Leave the group; safe to call twice."""
 
-    def changed(self) -> None:
-        """The subscription or the cluster's metadata may have changed."""
+    def on_change(self) -> None:
+        """React to a change of the subscription or of the cluster metadata."""
+
+    def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
+        """React to a commit of this generation that the broker refused with code 22, 25 or 27."""
 
     def check(self) -> None:
-        """Raise what calls that take messages have to be told."""
+        """Raise the error that calls for records have to report, if there is one."""

@@ -1,34 +1,42 @@
-"""A group that a broker coordinates (0.9 and later): join, be given partitions, and do it again.
+"""Membership in a group that a broker coordinates (0.9 and later).
 
-One task goes round: give the partitions back, join, divide them if this member leads, sync, take
-what is given, wait until something asks for the next round: a heartbeat or a commit that was
-refused, another subscription, at the leader new partitions. Law: partitions are read only in a
-generation that was joined and synced, and all are given back (positions committed, the listener
-told) before this member joins the next one; what is kept over a rebalance is read on from the
-committed offset, as with Java's and aiokafka's consumers.
+One task runs the rebalances: revoke all partitions, join, assign partitions if this member leads,
+sync, read the assignment, and wait until a rejoin is needed. The reasons for a rejoin are a refused
+heartbeat or commit, a changed subscription, and, for the leader, new partitions.
 
-JoinGroup 0 knows one timeout: a rebalance waits for each member for as long as the longest session
-of the group. So `on_partitions_revoked` and the last commit together have to end within
-`session_timeout_ms`; `rebalance_timeout_ms` isn't sent. Who takes no messages for
+Invariant: partitions are read only in a generation that was joined and synced. All of them are
+revoked (positions committed, the listener called) before this member joins the next generation. A
+partition that stays continues at the committed offset, as with Java's and aiokafka's consumers.
+
+JoinGroup 0 has one timeout: a rebalance waits for each member for as long as the longest session in
+the group. So `on_partitions_revoked` and the last commit must end within `session_timeout_ms`
+together, and `rebalance_timeout_ms` isn't sent. A member whose user takes no records for
 `max_poll_interval_ms` leaves the group, and joins again with the next call that takes some.
 
-What answers mean is in `generation`, what a leader does in `leader`, heartbeats are in `heart`.
+`choose` makes a `BrokerGroup`; the consumer starts and stops it. What an error code means is
+decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in `heartbeat`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import NO_GENERATION, NO_MEMBER, MemberState
 from aiokafka08.consumer.membership import Assignee
-from aiokafka08.consumer.membership.generation import Generation, Next, after, refusal
-from aiokafka08.consumer.membership.group_leader import divide, make_assignors, read_members
+from aiokafka08.consumer.membership.generation import (
+    Generation,
+    NextStep,
+    join_error,
+    next_step,
+)
+from aiokafka08.consumer.membership.group_leader import assign_members, decode_members
 from aiokafka08.consumer.membership.heartbeat import Heartbeat
 from aiokafka08.consumer.subscription import Subscription
+from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.coordinator.protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolMemberAssignment,
@@ -53,8 +61,9 @@ from aiokafka08.protocol.api import (
 )
 from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
 
-LEAVE_S = 2.0
-"""How long `stop()` waits for the answer to LeaveGroup: without it the session runs out."""
+LEAVE_TIMEOUT_S = 2.0
+"""How long a member waits for the response to LeaveGroup; without it the coordinator evicts the
+member when its session expires."""
 
 _log = logging.getLogger("aiokafka08.consumer")
 
@@ -63,60 +72,60 @@ class BrokerGroup:
     """This consumer's membership in its group.
 
     Args:
-        standing: is kept up to date for commits. A generation that is lost stays in it until the
-            next one comes, so that commits of its positions are refused.
+        assignors: by name; the coordinator chooses one that all members have.
+        member_state: written here, read by commits.
     """
 
     def __init__(
         self,
         config: ConsumerConfig,
+        assignors: Mapping[str, AbstractPartitionAssignor],
         router: Router,
         subscription: Subscription,
         assignee: Assignee,
-        standing: MemberState,
+        member_state: MemberState,
         coordinator: Coordinator,
     ) -> None:
         self._config = config
+        self._assignors = assignors
         self._router = router
         self._subscription = subscription
         self._assignee = assignee
-        self._standing = standing
+        self._member_state = member_state
         self._coordinator = coordinator
-        self._assignors = make_assignors(config.assignment_strategies)
-        self._bell = Notifier()
+        self._notifier = Notifier()
         self._member = NO_MEMBER
         self._generation: Generation | None = None  # of the partitions that are read now
-        self._divided: Mapping[str, frozenset[int]] = {}  # what the leader has divided
-        self._due = False  # a round is asked for
-        self._idle = False
+        self._assigned: Mapping[str, frozenset[int]] = {}  # what the leader assigned to all members
+        self._needs_rejoin = False
+        self._is_idle = False  # the user takes no records
         self._task: asyncio.Task[None] | None = None
-        self._settled: asyncio.Future[None] | None = None  # the first round has ended
+        self._first_round: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
-        self._heart = Heartbeat(
+        self._heartbeat = Heartbeat(
             router,
             config,
             coordinator,
             activity=assignee.activity,
-            on_news=self._heard,
-            on_idle=self._went_idle,
+            on_response=self._react,
+            on_poll_timeout=self._on_poll_timeout,
         )
-        standing.on_fenced = self._fenced
 
-    # --- the seam ---------------------------------------------------------------------------------
+    # --- Membership -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Join, where there is a subscription, and wait for the first assignment.
+        """Join, if there is a subscription, and wait for the first assignment.
 
         Raises:
-            BrokerResponseError: the group refuses this member for good; says why. Or no coordinator
-                was named within `request_timeout_ms`.
+            BrokerResponseError: the group refuses this member for good; says why. Or no broker
+                named the coordinator within `request_timeout_ms`.
             UnsupportedVersionError: the brokers have no groups.
         """
         loop = asyncio.get_running_loop()
-        self._settled = loop.create_future()
-        self._task = loop.create_task(self._follow(), name="aiokafka08 group")
+        self._first_round = loop.create_future()
+        self._task = loop.create_task(self._run(), name="aiokafka08 group")
         if self._subscription.by_topic:
-            await self._settled
+            await self._first_round
             self.check()
 
     async def stop(self) -> None:
@@ -124,110 +133,110 @@ class BrokerGroup:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._heart.stop()
+        await self._heartbeat.stop()
         await self._leave("stopped")
 
-    def changed(self) -> None:
-        """Look whether that asks for another round."""
+    def on_change(self) -> None:
+        """Rejoin if the subscription, its topics or, for the leader, the partitions differ."""
         generation = self._generation
         snapshot = self._router.metadata.snapshot
         if generation is None:
             pass
         elif (
             not self._subscription.by_topic
-            or generation.subscribed != self._subscription.number
+            or generation.subscription_number != self._subscription.number
             or generation.topics != self._subscription.topics(snapshot)
-            or (generation.leader and self._divided != self._partitions(self._divided))
+            or (generation.is_leader and self._assigned != self._partitions(self._assigned))
         ):
-            self._due = True
-        self._bell.notify()
+            self._needs_rejoin = True
+        self._notifier.notify()
+
+    def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
+        """React as to a heartbeat with the same error, if the generation is the current one."""
+        current = self._generation
+        if current is not None and current.number == generation:
+            self._react(current, next_step(error.errno), error.errno)
 
     def check(self) -> None:
-        """Raise what ended the membership."""
+        """Raise what ended the membership; otherwise the user is active again."""
         if self._error is not None:
             raise self._error
-        if self._idle:
-            self._idle = False
-            self._bell.notify()
+        if self._is_idle:
+            self._is_idle = False
+            self._notifier.notify()
 
-    # --- news -------------------------------------------------------------------------------------
+    # --- what heartbeats and commits report -------------------------------------------------------
 
-    def _heard(self, generation: Generation, what: Next, code: int) -> None:
-        """A heartbeat of that generation was answered, or a commit."""
+    def _react(self, generation: Generation, step: NextStep, code: int) -> None:
         if generation is not self._generation:
             return
-        if what is Next.JOIN_ANEW:
+        if step is NextStep.JOIN_AS_NEW:
             self._member = NO_MEMBER
-        if what is Next.GIVE_UP:
-            self._fail(self._refusal(code))
-        elif what in (Next.REJOIN, Next.JOIN_ANEW):
-            self._due = True
-            self._bell.notify()
+        if step is NextStep.FAIL:
+            self._fail(self._join_error(code))
+        elif step in (NextStep.REJOIN, NextStep.JOIN_AS_NEW):
+            self._needs_rejoin = True
+            self._notifier.notify()
 
-    def _fenced(self, error: BrokerResponseError, number: int) -> None:
-        generation = self._generation
-        if generation is not None and generation.number == number:
-            self._heard(generation, after(error.errno), error.errno)
-
-    def _went_idle(self) -> None:
+    def _on_poll_timeout(self) -> None:
         _log.warning(
-            "group %r: no message was taken for max_poll_interval_ms=%.0f: leaving the group until "
-            "the next call that takes some",
+            "group %r: no record was taken for max_poll_interval_ms=%.0f; leaving the group until "
+            "the next call that takes records",
             self._coordinator.group,
             self._config.max_poll_interval_s * 1000,
         )
-        self._idle = self._due = True
-        self._bell.notify()
+        self._is_idle = self._needs_rejoin = True
+        self._notifier.notify()
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
         self._assignee.wake()
-        self._settle()
-        self._bell.notify()
+        self._end_first_round()
+        self._notifier.notify()
 
-    def _settle(self) -> None:
-        if self._settled is not None and not self._settled.done():
-            self._settled.set_result(None)
+    def _end_first_round(self) -> None:
+        if self._first_round is not None and not self._first_round.done():
+            self._first_round.set_result(None)
 
-    # --- rounds -----------------------------------------------------------------------------------
+    # --- rebalances -------------------------------------------------------------------------------
 
-    async def _follow(self) -> None:
+    async def _run(self) -> None:
         try:
             while self._error is None:
-                if self._due or self._generation is None:
-                    await self._round()
+                if self._needs_rejoin or self._generation is None:
+                    await self._rebalance()
                 else:
-                    await self._bell.wait()
+                    await self._notifier.wait()
         except Exception as error:
-            _log.error(
-                "group %r: the membership has ended", self._coordinator.group, exc_info=error
-            )
+            _log.error("group %r: the membership failed", self._coordinator.group, exc_info=error)
             self._fail(error)
         finally:
-            self._heart.end()
+            self._heartbeat.cancel()
         try:
             await self._assignee.revoke()
         finally:
             await self._leave("failed")
 
-    async def _round(self) -> None:
-        """From one generation to the next, or out of the group."""
+    async def _rebalance(self) -> None:
+        """Go from one generation to the next, or leave the group."""
         if self._generation is not None:
             await self._assignee.revoke()
-        if self._idle or not self._subscription.by_topic:
-            await self._heart.stop()
-            await self._leave("idle" if self._idle else "unsubscribed")
-            self._generation, self._due = None, False
+        if self._is_idle or not self._subscription.by_topic:
+            await self._heartbeat.stop()
+            await self._leave("idle" if self._is_idle else "unsubscribed")
+            self._generation, self._needs_rejoin = None, False
             if not self._subscription.by_topic:
-                self._standing.generation, self._standing.member = NO_GENERATION, NO_MEMBER
-            if self._idle or not self._subscription.by_topic:
-                self._settle()  # `start()` has nothing to wait for any more
-                await self._bell.wait()
+                self._member_state.generation = NO_GENERATION
+                self._member_state.member = NO_MEMBER
+            # Both may have changed while LeaveGroup was in flight.
+            if self._is_idle or not self._subscription.by_topic:
+                self._end_first_round()  # there is no assignment that `start()` could wait for
+                await self._notifier.wait()
             return
-        self._generation, self._due = None, False
+        self._generation, self._needs_rejoin = None, False
         assignment, generation = await self._join()
-        if self._subscription.number != generation.subscribed:
-            return  # to something else meanwhile: once more
+        if self._subscription.number != generation.subscription_number:
+            return  # the subscription has changed since: join again
         self._generation = generation
         assignor = self._assignors[generation.protocol]
         assignor.on_assignment(assignment)
@@ -238,54 +247,55 @@ class BrokerGroup:
                 self._coordinator.group,
                 generation.number,
                 generation.member,
-                generation.leader,
+                generation.is_leader,
                 tuple(sorted(partitions)),
             )
         )
-        await self._assignee.assign(partitions, told=True)
-        self._settle()
-        self.changed()  # what changed while it was joined
+        await self._assignee.assign(partitions, always_notify=True)
+        self._end_first_round()
+        self.on_change()  # metadata or subscription may have changed during the join
 
     async def _join(self) -> tuple[ConsumerProtocolMemberAssignment, Generation]:
-        """Join and sync, until that works."""
+        """Join and sync until both succeed in one generation."""
         config = self._router.config
         backoff = config.backoff()
         while True:
-            await self._know_topics()
+            await self._refresh_topics()
             node_id: int | None = None
             try:
                 node_id = await self._coordinator.node_id()
-                what, result = await self._try_join(node_id)
+                step, result = await self._join_and_sync(node_id)
             except KafkaError as error:
-                if not error.retriable or self._is_hopeless(error):
+                if not error.retriable or self._must_fail_start(error):
                     raise
                 self._router.telemetry.emit(GroupJoinFailed(self._coordinator.group, error.text))
-                what, result = Next.LOOK_UP, None
+                step, result = NextStep.FIND_COORDINATOR, None
             if result is not None:
                 return result
-            if what is Next.JOIN_ANEW:
+            if step is NextStep.JOIN_AS_NEW:
                 self._member = NO_MEMBER
-            if what is Next.LOOK_UP and node_id is not None:
+            if step is NextStep.FIND_COORDINATOR and node_id is not None:
                 self._coordinator.forget(node_id)
-            if what is Next.REJOIN:
+            if step is NextStep.REJOIN:
                 backoff.reset()
             else:
                 await asyncio.sleep(backoff.next())
 
-    def _is_hopeless(self, error: KafkaError) -> bool:
-        """Whether `start()` waits in vain: nobody has named a coordinator in all its time."""
-        starts = self._settled is not None and not self._settled.done()
-        return starts and isinstance(error, GroupCoordinatorNotAvailableError)
+    def _must_fail_start(self, error: KafkaError) -> bool:
+        """Return True if `start()` waits and no broker named a coordinator in all its time."""
+        is_starting = self._first_round is not None and not self._first_round.done()
+        return is_starting and isinstance(error, GroupCoordinatorNotAvailableError)
 
-    async def _try_join(
+    async def _join_and_sync(
         self, node_id: int
-    ) -> tuple[Next, tuple[ConsumerProtocolMemberAssignment, Generation] | None]:
-        """One JoinGroup and its SyncGroup."""
-        subscribed = self._subscription.number
+    ) -> tuple[NextStep, tuple[ConsumerProtocolMemberAssignment, Generation] | None]:
+        """Send one JoinGroup and its SyncGroup."""
+        subscription_number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
         group = self._coordinator.group
-        # A rebalance may wait for the longest session in the group, which nobody tells.
-        patience_s = self._config.session_timeout_s + self._router.config.request_timeout_s
+        # A rebalance may last as long as the longest session in the group. No response says how
+        # long that is.
+        timeout_s = self._config.session_timeout_s + self._router.config.request_timeout_s
         joined = await self._router.request(
             JoinGroupRequest(
                 group,
@@ -299,93 +309,98 @@ class BrokerGroup:
             ),
             node_id=node_id,
             lane=Lane.JOIN,
-            timeout_s=patience_s,
+            timeout_s=timeout_s,
         )
         if joined.error_code:
-            return self._refused(joined.error_code), None
+            return self._step_or_raise(joined.error_code), None
         if joined.protocol not in self._assignors:
             raise KafkaProtocolError(
-                f"group {group!r}: the coordinator chose the strategy {joined.protocol!r}, which "
-                "this member hasn't offered"
+                f"group {group!r}: the coordinator chose the strategy {joined.protocol!r}; "
+                f"expected one of {', '.join(self._assignors)}"
             )
         self._member = joined.member
-        leads = joined.leader == joined.member
+        is_leader = joined.leader == joined.member
         generation = Generation(
-            joined.generation, joined.member, joined.protocol, leads, subscribed, topics
+            joined.generation,
+            joined.member,
+            joined.protocol,
+            is_leader,
+            subscription_number,
+            topics,
         )
-        assignments = await self._divide(joined) if leads else []
+        assignments = await self._assign_members(joined) if is_leader else []
         synced = await self._router.request(
             SyncGroupRequest(group, joined.generation, joined.member, assignments),
             node_id=node_id,
             lane=Lane.JOIN,
-            timeout_s=patience_s,
+            timeout_s=timeout_s,
         )
         if synced.error_code:
-            return self._refused(synced.error_code), None
-        self._standing.generation, self._standing.member = joined.generation, joined.member
-        self._heart.begin(generation)
-        return Next.GO_ON, (
+            return self._step_or_raise(synced.error_code), None
+        self._member_state.generation = joined.generation
+        self._member_state.member = joined.member
+        self._heartbeat.start(generation)
+        return NextStep.CONTINUE, (
             ConsumerProtocolMemberAssignment.decode(synced.assignment),
             generation,
         )
 
-    async def _divide(self, joined: JoinGroupResponse) -> list[MemberAssignment]:
-        """The leader's assignments, by the latest metadata of all that members want."""
-        members = read_members(self._coordinator.group, joined.members)
+    async def _assign_members(self, joined: JoinGroupResponse) -> list[MemberAssignment]:
+        """Return the leader's assignments, by fresh metadata of all topics that members want."""
+        members = decode_members(self._coordinator.group, joined.members)
         topics = frozenset(topic for one in members.values() for topic in one.subscription)
         metadata = self._router.metadata
         for topic in topics:
             try:
                 metadata.add_topics([topic])
             except InvalidTopicError as error:
-                _log.warning("group %r: nobody gets %s", self._coordinator.group, error)
+                _log.warning("group %r: topic not assigned: %s", self._coordinator.group, error)
         try:
             await metadata.refresh()
-        except KafkaError as error:  # it goes on in the background, and `changed` will tell
-            _log.info("group %r: dividing by old metadata: %s", self._coordinator.group, error)
-        self._divided = self._partitions(topics)
-        return divide(self._assignors[joined.protocol], members, self._divided)
+        except KafkaError as error:  # retried in the background; `on_change` compares the result
+            _log.info("group %r: assigning by old metadata: %s", self._coordinator.group, error)
+        self._assigned = self._partitions(topics)
+        return assign_members(self._assignors[joined.protocol], members, self._assigned)
 
-    def _partitions(
-        self, topics: Mapping[str, object] | frozenset[str]
-    ) -> dict[str, frozenset[int]]:
+    def _partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
         snapshot = self._router.metadata.snapshot
         return {topic: frozenset(snapshot.partitions(topic)) for topic in topics}
 
-    async def _know_topics(self) -> None:
-        """Have metadata of what is subscribed to: a pattern's topics are told to the leader."""
+    async def _refresh_topics(self) -> None:
+        """Fetch metadata if the topics of the subscription may be unknown: JoinGroup names the
+        topics of a pattern to the leader."""
         if self._subscription.unknown(self._router.metadata.snapshot) or (
             self._router.metadata.all_topics
         ):
             try:
                 await self._router.metadata.refresh()
             except KafkaError:
-                pass  # told by the refresh; it goes on in the background
+                pass  # logged by the refresh, which continues in the background
 
-    def _refused(self, code: int) -> Next:
-        what = after(code)
-        if what is Next.GIVE_UP:
-            raise self._refusal(code)
-        return what
+    def _step_or_raise(self, code: int) -> NextStep:
+        step = next_step(code)
+        if step is NextStep.FAIL:
+            raise self._join_error(code)
+        return step
 
-    def _refusal(self, code: int) -> BrokerResponseError:
-        return refusal(
-            code, self._coordinator.group, list(self._assignors), self._config.session_timeout_s
+    def _join_error(self, code: int) -> BrokerResponseError:
+        return join_error(
+            code, self._coordinator.group, self._assignors, self._config.session_timeout_s
         )
 
     async def _leave(self, reason: str) -> None:
-        """Tell the group, so that it needn't wait for the session to end."""
+        """Send LeaveGroup, so that the other members don't wait for the session to expire."""
         member, self._member = self._member, NO_MEMBER
         if not member:
             return
         try:
-            async with asyncio.timeout(LEAVE_S):
-                node_id = await self._coordinator.node_id(timeout_s=LEAVE_S)
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                node_id = await self._coordinator.node_id(timeout_s=LEAVE_TIMEOUT_S)
                 await self._router.request(
                     LeaveGroupRequest(self._coordinator.group, member),
                     node_id=node_id,
-                    timeout_s=LEAVE_S,
+                    timeout_s=LEAVE_TIMEOUT_S,
                 )
         except (KafkaError, TimeoutError) as error:
-            reason = f"{reason}; the coordinator wasn't told: {error}"
+            reason = f"{reason}; LeaveGroup failed: {error}"
         self._router.telemetry.emit(GroupLeft(self._coordinator.group, member, reason))

@@ -1,97 +1,94 @@
-"""Which membership the options ask for, and whether the brokers' line has it.
+"""Choose the group membership that the options and the brokers' line allow.
 
-From 0.9 on groups are the brokers', before that they are in ZooKeeper, whoever knows its address.
-The line is known once the router has started, so `check_subscribe` is asked by `start()`, and by
-`subscribe()` for a consumer that runs.
+Brokers from 0.9 on coordinate groups. Before 0.9 groups live in ZooKeeper, so the consumer needs
+its address. The line is known once the router has started: `AIOKafkaConsumer.start()` chooses once,
+and the choice stays through an upgrade of the brokers, because members of the two kinds don't see
+each other. `check_group_options` checks at construction what doesn't depend on the line.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Assignee, Membership
 from aiokafka08.consumer.membership.broker_group import BrokerGroup
+from aiokafka08.consumer.membership.group_leader import make_assignors
 from aiokafka08.consumer.membership.no_group import NoGroup
+from aiokafka08.consumer.membership.scala_assignment import scala_strategy
 from aiokafka08.consumer.membership.zookeeper_group import ZookeeperGroup
 from aiokafka08.consumer.subscription import Subscription
+from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
+from aiokafka08.zookeeper.session import check_node_name, require_kazoo
+
+
+def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAssignor]:
+    """Check the options of a group and return its assignors by name; none without a group.
+
+    Raises:
+        IllegalArgumentError: a strategy isn't an assignor, or can't be used in ZooKeeper; or the
+            group's name can't be the name of a node.
+        KafkaConfigurationError: `zookeeper_connect` is given, and kazoo isn't installed.
+    """
+    if config.group_id is None:
+        return {}
+    assignors = make_assignors(config.assignment_strategies)
+    if config.zookeeper_connect is not None:
+        require_kazoo()
+        check_node_name("group_id", config.group_id)
+        scala_strategy(config.assignment_strategies)
+    return assignors
 
 
 def choose_membership(
     config: ConsumerConfig,
+    assignors: Mapping[str, AbstractPartitionAssignor],
     router: Router,
     subscription: Subscription,
     assignee: Assignee,
-    standing: MemberState,
+    member_state: MemberState,
     coordinator: Coordinator | None,
 ) -> Membership:
-    """The membership for these options; `coordinator` is None without a group.
+    """Return the membership for these options and the brokers that the router has met.
 
-    Raises:
-        IllegalArgumentError: an option has a value that the membership can't use.
-        KafkaConfigurationError: `zookeeper_connect` without kazoo.
+    Args:
+        assignors: what `check_group_options` returned.
+        coordinator: the group's coordinator; None without a group.
     """
     if coordinator is None:
         return NoGroup(router, subscription, assignee)
-    by_broker = BrokerGroup(config, router, subscription, assignee, standing, coordinator)
-    if config.zookeeper_connect is None:
-        return by_broker
-    in_zookeeper = ZookeeperGroup(
-        config, router, subscription, assignee, standing, config.zookeeper_connect
+    if config.zookeeper_connect is None or _has_groups(router):
+        return BrokerGroup(
+            config, assignors, router, subscription, assignee, member_state, coordinator
+        )
+    return ZookeeperGroup(
+        config, router, subscription, assignee, member_state, config.zookeeper_connect
     )
-    return _ByLine(router, by_broker, in_zookeeper)
 
 
-class _ByLine:
-    """Becomes the membership that fits the brokers when it is started; it stays that through an
-    upgrade, since members of both kinds don't see each other."""
+def check_subscribe(config: ConsumerConfig, router: Router) -> None:
+    """Check that `subscribe()` can work with these options on the brokers that were met.
 
-    def __init__(self, router: Router, by_broker: Membership, in_zookeeper: Membership) -> None:
-        self._router = router
-        self._by_broker = by_broker
-        self._in_zookeeper = in_zookeeper
-        self._chosen: Membership | None = None
+    `start()` and `subscribe()` call it: before the start no broker has been met.
 
-    async def start(self) -> None:
-        """Choose, and start the choice."""
-        self._chosen = self._by_broker if _has_groups(self._router) else self._in_zookeeper
-        await self._chosen.start()
-
-    async def stop(self) -> None:
-        """Stop the choice."""
-        if self._chosen is not None:
-            await self._chosen.stop()
-
-    def changed(self) -> None:
-        """See `Membership`."""
-        if self._chosen is not None:
-            self._chosen.changed()
-
-    def check(self) -> None:
-        """See `Membership`."""
-        if self._chosen is not None:
-            self._chosen.check()
+    Raises:
+        UnsupportedVersionError: the brokers have no groups, and there is no `zookeeper_connect`.
+    """
+    if config.group_id is None or config.zookeeper_connect is not None or _has_groups(router):
+        return
+    raise UnsupportedVersionError(
+        f"subscribe() with group_id={config.group_id!r}: brokers before 0.9 don't coordinate "
+        "groups. Either call assign(), which can commit for a group too; or give "
+        "zookeeper_connect='host:2181/chroot' (extra zookeeper) to join the group in ZooKeeper, "
+        "together with Scala consumers; or leave out group_id to read all partitions"
+    )
 
 
 def _has_groups(router: Router) -> bool:
     version = router.version()
     return version is None or version.line >= BrokerLine.V0_9
-
-
-def check_subscribe(config: ConsumerConfig, router: Router) -> None:
-    """Whether `subscribe()` can work with these options on the brokers that were met.
-
-    Raises:
-        UnsupportedVersionError: they ask for a membership that isn't there.
-    """
-    if config.group_id is None or config.zookeeper_connect is not None or _has_groups(router):
-        return
-    raise UnsupportedVersionError(
-        f"subscribe() with group_id={config.group_id!r}: brokers before 0.9 coordinate no groups. "
-        "Either use assign(), which commits for a group too, or give zookeeper_connect="
-        "'host:2181/chroot' (extra zookeeper): then the group lives in ZooKeeper, together with "
-        "Scala consumers. Without a group_id, subscribe() reads all partitions"
-    )

@@ -1,11 +1,16 @@
-"""What a group's answers mean to a member: pure decisions, told by error code.
+"""Pure decisions of a group member: what it does after each error code of the coordinator.
 
-Which requests are sent, and when, is `broker`'s and `heart`'s business.
+`broker_group` and `heartbeat` send the requests and perform the decisions. The mutable state of the
+member is in `consumer.member_state`; its immutable copy in a commit is
+`offset_store.CommitIdentity`.
+
+Invariant: a decision depends on the error code only, by way of the table in `errors`.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aiokafka08.errors import (
@@ -19,65 +24,67 @@ from aiokafka08.errors import (
 )
 
 
-class Next(enum.Enum):
-    """What a member does after an answer."""
+class NextStep(enum.Enum):
+    """What a member does after a response."""
 
-    GO_ON = "it worked"
-    TRY_AGAIN = "the same again, a little later"
-    LOOK_UP = "look the coordinator up, then the same again"
-    REJOIN = "join again as the member it is"
-    JOIN_ANEW = "join as a new member: the group has forgotten this one"
-    GIVE_UP = "trying again can't help"
+    CONTINUE = "the request succeeded"
+    RETRY = "send the same request again after a pause"
+    FIND_COORDINATOR = "look the coordinator up, then send the same request again"
+    REJOIN = "join again with the same member id"
+    JOIN_AS_NEW = "join without a member id: the group has forgotten this member"
+    FAIL = "raise the error: a retry can't help"
 
 
 _BY_ACTION = {
-    Action.NONE: Next.GO_ON,
-    Action.COORDINATOR: Next.LOOK_UP,
-    Action.REJOIN: Next.REJOIN,
-    Action.FINAL: Next.GIVE_UP,
+    Action.NONE: NextStep.CONTINUE,
+    Action.COORDINATOR: NextStep.FIND_COORDINATOR,
+    Action.REJOIN: NextStep.REJOIN,
+    Action.FINAL: NextStep.FAIL,
 }
 
 
-def after(code: int) -> Next:
-    """What follows from an error code of JoinGroup, SyncGroup or Heartbeat."""
+def next_step(code: int) -> NextStep:
+    """Return what follows from an error code of JoinGroup, SyncGroup, Heartbeat or OffsetCommit."""
     if code == UnknownMemberIdError.errno:
-        return Next.JOIN_ANEW
-    return _BY_ACTION.get(action_for(code), Next.TRY_AGAIN)
+        return NextStep.JOIN_AS_NEW
+    return _BY_ACTION.get(action_for(code), NextStep.RETRY)
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation that this member has joined.
+    """A generation of the group that this member has joined.
 
     Attributes:
-        number: the generation's.
-        leader: whether this member divides the partitions.
-        subscribed: the number of the subscription that it was joined with.
-        topics: what the subscription meant then.
+        number: the generation's number, which the coordinator counts up.
+        member: the id of this member.
+        protocol: the name of the assignor that the coordinator chose.
+        is_leader: True if this member assigns the partitions.
+        subscription_number: `Subscription.number` when the member joined.
+        topics: the topics of that subscription at that time.
     """
 
     number: int
     member: str
     protocol: str
-    leader: bool
-    subscribed: int
+    is_leader: bool
+    subscription_number: int
     topics: frozenset[str]
 
 
-def refusal(
-    code: int, group: str, protocol_names: list[str], session_timeout_s: float
+def join_error(
+    code: int, group: str, assignor_names: Iterable[str], session_timeout_s: float
 ) -> BrokerResponseError:
-    """The error that a user is told when a group can't be joined."""
+    """Return the error for a user whose consumer can't be a member of the group."""
     error = broker_error(code, f"group {group!r}")
     if isinstance(error, InconsistentGroupProtocolError):
         return InconsistentGroupProtocolError(
-            f"{error.text}. This one offers {', '.join(protocol_names)}: give "
+            f"{error.text}. This consumer offers {', '.join(assignor_names)}; give "
             "partition_assignment_strategy one that all members of the group have"
         )
     if isinstance(error, InvalidSessionTimeoutError):
         return InvalidSessionTimeoutError(
-            f"{error.text}: session_timeout_ms={session_timeout_s * 1000:.0f}; allowed is what the "
-            "broker's group.min.session.timeout.ms and group.max.session.timeout.ms say (by "
-            "default 6000 to 30000 on 0.9, to 300000 on 0.10)"
+            f"{error.text}: session_timeout_ms={session_timeout_s * 1000:.0f}; expected a value "
+            "between the broker's group.min.session.timeout.ms and group.max.session.timeout.ms "
+            "(by default 6000 to 30000 on 0.9, to 300000 on 0.10)"
         )
     return error

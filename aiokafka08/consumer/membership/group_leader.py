@@ -1,7 +1,10 @@
-"""The leader's work: who gets what, by the assignor that all members share.
+"""The work of a group's leader: decode what the members want and run the assignor.
 
-Pure. Law: what goes out gives each partition to one member at most, whatever an assignor of the
-user's own returns; a member whose metadata can't be read gets nothing and stops nobody else.
+Pure. `broker_group` calls it after a JoinGroup that made this member the leader. The assignors are
+in `coordinator.assignors`, or the user's own.
+
+Invariant: `assign_members` gives each partition to at most one member, whatever an assignor
+returns. A member whose metadata can't be decoded gets no partitions and doesn't affect the others.
 """
 
 from __future__ import annotations
@@ -23,13 +26,15 @@ from aiokafka08.structs import TopicPartition
 _log = logging.getLogger("aiokafka08.consumer")
 
 DEFAULT_STRATEGIES = (RoundRobinPartitionAssignor, RangePartitionAssignor)
-"""aiokafka's default, and behind it Java's: a group of either kind can be joined."""
-
-Members = Mapping[str, ConsumerProtocolMemberMetadata]
+"""aiokafka's default first, then Java's: so the consumer can join a group of either client."""
 
 
-class Cluster:
-    """What an assignor is told of the cluster."""
+class SubscribedTopics:
+    """The part of the cluster metadata that an assignor sees (`ClusterMetadata`).
+
+    Args:
+        partitions: per subscribed topic the numbers of its partitions.
+    """
 
     def __init__(self, partitions: Mapping[str, Collection[int]]) -> None:
         self._partitions = partitions
@@ -44,10 +49,10 @@ class Cluster:
 
 
 def make_assignors(strategies: Iterable[object]) -> dict[str, AbstractPartitionAssignor]:
-    """An assignor of each of these classes (or the object itself), by name, in order.
+    """Return the assignors by name, in order: an instance of each class, or the instance given.
 
     Raises:
-        IllegalArgumentError: one isn't an assignor, or two have the same name.
+        IllegalArgumentError: something isn't an assignor, or two assignors have the same name.
     """
     assignors: dict[str, AbstractPartitionAssignor] = {}
     for strategy in tuple(strategies) or DEFAULT_STRATEGIES:
@@ -61,59 +66,67 @@ def make_assignors(strategies: Iterable[object]) -> dict[str, AbstractPartitionA
                 ) from error
         if not isinstance(assignor, AbstractPartitionAssignor):
             raise IllegalArgumentError(
-                f"partition_assignment_strategy has {strategy!r}: allowed are classes derived from "
-                "aiokafka08.coordinator.assignors.abstract.AbstractPartitionAssignor"
+                f"partition_assignment_strategy contains {strategy!r}; expected classes derived "
+                "from aiokafka08.coordinator.assignors.abstract.AbstractPartitionAssignor"
             )
         if assignor.name in assignors:
             raise IllegalArgumentError(
-                f"partition_assignment_strategy has two of the name {assignor.name!r}"
+                f"partition_assignment_strategy contains two assignors named {assignor.name!r}; "
+                "expected different names"
             )
         assignors[assignor.name] = assignor
     return assignors
 
 
-def read_members(group: str, members: Iterable[JoinedMember]) -> Members:
-    """What the members want, of those that can be understood."""
-    wanted = {}
+def decode_members(
+    group: str, members: Iterable[JoinedMember]
+) -> dict[str, ConsumerProtocolMemberMetadata]:
+    """Return the metadata of the members by id; leave out those that can't be decoded."""
+    decoded = {}
     for member in members:
         try:
-            wanted[member.member] = ConsumerProtocolMemberMetadata.decode(member.metadata)
+            decoded[member.member] = ConsumerProtocolMemberMetadata.decode(member.metadata)
         except KafkaProtocolError as error:
             _log.warning(
-                "group %r: member %r gets nothing, it can't be understood: %s",
+                "group %r: member %r gets no partitions: its metadata can't be decoded: %s",
                 group,
                 member.member,
                 error,
             )
-    return wanted
+    return decoded
 
 
-def divide(
-    assignor: AbstractPartitionAssignor, members: Members, partitions: Mapping[str, Collection[int]]
+def assign_members(
+    assignor: AbstractPartitionAssignor,
+    members: Mapping[str, ConsumerProtocolMemberMetadata],
+    partitions: Mapping[str, Collection[int]],
 ) -> list[MemberAssignment]:
-    """What goes into the leader's SyncGroup.
+    """Run the assignor and return the assignments for the leader's SyncGroup.
 
     Args:
-        members: what they want.
-        partitions: of all topics that some member has subscribed to.
+        members: the metadata of each member.
+        partitions: the partitions of each topic that a member has subscribed to.
 
     Raises:
-        KafkaConfigurationError: the assignor gives a partition twice, or to nobody that is there.
-        Exception: what an assignor of the user's own raises.
+        KafkaConfigurationError: the assignor assigned a partition twice, or to an unknown member.
+        Exception: what the user's own assignor raises.
     """
-    given = assignor.assign(Cluster(partitions), members)
+    assignments = assignor.assign(SubscribedTopics(partitions), members)
     owners: dict[TopicPartition, str] = {}
-    for member, assignment in given.items():
+    for member, assignment in assignments.items():
         if member not in members:
             raise KafkaConfigurationError(
-                f"the assignor {assignor.name!r} gives to {member!r}, who isn't in the group"
+                f"assignor {assignor.name!r} assigned partitions to {member!r}, which isn't in the "
+                "group; expected members of the group"
             )
         for partition in assignment.partitions():
-            other = owners.setdefault(partition, member)
-            if other != member:
+            owner = owners.setdefault(partition, member)
+            if owner != member:
                 raise KafkaConfigurationError(
-                    f"the assignor {assignor.name!r} gives {partition} to {other!r} and to "
-                    f"{member!r}"
+                    f"assignor {assignor.name!r} assigned {partition} to {owner!r} and to "
+                    f"{member!r}; expected one owner for each partition"
                 )
     nothing = ConsumerProtocolMemberAssignment(0, [], b"")
-    return [MemberAssignment(member, given.get(member, nothing).encode()) for member in members]
+    return [
+        MemberAssignment(member, assignments.get(member, nothing).encode()) for member in members
+    ]

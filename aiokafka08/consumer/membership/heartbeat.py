@@ -1,8 +1,10 @@
-"""Heartbeats: a task of its own, on the control lane, whatever the user and the rebalance do.
+"""Send a member's heartbeats from a task of its own, also during a rebalance.
 
-It says what it learned and decides nothing about joining. Law: no request of the group's waits in
-front of a heartbeat (JoinGroup and SyncGroup have a lane of their own). It also watches for a user
-who takes no messages for `max_poll_interval_ms`.
+The task reports each response to `broker_group`, which decides whether to join again. It also
+notices a user who takes no records for `max_poll_interval_ms`.
+
+Invariant: no other request of the group delays a heartbeat. Heartbeats use the control lane;
+JoinGroup and SyncGroup, which may take as long as a session, use the join lane.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 
 from aiokafka08.consumer.config import ConsumerConfig
-from aiokafka08.consumer.membership.generation import Generation, Next, after
+from aiokafka08.consumer.membership.generation import Generation, NextStep, next_step
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.coordinator import Coordinator
 from aiokafka08.net.router import Router
@@ -19,13 +21,13 @@ from aiokafka08.protocol.api import HeartbeatRequest
 
 
 class Heartbeat:
-    """Beats for one generation.
+    """Sends heartbeats for one generation at a time.
 
     Args:
-        activity: a number that changes with what the user takes and asks for; None while a call
-            waits for messages.
-        on_news: called with what an answer says about the generation, and its code.
-        on_idle: called when the user has taken nothing for `max_poll_interval_ms`.
+        activity: returns a number that changes when the user takes or requests records; None while
+            a call waits for records.
+        on_response: called with the generation, the next step and the error code of a response.
+        on_poll_timeout: called when the user has taken nothing for `max_poll_interval_ms`.
     """
 
     def __init__(
@@ -35,84 +37,82 @@ class Heartbeat:
         coordinator: Coordinator,
         *,
         activity: Callable[[], int | None],
-        on_news: Callable[[Generation, Next, int], object],
-        on_idle: Callable[[], object],
+        on_response: Callable[[Generation, NextStep, int], object],
+        on_poll_timeout: Callable[[], object],
     ) -> None:
         self._router = router
         self._config = config
         self._coordinator = coordinator
         self._activity = activity
-        self._on_news = on_news
-        self._on_idle = on_idle
+        self._on_response = on_response
+        self._on_poll_timeout = on_poll_timeout
         self._task: asyncio.Task[None] | None = None
-        self._seen: int | None = None
+        self._last_activity: int | None = None
         self._active_at = 0.0
 
-    def begin(self, generation: Generation) -> None:
-        """Beat for this generation from now on."""
-        self.end()
+    def start(self, generation: Generation) -> None:
+        """Send heartbeats for this generation from now on, and for no earlier one."""
+        self.cancel()
         self._task = asyncio.get_running_loop().create_task(
-            self._beat(generation), name="aiokafka08 heartbeat"
+            self._run(generation), name="aiokafka08 heartbeat"
         )
 
-    def end(self) -> None:
-        """Beat no more."""
+    def cancel(self) -> None:
+        """Send no more heartbeats; doesn't wait for the task."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
-    def used(self) -> None:
-        """The user does something: idleness begins anew."""
-        self._active_at = asyncio.get_running_loop().time()
-
     async def stop(self) -> None:
-        """End, and wait for it."""
+        """Send no more heartbeats and wait until the task has ended."""
         task = self._task
-        self.end()
+        self.cancel()
         if task is not None:
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _beat(self, generation: Generation) -> None:
+    async def _run(self, generation: Generation) -> None:
         loop = asyncio.get_running_loop()
-        self.used()
-        next_beat = loop.time() + self._config.heartbeat_interval_s
+        self._active_at = loop.time()
+        next_at = loop.time() + self._config.heartbeat_interval_s
         while True:
             idle_at = self._active_at + self._config.max_poll_interval_s
-            await asyncio.sleep(max(min(next_beat, idle_at) - loop.time(), 0))
+            await asyncio.sleep(max(min(next_at, idle_at) - loop.time(), 0))
             activity = self._activity()
-            if activity is None or activity != self._seen:
-                self._seen = activity
-                self.used()
+            if activity is None or activity != self._last_activity:
+                self._last_activity = activity
+                self._active_at = loop.time()
             elif loop.time() >= self._active_at + self._config.max_poll_interval_s:
-                self._on_idle()
+                self._on_poll_timeout()
                 return
-            if loop.time() < next_beat:
+            if loop.time() < next_at:
                 continue
-            next_beat = loop.time() + self._config.heartbeat_interval_s
-            what = await self._ask(generation)
-            if what in (Next.JOIN_ANEW, Next.GIVE_UP):
+            next_at = loop.time() + self._config.heartbeat_interval_s
+            step = await self._send(generation)
+            if step in (NextStep.JOIN_AS_NEW, NextStep.FAIL):
                 return
-            # In a rebalance the beats go on: the member is alive while its listener works.
-            if what not in (Next.GO_ON, Next.REJOIN):
-                next_beat = loop.time() + self._router.config.retry_backoff_s
+            # Heartbeats continue during a rebalance: they keep the session alive while the
+            # listener works.
+            if step not in (NextStep.CONTINUE, NextStep.REJOIN):
+                next_at = loop.time() + self._router.config.retry_backoff_s
 
-    async def _ask(self, generation: Generation) -> Next:
+    async def _send(self, generation: Generation) -> NextStep:
         node_id: int | None = None
-        # An answer later than this would come after the session.
-        patience_s = min(self._router.config.request_timeout_s, self._config.session_timeout_s)
+        # By the session timeout the coordinator has evicted the member, so a later response has no
+        # use.
+        timeout_s = min(self._router.config.request_timeout_s, self._config.session_timeout_s)
         try:
-            node_id = await self._coordinator.node_id(timeout_s=patience_s)
-            answer = await self._router.request(
+            node_id = await self._coordinator.node_id(timeout_s=timeout_s)
+            response = await self._router.request(
                 HeartbeatRequest(self._coordinator.group, generation.number, generation.member),
                 node_id=node_id,
-                timeout_s=patience_s,
+                timeout_s=timeout_s,
             )
         except KafkaError:
             if node_id is not None:
                 self._coordinator.forget(node_id)
-            return Next.LOOK_UP
-        what = after(answer.error_code)
-        if what is Next.LOOK_UP:
+            return NextStep.FIND_COORDINATOR
+        step = next_step(response.error_code)
+        if step is NextStep.FIND_COORDINATOR:
             self._coordinator.forget(node_id)
-        self._on_news(generation, what, answer.error_code)
-        return what
+        self._on_response(generation, step, response.error_code)
+        return step

@@ -1,9 +1,13 @@
-"""No group: every partition of the subscribed topics is read here.
+"""The membership of a consumer without a group: it reads every partition of its subscription.
 
-New partitions, and new topics that match a pattern, come in with the metadata refresh that shows
-them. A new partition of a topic that is read already begins at its first message whatever
-auto_offset_reset says: all of it was written after the subscription began, "latest" would lose it.
-(A new topic that a pattern matches begins as auto_offset_reset says, as with aiokafka.)
+New partitions, and new topics that match a pattern, are added with the metadata refresh that shows
+them. A new partition of a topic that is already read starts at its first message, whatever
+auto_offset_reset says: all its messages were written after the subscription began, and "latest"
+would lose them. A new topic that a pattern matches starts as auto_offset_reset says, as with
+aiokafka.
+
+Invariant: after each metadata snapshot or change of the subscription, the assignment is exactly the
+set of partitions that the snapshot shows for the subscription.
 """
 
 from __future__ import annotations
@@ -13,82 +17,87 @@ import asyncio
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.membership import Assignee
 from aiokafka08.consumer.subscription import Subscription
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import BrokerResponseError, KafkaError
 from aiokafka08.net.router import Router
 from aiokafka08.structs import TopicPartition
 
 
 class NoGroup:
-    """All partitions, here."""
+    """Assigns all partitions of the subscription to this consumer."""
 
     def __init__(self, router: Router, subscription: Subscription, assignee: Assignee) -> None:
         self._router = router
         self._subscription = subscription
         self._assignee = assignee
-        self._bell = Notifier()
-        self._is_stale = False
+        self._notifier = Notifier()
+        self._is_stale = False  # something has changed since the last assignment
         self._task: asyncio.Task[None] | None = None
-        self._seen: dict[str, int] = {}  # the highest partition of each topic that is read
-        self._number = -1  # of the subscription that this was seen for
+        self._highest: dict[str, int] = {}  # topic → highest partition that was assigned
+        self._subscription_number = -1  # the subscription that `_highest` is about
 
     async def start(self) -> None:
-        """Assign, and go on doing so as topics change."""
+        """Assign once, then again after each change."""
         await self._assign()
         self._task = asyncio.get_running_loop().create_task(
-            self._follow(), name="aiokafka08 membership"
+            self._run(), name="aiokafka08 membership"
         )
 
     async def stop(self) -> None:
-        """End."""
+        """Stop following changes."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def changed(self) -> None:
-        """Look again."""
+    def on_change(self) -> None:
+        """Assign again, in the background."""
         self._is_stale = True
-        self._bell.notify()
+        self._notifier.notify()
+
+    def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
+        """Do nothing: there is no generation to join again."""
 
     def check(self) -> None:
-        """Raise what ended the task that should never end."""
+        """Raise the exception that ended the background task, if it has ended."""
         task = self._task
         if task is not None and task.done() and not task.cancelled():
             task.result()
 
-    async def _follow(self) -> None:
+    async def _run(self) -> None:
         config, loop = self._router.config, asyncio.get_running_loop()
         backoff = config.backoff()
         while True:
             deadline: float | None = None
-            if self._unknown():
+            if self._has_unknown_topics():
                 self._router.metadata.request_refresh()
                 deadline = loop.time() + backoff.next()
             else:
                 backoff.reset()
             if not self._is_stale:
-                await self._bell.wait(deadline)
+                await self._notifier.wait(deadline)
             await self._assign()
 
     async def _assign(self) -> None:
         self._is_stale = False
         if self._subscription.by_topic:
-            if self._subscription.number != self._number and self._unknown():
+            is_new = self._subscription.number != self._subscription_number
+            if is_new and self._has_unknown_topics():
                 try:
                     await self._router.metadata.refresh()
                 except KafkaError:
-                    pass  # told by the refresh; it goes on in the background
+                    pass  # logged by the refresh, which continues in the background
             partitions = self._subscription.partitions(self._router.metadata.snapshot)
-            await self._assignee.assign(partitions, self._born(partitions))
+            await self._assignee.assign(partitions, self._find_new(partitions))
 
-    def _unknown(self) -> bool:
+    def _has_unknown_topics(self) -> bool:
         return bool(self._subscription.unknown(self._router.metadata.snapshot))
 
-    def _born(self, partitions: frozenset[TopicPartition]) -> set[TopicPartition]:
+    def _find_new(self, partitions: frozenset[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions that were added to a topic that was read before."""
         number = self._subscription.number
-        known = self._seen if number == self._number else {}
-        born = {tp for tp in partitions if tp.partition > known.get(tp.topic, tp.partition)}
-        self._number = number
-        self._seen = {}
+        highest = self._highest if number == self._subscription_number else {}
+        new = {tp for tp in partitions if tp.partition > highest.get(tp.topic, tp.partition)}
+        self._subscription_number = number
+        self._highest = {}
         for topic, partition in partitions:
-            self._seen[topic] = max(partition, self._seen.get(topic, 0))
-        return born
+            self._highest[topic] = max(partition, self._highest.get(topic, 0))
+        return new

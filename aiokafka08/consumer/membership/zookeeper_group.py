@@ -1,15 +1,19 @@
-"""A group in ZooKeeper, as the Scala high-level consumer of 0.8 has them, and together with it.
+"""Membership in a ZooKeeper group, as the Scala high-level consumer of 0.8 has them, and with it.
 
-One task goes round: register and look, compute who reads what, and where that is different from
-what is read: give all back, release, claim the new ones, read. Somebody else may not have released
-yet: then all is released again, and tried anew after `rebalance_backoff_ms`, until after
-`rebalance_max_retries` tries the user is told. Law: a partition is read only while this session
-owns its node. When the session has ended, or ZooKeeper was away for so long that it may have,
-partitions are let go at once and nothing more is committed of them: others may be further by now.
-The same where this process was stopped, or its loop held up, so that nobody could have noticed.
+One task runs the rebalances. It registers the member, reads the group and computes the assignment;
+if that differs from what this consumer reads, it revokes everything, releases its claims, and
+claims and reads the new partitions. Another member may not have released a partition yet: then the
+task releases all claims again and retries after `rebalance_backoff_ms`. After
+`rebalance_max_retries` tries the user gets an error.
 
-kazoo's threads touch nothing here; they call the loop by `call_soon_threadsafe`. What is in the
-nodes is told in `registry`, the arithmetic in `scala`.
+Invariant: a partition is read only while the current ZooKeeper session owns its node. If the
+session has ended, or may have ended because ZooKeeper couldn't be reached, the process was stopped
+or the event loop was blocked, the partitions are dropped at once and nothing more is committed for
+them: other members may have read further.
+
+kazoo's threads change nothing here; they call into the loop by `call_soon_threadsafe`.
+`zookeeper.scala_registry` has the nodes, `scala_assignment` the arithmetic. `choose` makes a
+`ZookeeperGroup` for brokers before 0.9; the consumer starts and stops it.
 """
 
 from __future__ import annotations
@@ -18,47 +22,39 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Assignee
+from aiokafka08.consumer.membership.scala_assignment import assign_to_member, scala_strategy
 from aiokafka08.consumer.subscription import Subscription
-from aiokafka08.errors import (
-    IllegalArgumentError,
-    KafkaError,
-    KafkaUnavailableError,
-)
+from aiokafka08.errors import BrokerResponseError, KafkaError, KafkaUnavailableError
 from aiokafka08.net.router import Router
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
-from aiokafka08.zookeeper.scala_format import RANGE, ROUNDROBIN, decide
-from aiokafka08.zookeeper.scala_registry import Registry
-from aiokafka08.zookeeper.session import KeptSession, check_node_name, require_kazoo
+from aiokafka08.zookeeper.scala_registry import ScalaRegistry
+from aiokafka08.zookeeper.session import ZookeeperSession
 
-T = TypeVar("T")
-
-SURE = 2 / 3
-"""The part of a session that it lasts at least without a sign of life: kazoo gives one at each
-third."""
-AWAY = 1 / 4
-"""The part of a session for which ZooKeeper may be away. kazoo may notice only after two thirds
-that nothing comes any more (where no connection is closed), and the session goes on from the last
-sign that ZooKeeper has seen."""
-BEAT = 1 / 6
-"""The part of a session after which this loop looks whether it was held up."""
+SAFE_PART = 2 / 3
+"""The part of a session timeout for which the session certainly goes on without a heartbeat: kazoo
+sends one at each third of the timeout."""
+DISCONNECTED_PART = 1 / 4
+"""The part of a session timeout for which the connection may be down before partitions are dropped.
+Where no connection is closed, kazoo may notice only after two thirds that no response comes, and
+the session timeout counts from the last heartbeat that ZooKeeper received."""
+LOOP_CHECK_PART = 1 / 6
+"""The part of a session timeout between two checks whether the event loop was blocked."""
 
 _log = logging.getLogger("aiokafka08.consumer")
 
 
 class ZookeeperGroup:
-    """This consumer's membership in its group.
+    """This consumer's membership in a ZooKeeper group.
 
-    Raises:
-        KafkaConfigurationError: kazoo isn't installed.
-        IllegalArgumentError: the group can't be a node, or a strategy is neither range nor
-            roundrobin.
+    Args:
+        member_state: written here, so that `consumer.commits` refuses commits after the session.
+        connect: "host:port,host:port/chroot".
     """
 
     def __init__(
@@ -67,64 +63,63 @@ class ZookeeperGroup:
         router: Router,
         subscription: Subscription,
         assignee: Assignee,
-        standing: MemberState,
+        member_state: MemberState,
         connect: str,
     ) -> None:
-        require_kazoo()
         self._group = config.group_id or ""
-        check_node_name("group_id", self._group)
-        self._strategy = _strategy(config)
+        self._strategy = scala_strategy(config.assignment_strategies)
         self._config = config
         self._router = router
         self._subscription = subscription
         self._assignee = assignee
-        self._standing = standing
+        self._member_state = member_state
         self._connect = connect
-        self._bell = Notifier()
-        self._session = KeptSession(connect, "aiokafka08.consumer.kazoo")
-        self._registry: Registry | None = None
-        self._owned: dict[TopicPartition, str] = {}  # what is read, each with its thread
-        self._nodes: set[TopicPartition] = set()  # what may have a node of this session
-        self._number = -1  # of the subscription that the partitions are of
-        self._away_since: float | None = None  # without a connection to ZooKeeper
-        self._lost = False  # the session is over
-        self._beating: asyncio.TimerHandle | None = None
-        self._stale = True
+        self._notifier = Notifier()
+        self._session = ZookeeperSession(
+            connect, "aiokafka08.consumer.kazoo", self._threadsafe(self._on_session_state)
+        )
+        self._registry: ScalaRegistry | None = None
+        self._owned: dict[TopicPartition, str] = {}  # partitions that are read → their threads
+        self._claimed: set[TopicPartition] = set()  # partitions that may have a node of this member
+        self._subscription_number = -1  # the subscription that `_owned` was computed for
+        self._disconnected_since: float | None = None
+        self._session_ended = False  # and `_drop_partitions` hasn't run yet
+        self._loop_check: asyncio.TimerHandle | None = None
+        self._is_stale = True  # the group, the topics or the subscription may have changed
         self._task: asyncio.Task[None] | None = None
-        self._settled: asyncio.Future[None] | None = None
+        self._first_round: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
 
-    # --- the seam ---------------------------------------------------------------------------------
+    # --- Membership -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the session; where there is a subscription, wait for the first assignment.
+        """Open the session; with a subscription, wait for the first assignment.
 
         Raises:
             KafkaConnectionError: ZooKeeper can't be reached.
-            KafkaUnavailableError: there is no such chroot; or others didn't let go of partitions.
+            KafkaUnavailableError: the chroot doesn't exist; or other members didn't release
+                partitions.
         """
         loop = asyncio.get_running_loop()
-        limit_s = self._config.session_timeout_s
-        session = await self._session.open(limit_s)
-        session.add_listener(lambda state: loop.call_soon_threadsafe(self._state, str(state)))
-        self._registry = Registry(
-            session,
+        self._first_round = loop.create_future()
+        client = await self._session.open(self._config.session_timeout_s)
+        self._registry = ScalaRegistry(
+            client,
             self._connect,
             self._group,
-            limit_s,
-            lambda: loop.call_soon_threadsafe(self.changed),
+            self._config.session_timeout_s,
+            self._threadsafe(self.on_change),
         )
-        self._settled = loop.create_future()
-        self._beat()
-        self._task = loop.create_task(self._follow(), name="aiokafka08 zookeeper group")
+        self._check_loop()
+        self._task = loop.create_task(self._run(), name="aiokafka08 zookeeper group")
         if self._subscription.by_topic:
-            await self._settled
+            await self._first_round
             self.check()
 
     async def stop(self) -> None:
-        """End the session: the nodes go with it."""
-        if self._beating is not None:
-            self._beating.cancel()
+        """End the session; ZooKeeper deletes the member's nodes with it."""
+        if self._loop_check is not None:
+            self._loop_check.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -132,70 +127,73 @@ class ZookeeperGroup:
         if closed and self._registry is not None and self._registry.member:
             self._router.telemetry.emit(GroupLeft(self._group, self._registry.member, "stopped"))
 
-    def changed(self) -> None:
-        """Look again."""
-        self._stale = True
-        self._bell.notify()
+    def on_change(self) -> None:
+        """Read the group again, in the background."""
+        self._is_stale = True
+        self._notifier.notify()
+
+    def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
+        """Do nothing: groups in ZooKeeper have no generations."""
 
     def check(self) -> None:
-        """Raise, once, why there are no partitions, or what ended the membership."""
+        """Raise, once, why there are no partitions; or, each time, what ended the membership."""
         if self._error is not None:
             error = self._error
             if self._task is not None and not self._task.done():
                 self._error = None
             raise error
 
-    # --- news -------------------------------------------------------------------------------------
+    # --- the session ------------------------------------------------------------------------------
 
-    def _state(self, state: str) -> None:
-        """kazoo's states: CONNECTED, SUSPENDED, LOST."""
+    def _on_session_state(self, state: str) -> None:
         if state == "CONNECTED":
-            self._away_since = None
-        elif self._away_since is None:
-            self._away_since = asyncio.get_running_loop().time()
+            self._disconnected_since = None
+        elif self._disconnected_since is None:
+            self._disconnected_since = asyncio.get_running_loop().time()
         if state == "LOST":
-            self._lost = True
-            self._standing.lost = self._standing.lost or bool(self._owned)
-        self.changed()
+            self._session_ended = True
+            self._member_state.session_lost |= bool(self._owned)
+        self.on_change()
 
-    def _beat(self) -> None:
-        """Look whether this loop was held up for so long that the session may be over."""
+    def _check_loop(self) -> None:
+        """Check whether the loop was blocked for so long that the session may have ended."""
         loop = asyncio.get_running_loop()
-        if loop.time() > self._standing.until:
-            self._lost = self._standing.lost = True
-            self.changed()
-        self._sure()
-        self._beating = loop.call_later(self._config.session_timeout_s * BEAT, self._beat)
+        if loop.time() > self._member_state.session_deadline:
+            self._session_ended = self._member_state.session_lost = True
+            self.on_change()
+        self._extend_session_deadline()
+        delay = self._config.session_timeout_s * LOOP_CHECK_PART
+        self._loop_check = loop.call_later(delay, self._check_loop)
 
-    def _sure(self) -> None:
-        """The session is alive, for all that can be known."""
-        last = asyncio.get_running_loop().time() + self._config.session_timeout_s * SURE
-        self._standing.until = last if self._owned else math.inf
+    def _extend_session_deadline(self) -> None:
+        now = asyncio.get_running_loop().time()
+        deadline = now + self._config.session_timeout_s * SAFE_PART
+        self._member_state.session_deadline = deadline if self._owned else math.inf
 
-    def _away_until(self) -> float | None:
-        """When the session is taken for ended, if ZooKeeper doesn't come back."""
-        if self._away_since is None:
+    def _disconnect_deadline(self) -> float | None:
+        """Return when the session counts as ended, unless ZooKeeper can be reached before."""
+        if self._disconnected_since is None:
             return None
-        return self._away_since + self._config.session_timeout_s * AWAY
+        return self._disconnected_since + self._config.session_timeout_s * DISCONNECTED_PART
 
-    # --- rounds -----------------------------------------------------------------------------------
+    # --- rebalances -------------------------------------------------------------------------------
 
-    async def _follow(self) -> None:
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                until = self._away_until()
-                if self._lost or (until is not None and until <= loop.time()):
-                    await self._let_go()
-                if self._away_since is not None:
-                    await self._bell.wait(until if self._owned else None)
-                elif self._stale:
-                    self._stale = False
-                    await self._round()
+                deadline = self._disconnect_deadline()
+                if self._session_ended or (deadline is not None and deadline <= loop.time()):
+                    await self._drop_partitions()
+                if self._disconnected_since is not None:
+                    await self._notifier.wait(deadline if self._owned else None)
+                elif self._is_stale:
+                    self._is_stale = False
+                    await self._rebalance()
                 else:
-                    await self._bell.wait()
+                    await self._notifier.wait()
         except Exception as error:
-            _log.error("group %r: the membership has ended", self._group, exc_info=error)
+            _log.error("group %r: the membership failed", self._group, exc_info=error)
             self._fail(error)
             try:
                 await self._assignee.revoke()
@@ -203,127 +201,121 @@ class ZookeeperGroup:
                 if self._registry is not None:
                     await self._unregister(self._registry, "failed")
 
-    async def _let_go(self) -> None:
-        """The session is over, or as good as."""
-        self._lost = False
-        self._stale = True
+    async def _drop_partitions(self) -> None:
+        """Stop reading, without another commit: the session has ended or may have."""
+        self._session_ended = False
+        self._is_stale = True
         if self._owned:
-            self._standing.lost = True
+            self._member_state.session_lost = True
             self._owned = {}
             await self._assignee.revoke()
 
-    async def _round(self) -> None:
+    async def _rebalance(self) -> None:
+        """Try until this member owns its share, `rebalance_max_retries` times."""
         registry = self._registry
         assert registry is not None
         if not self._subscription.by_topic:
             if registry.member:
                 await self._assignee.revoke()
             await self._unregister(registry, "unsubscribed")
-            self._settle()  # `start()` has nothing to wait for any more
+            self._end_first_round()  # there is no assignment that `start()` could wait for
             return
-        conflict = ""
+        reason = ""
         for _ in range(self._config.rebalance_max_retries):
             try:
-                found = await self._try(registry)
+                failure = await self._try_rebalance(registry)
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                found = error.text
-            if found is None:
+                failure = error.text
+            if failure is None:
                 self._error = None
-                self._settle()
+                self._end_first_round()
                 return
-            conflict = found
-            self._router.telemetry.emit(GroupJoinFailed(self._group, conflict))
-            if not await self._backed_off():
-                self._stale = True
+            reason = failure
+            self._router.telemetry.emit(GroupJoinFailed(self._group, reason))
+            if not await self._back_off():
+                self._is_stale = True
                 return
-        self._stale = True
+        self._is_stale = True
         self._fail(
             KafkaUnavailableError(
                 f"group {self._group!r}: no partitions after rebalance_max_retries="
-                f"{self._config.rebalance_max_retries} tries: {conflict}"
+                f"{self._config.rebalance_max_retries} tries: {reason}"
             )
         )
 
-    async def _backed_off(self) -> bool:
-        """Wait for `rebalance_backoff_ms`; False: the session is in doubt, which can't wait."""
-        end = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
-        while self._away_since is None and not self._lost:
-            if not await self._bell.wait(end):
-                return True
-        return False
-
-    async def _unregister(self, registry: Registry, reason: str) -> None:
-        """Own nothing and be no member; what ZooKeeper can't be told now is told when it is back,
-        since the nodes would stay for as long as the session."""
-        nodes = tuple(self._nodes)
-        self._owned = {}
-        self._standing.lost = False
-        self._sure()
-        while member := registry.member:
-            try:
-                await self._in_thread(lambda: registry.leave(nodes))
-            except KafkaError as error:
-                _log.warning("group %r: %s isn't out of it: %s", self._group, member, error.text)
-                if not await self._backed_off():
-                    self._stale = True
-                    return
-            else:
-                self._router.telemetry.emit(GroupLeft(self._group, member, reason))
-        self._nodes.clear()
-
-    async def _try(self, registry: Registry) -> str | None:
-        """One rebalance; None when it worked, else why it didn't."""
-        self._stale = False
+    async def _try_rebalance(self, registry: ScalaRegistry) -> str | None:
+        """Run one rebalance; return None if it succeeded, otherwise the reason."""
+        self._is_stale = False
         number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
-        view = await self._in_thread(lambda: registry.look(topics))
-        wanted = decide(self._strategy, view, topics, registry.member)
-        if wanted == self._owned and number == self._number:
+        snapshot = await asyncio.to_thread(registry.register_and_read, topics)
+        wanted = assign_to_member(self._strategy, snapshot, topics, registry.member)
+        if wanted == self._owned and number == self._subscription_number:
             return None
         await self._assignee.revoke()
         self._owned = {}
-        nodes = tuple(self._nodes)
-        await self._in_thread(lambda: registry.release(nodes))
-        self._nodes = set(wanted)
-        conflict = await self._in_thread(lambda: registry.claim(wanted))
+        claimed = tuple(self._claimed)
+        await asyncio.to_thread(registry.release, claimed)
+        self._claimed = set(wanted)
+        conflict = await asyncio.to_thread(registry.claim, wanted)
         if conflict is not None:
-            self._nodes.clear()
+            self._claimed.clear()
             return conflict
         self._owned = wanted
-        self._sure()
-        if self._lost or self._away_since is not None or self._subscription.number != number:
-            self._stale = True
+        self._extend_session_deadline()
+        is_session_doubtful = self._session_ended or self._disconnected_since is not None
+        if is_session_doubtful or self._subscription.number != number:
+            self._is_stale = True
             return None
-        self._number = number
-        self._standing.lost = False
+        self._subscription_number = number
+        self._member_state.session_lost = False
         self._router.telemetry.emit(
             GroupJoined(self._group, -1, registry.member, False, tuple(sorted(wanted)))
         )
-        await self._assignee.assign(wanted, told=True)
+        await self._assignee.assign(wanted, always_notify=True)
         return None
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.to_thread(work)
+    async def _back_off(self) -> bool:
+        """Wait for `rebalance_backoff_ms`; return False as soon as the session is doubtful."""
+        end = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
+        while self._disconnected_since is None and not self._session_ended:
+            if not await self._notifier.wait(end):
+                return True
+        return False
 
-    def _settle(self) -> None:
-        if self._settled is not None and not self._settled.done():
-            self._settled.set_result(None)
+    async def _unregister(self, registry: ScalaRegistry, reason: str) -> None:
+        """Release everything and leave the group; retry while ZooKeeper can't be reached, because
+        the nodes would stay until the session ends."""
+        claimed = tuple(self._claimed)
+        self._owned = {}
+        self._member_state.session_lost = False
+        self._extend_session_deadline()
+        while member := registry.member:
+            try:
+                await asyncio.to_thread(registry.leave, claimed)
+            except KafkaError as error:
+                _log.warning("group %r: %s not unregistered: %s", self._group, member, error.text)
+                if not await self._back_off():
+                    self._is_stale = True
+                    return
+            else:
+                self._router.telemetry.emit(GroupLeft(self._group, member, reason))
+        self._claimed.clear()
+
+    # --- small parts ------------------------------------------------------------------------------
+
+    def _threadsafe(self, callback: Callable[..., None]) -> Callable[..., object]:
+        """Return a function that other threads call to run the callback in the consumer's loop."""
+        loop = asyncio.get_running_loop()
+        return lambda *args: loop.call_soon_threadsafe(callback, *args)
+
+    def _end_first_round(self) -> None:
+        if self._first_round is not None and not self._first_round.done():
+            self._first_round.set_result(None)
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
-        self._settle()
+        self._end_first_round()
         self._assignee.wake()
-
-
-def _strategy(config: ConsumerConfig) -> str:
-    """Range, as Scala's default; or what `partition_assignment_strategy` names first."""
-    given: list[Any] = list(config.assignment_strategies)
-    name = getattr(given[0], "name", given[0]) if given else RANGE
-    if name not in (RANGE, ROUNDROBIN):
-        raise IllegalArgumentError(
-            f"partition_assignment_strategy={given!r}: groups in ZooKeeper know range and "
-            "roundrobin, and all members must have the same"
-        )
-    return str(name)

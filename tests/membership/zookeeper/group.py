@@ -90,8 +90,9 @@ def options_for(cluster: RealCluster, group: str) -> dict[str, Any]:
 
 async def end_session(cluster: RealCluster, consumer: AIOKafkaConsumer) -> None:
     """Whoever connects as a session and closes it ends it."""
-    session = await consumer._membership._chosen._session.get()  # type: ignore[attr-defined]
-    thief = KazooClient(cluster.zookeeper_connect, client_id=session.client_id)
+    membership: Any = consumer._membership
+    client = await membership._session.client()
+    thief = KazooClient(cluster.zookeeper_connect, client_id=client.client_id)
     await asyncio.to_thread(thief.start)
     await asyncio.to_thread(thief.stop)
     await asyncio.to_thread(thief.close)

@@ -33,7 +33,7 @@ async def test_garbage_in_the_registry_is_skipped_with_a_warning(
     with caplog.at_level(logging.WARNING, "aiokafka08.consumer"):
         async with ours(cluster, group) as mine:
             assert len(mine.consumer.assignment()) == PARTITIONS
-    assert f"the node {path} is skipped: b'{{not json' is no JSON" in caplog.text
+    assert f"node {path} skipped: b'{{not json' is no JSON" in caplog.text
 
 
 async def test_a_partition_that_somebody_keeps_is_told(

@@ -18,7 +18,7 @@ from aiokafka08.errors import (
     CommitFailedError,
     KafkaUnavailableError,
 )
-from aiokafka08.zookeeper.scala_registry import Registry
+from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 from tests.brokers import RealCluster
 from tests.membership.real import PARTITIONS, eventually, kill_and_pause, produce
 from tests.membership.worker import Worker
@@ -73,7 +73,7 @@ async def test_a_session_that_ends_while_a_round_backs_off_is_noticed(
     options = {**options_for(cluster, group.name), "rebalance_backoff_ms": 3_600_000}
     async with AIOKafkaConsumer(group.topic, **options) as consumer:
         membership: Any = consumer._membership
-        registry = membership._chosen._registry
+        registry = membership._registry
         tried = 0
 
         def fail(topics: frozenset[str]) -> None:
@@ -82,8 +82,8 @@ async def test_a_session_that_ends_while_a_round_backs_off_is_noticed(
             raise KafkaUnavailableError("not now")
 
         with monkeypatch.context() as patch:
-            patch.setattr(registry, "look", fail)
-            membership.changed()
+            patch.setattr(registry, "register_and_read", fail)
+            membership.on_change()
             await eventually(lambda: tried > 0, "backing off")
         [tp, *_] = consumer.assignment()
         await end_session(cluster, consumer)
@@ -170,9 +170,9 @@ def test_an_answer_of_zookeeper_that_is_lost_leaves_no_second_member(
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
-    member = Registry(registry, cluster.zookeeper_connect, group.name, 10, lambda: None)
+    member = ScalaRegistry(registry, cluster.zookeeper_connect, group.name, 10, lambda: None)
     if step == "_delete":
-        member.look(frozenset({"elsewhere"}))
+        member.register_and_read(frozenset({"elsewhere"}))
     lose = {step}
     real = getattr(member, step)
 
@@ -188,10 +188,10 @@ def test_an_answer_of_zookeeper_that_is_lost_leaves_no_second_member(
     monkeypatch.setattr(member, step, lost)
     topics = frozenset({group.topic})
     with pytest.raises(KafkaUnavailableError, match="ConnectionLoss"):
-        member.look(topics)
-    view = member.look(topics)
+        member.register_and_read(topics)
+    snapshot = member.register_and_read(topics)
     assert group.members() == [member.member]
-    assert view.threads == {group.topic: [f"{member.member}-0"]}
+    assert snapshot.threads == {group.topic: [f"{member.member}-0"]}
 
 
 async def test_unsubscribing_is_told_again_where_zookeeper_was_away(
@@ -199,7 +199,7 @@ async def test_unsubscribing_is_told_again_where_zookeeper_was_away(
 ) -> None:
     async with AIOKafkaConsumer(group.topic, **options_for(cluster, group.name)) as consumer:
         membership: Any = consumer._membership
-        registry = membership._chosen._registry
+        registry = membership._registry
         real = registry.leave
         failed: list[Any] = []
 

@@ -1,0 +1,99 @@
+"""The assignment arithmetic of the Scala consumer (0.8): which thread reads which partition.
+
+Pure. Groups in ZooKeeper have no leader: each member computes the assignment on its own from the
+same `GroupSnapshot`, here and in Scala, and then claims its partitions. `zookeeper_group` calls it;
+`zookeeper.scala_registry` reads the snapshot and writes the claims.
+
+Invariant: for one snapshot, this module and the Scala consumer compute the same assignment. Each
+member has one or more threads named "<member>-<number>", sorted as strings, and partitions are
+assigned to threads. Source: kafka.consumer.PartitionAssignor of 0.8.2.2; 0.8.0 and 0.8.1 have only
+range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+from aiokafka08.structs import TopicPartition
+from aiokafka08.zookeeper.scala_registry import GroupSnapshot
+
+RANGE, ROUNDROBIN = "range", "roundrobin"
+
+
+def scala_strategy(strategies: Sequence[object]) -> str:
+    """Return the first strategy that `partition_assignment_strategy` names, or Scala's default.
+
+    Raises:
+        IllegalArgumentError: it is neither range nor roundrobin.
+    """
+    name = getattr(strategies[0], "name", strategies[0]) if strategies else RANGE
+    if name not in (RANGE, ROUNDROBIN):
+        raise IllegalArgumentError(
+            f"partition_assignment_strategy={list(strategies)!r}: expected range or roundrobin for "
+            "a group in ZooKeeper, the same for all members"
+        )
+    return str(name)
+
+
+def assign_to_member(
+    strategy: str, snapshot: GroupSnapshot, topics: Iterable[str], member: str
+) -> dict[TopicPartition, str]:
+    """Return the partitions of one member, each with the thread that owns it.
+
+    Args:
+        topics: the topics that the member has subscribed to.
+
+    Raises:
+        KafkaConfigurationError: the strategy is roundrobin, and the members' subscriptions differ.
+    """
+    known = sorted(topic for topic in topics if snapshot.partitions.get(topic))
+    assign = _roundrobin if strategy == ROUNDROBIN else _range
+    own = re.compile(re.escape(member) + r"-[0-9]+")
+    assignment = assign(snapshot, known)
+    return {tp: thread for tp, thread in assignment.items() if own.fullmatch(thread)}
+
+
+def _range(snapshot: GroupSnapshot, topics: Iterable[str]) -> dict[TopicPartition, str]:
+    assignment = {}
+    for topic in topics:
+        threads = sorted(snapshot.threads.get(topic, ()))
+        numbers = sorted(snapshot.partitions[topic])
+        if not threads:
+            continue
+        each, more = divmod(len(numbers), len(threads))
+        start = 0
+        for index, thread in enumerate(threads):
+            end = start + each + (index < more)
+            assignment.update({TopicPartition(topic, one): thread for one in numbers[start:end]})
+            start = end
+    return assignment
+
+
+def _roundrobin(snapshot: GroupSnapshot, topics: Collection[str]) -> dict[TopicPartition, str]:
+    if len({frozenset(threads) for threads in snapshot.threads.values()}) > 1:
+        raise KafkaConfigurationError(
+            "roundrobin in a ZooKeeper group: the members' subscriptions differ; expected the same "
+            "topics and the same number of threads in all members. Otherwise use range"
+        )
+    # Where two hashes are equal (topics "Aa" and "BB"), Scala's members begin with the topic that
+    # they wrote last in their registration. All members should write their topics sorted.
+    partitions = [
+        TopicPartition(topic, number)
+        for topic in sorted(topics, reverse=True)
+        for number in snapshot.partitions[topic]
+    ]
+    partitions.sort(key=lambda tp: _java_hash(f"[{tp.topic},{tp.partition}]"))
+    threads = sorted(next(iter(snapshot.threads.values()), ()))
+    if not threads:
+        return {}
+    return {tp: threads[index % len(threads)] for index, tp in enumerate(partitions)}
+
+
+def _java_hash(text: str) -> int:
+    """Return Java's `String.hashCode`, signed; `text` is ASCII, as topic names are."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
