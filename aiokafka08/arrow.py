@@ -1,7 +1,15 @@
-"""Messages as Arrow record batches: the only door to pyarrow (extra `aiokafka08[arrow]`).
+"""Convert between messages and Arrow record batches.
 
-`record_batch` makes them of what was read, `Rows` takes them apart for what is to be sent. The
-columns are those of Spark's Kafka source. pyarrow is imported at the first use.
+Owns the Arrow schema of received messages (`schema`), the batches built from decoded columns
+(`record_batch`), and the columns of a batch to be produced (`ArrowRows`). The column names are
+those of Spark's Kafka source; columns are found by name, never by place.
+
+Invariant: keys and values are not copied and become no Python objects, in either direction, unless
+a column has to be cast or its rows have to be sorted by partition.
+
+Called by the consumer (`getmany_arrow`), the producer (`producer/messages.py`) and `spark/`.
+Except for `spark/`, no other module imports pyarrow. It is the extra `aiokafka08[arrow]`, imported
+at the first use. The buffers behind the columns are filled by `protocol.message_set`.
 """
 
 from __future__ import annotations
@@ -16,30 +24,35 @@ from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow import RecordBatch as RecordBatch  # for annotations elsewhere
+    from pyarrow import RecordBatch as RecordBatch  # for annotations in other modules
 
 
 def require_pyarrow() -> Any:
-    """The module pyarrow.
+    """Return the module pyarrow.
 
     Raises:
-        KafkaConfigurationError: it isn't installed.
+        KafkaConfigurationError: pyarrow is not installed.
     """
     try:
         import pyarrow
     except ImportError as error:
         raise KafkaConfigurationError(
-            "Arrow batches need pyarrow: pip install 'aiokafka08[arrow]'"
+            "Arrow batches: pyarrow is not installed. Run pip install 'aiokafka08[arrow]'"
         ) from error
     return pyarrow
 
 
-def schema() -> pa.Schema:
-    """key, value, topic, partition, offset, timestamp, timestampType.
+# --- received messages ----------------------------------------------------------------------------
 
-    Timestamps are UTC with the milliseconds that messages have; they and their types are null in
-    message format 0, which has none. A timestamp that is negative, or beyond what microseconds in
-    int64 reach (the year 294247), is null too.
+
+def schema() -> pa.Schema:
+    """Return the schema of received messages.
+
+    The columns are key, value, topic, partition, offset, timestamp and timestampType.
+
+    Timestamps are UTC with the milliseconds of the message. `timestamp` and `timestampType` are
+    null in message format 0, which has no timestamps. `timestamp` is also null where it is
+    negative, or beyond the range of microseconds in int64 (the year 294247).
     """
     pa = require_pyarrow()
     return pa.schema(
@@ -56,60 +69,64 @@ def schema() -> pa.Schema:
 
 
 def record_batch(runs: Sequence[tuple[TopicPartition, int]], columns: Columns) -> pa.RecordBatch:
-    """One batch of the messages in `columns`, whose buffers it takes over without a copy.
+    """Build one record batch from decoded columns, whose buffers it takes over without a copy.
 
     Args:
-        runs: of which partition they are: so many of this one, then so many of that one.
-        columns: filled by `MessageSetReader.read_columns`; not to be appended to any more.
+        runs: the partition of each message, as pairs of a partition and a number of consecutive
+            messages.
+        columns: filled by `MessageSetReader.read_columns`. Nothing can be appended afterwards.
     """
     pa = require_pyarrow()
     fields = schema()
-    arrays = {
+    decoded = {
         "key": columns.column_key(),
         "value": columns.column_value(),
         "offset": columns.column_offset(),
         "timestamp": columns.column_timestamp(),
         "timestampType": columns.column_timestamp_type(),
     }
-    made = {
-        "topic": _repeated(pa, [(tp.topic, count) for tp, count in runs], pa.string()),
-        "partition": _repeated(pa, [(tp.partition, count) for tp, count in runs], pa.int32()),
+    arrays = {
+        "topic": _repeat(pa, [(tp.topic, count) for tp, count in runs], pa.string()),
+        "partition": _repeat(pa, [(tp.partition, count) for tp, count in runs], pa.int32()),
     }
-    for name, column in arrays.items():
+    for name, column in decoded.items():
         buffers = [column.validity, column.offsets, column.data]
         if column.offsets is None:
             del buffers[1]
-        made[name] = pa.Array.from_buffers(
+        arrays[name] = pa.Array.from_buffers(
             fields.field(name).type,
             len(columns),
             [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers],
             column.null_count,
         )
-    return pa.RecordBatch.from_arrays([made[field.name] for field in fields], schema=fields)
+    return pa.RecordBatch.from_arrays([arrays[field.name] for field in fields], schema=fields)
 
 
-def _repeated(pa: Any, runs: Sequence[tuple[Any, int]], type_: pa.DataType) -> pa.Array:
+def _repeat(pa: Any, runs: Sequence[tuple[Any, int]], type_: pa.DataType) -> pa.Array:
+    """Return an array with each value repeated as often as its run is long."""
     repeated = [pa.repeat(pa.scalar(value, type_), count) for value, count in runs]
     if len(repeated) == 1:
         return repeated[0]
     return pa.concat_arrays(repeated) if repeated else pa.array([], type_)
 
 
-# --- to be sent -----------------------------------------------------------------------------------
+# --- messages to be produced ----------------------------------------------------------------------
 
 
-class Rows:
-    """Rows to be sent, column by column; nothing is copied that has its place in Arrow's buffers.
+class ArrowRows:
+    """Columns of a record batch to be produced: a whole batch, or some of its rows.
+
+    The attributes refer to Arrow's own buffers.
 
     Attributes:
-        indices: their places in the batch that was given.
-        values: of all rows.
-        keys: None where no row has one.
-        timestamps_ms: None where no row has one.
-        names_partitions: whether some row says where it goes.
+        indices: the index of each row in the batch that the caller passed.
+        values: the values of all rows.
+        keys: the keys of all rows, or None if no row has a key.
+        timestamps_ms: the timestamps of all rows, or None if no row has a timestamp.
+        has_partitions: True if at least one row of the caller's batch names its partition.
     """
 
-    __slots__ = ("_batch", "indices", "keys", "names_partitions", "timestamps_ms", "values")
+    __slots__ = ("_batch", "has_partitions", "indices", "keys", "timestamps_ms", "values")
 
     def __init__(self, batch: pa.RecordBatch, indices: Sequence[int]) -> None:
         names = batch.schema.names
@@ -117,33 +134,38 @@ class Rows:
         self.indices = indices
         self.values = _blobs(batch.column("value"))
         self.keys = _blobs(batch.column("key")) if "key" in names else None
-        self.timestamps_ms = _numbers(batch.column("timestamp")) if "timestamp" in names else None
-        self.names_partitions = "partition" in names
+        self.timestamps_ms = (
+            _int64_values(batch.column("timestamp")) if "timestamp" in names else None
+        )
+        self.has_partitions = "partition" in names
 
     @classmethod
-    def of(cls, batch: Any, now_ms: int) -> Self:
-        """Those of a whole batch, with `now_ms` where only some have a timestamp.
+    def from_batch(cls, batch: Any, now_ms: int) -> Self:
+        """Check a batch and return its rows.
+
+        If some rows have a timestamp and some don't, those without get `now_ms`.
 
         Raises:
-            KafkaConfigurationError: pyarrow isn't installed.
-            TypeError: it isn't a RecordBatch, or a column is of a wrong type.
-            IllegalArgumentError: there is no column `value`, or a row has a negative timestamp, or
-                a number that is too large.
+            KafkaConfigurationError: pyarrow is not installed.
+            TypeError: `batch` is no RecordBatch, or a column has a wrong type.
+            IllegalArgumentError: the column `value` is missing, a timestamp is negative, or a
+                number is too large.
         """
         pa = require_pyarrow()
         import pyarrow.compute as pc
 
         if not isinstance(batch, pa.RecordBatch):
-            raise TypeError(f"a pyarrow.RecordBatch is wanted, not {type(batch).__name__}")
+            raise TypeError(f"batch: {type(batch).__name__}; expected a pyarrow.RecordBatch")
         if "value" not in batch.schema.names:
             raise IllegalArgumentError(
-                f"there is no column 'value' among {', '.join(batch.schema.names) or 'none'}"
+                f"batch: no column 'value', only {', '.join(batch.schema.names) or 'no columns'}; "
+                "expected a column 'value' of binary or text"
             )
-        columns = {"value": _binary(pa, batch, "value")}
+        columns = {"value": _binary_column(pa, batch, "value")}
         for name, convert in (
-            ("key", _binary),
-            ("partition", _partitions),
-            ("timestamp", _milliseconds),
+            ("key", _binary_column),
+            ("partition", _partition_column),
+            ("timestamp", _timestamp_column),
         ):
             if name in batch.schema.names:
                 column = convert(pa, batch, name)
@@ -154,25 +176,25 @@ class Rows:
             if row >= 0:
                 value = columns["timestamp"][row].as_py()
                 raise IllegalArgumentError(
-                    f"row {row} has the timestamp {value} ms; allowed are integers from 0 on"
+                    f"column 'timestamp': row {row} has {value} ms; expected a number >= 0"
                 )
             columns["timestamp"] = columns["timestamp"].fill_null(now_ms)
         return cls(pa.RecordBatch.from_pydict(columns), range(batch.num_rows))
 
     @property
-    def row_bytes(self) -> int:
-        """What a row takes on average, at least 1."""
+    def average_row_bytes(self) -> int:
+        """Average size of a row in bytes, at least 1."""
         return max(int(self._batch.nbytes) // max(len(self.values), 1), 1)
 
-    def named(self) -> list[int]:
-        """The partitions that rows name."""
-        if not self.names_partitions:
+    def named_partitions(self) -> list[int]:
+        """Return the partitions that the rows name, each once."""
+        if not self.has_partitions:
             return []
-        found: list[int] = self._batch.column("partition").unique().drop_null().to_pylist()
-        return found
+        partitions: list[int] = self._batch.column("partition").unique().drop_null().to_pylist()
+        return partitions
 
-    def longer(self, limit_bytes: int) -> tuple[int, int] | None:
-        """The first row whose key and value are longer together, and how long they are."""
+    def find_larger_row(self, limit_bytes: int) -> tuple[int, int] | None:
+        """Return the first row whose key and value exceed `limit_bytes` together, and their size."""
         import pyarrow.compute as pc
 
         lengths = [
@@ -184,109 +206,112 @@ class Rows:
         row = pc.index(pc.greater(total, limit_bytes), True).as_py()
         return None if row < 0 else (row, total[row].as_py())
 
-    def part(self, start: int, count: int) -> Rows:
-        """So many rows from there on, or as many as there are."""
-        return Rows(self._batch.slice(start, count), self.indices[start : start + count])
+    def slice(self, start: int, count: int) -> ArrowRows:
+        """Return `count` rows from `start` on, or as many as exist. Nothing is copied."""
+        return ArrowRows(self._batch.slice(start, count), self.indices[start : start + count])
 
-    def by_partition(
+    def split_by_partition(
         self, by_key: array[int] | None, choose: Callable[[list[int]], list[int]]
-    ) -> list[tuple[int, Rows]]:
-        """The rows of a contiguous part, sorted by partition; their order stays.
+    ) -> list[tuple[int, ArrowRows]]:
+        """Return the rows of each partition, in their order. The rows must be consecutive ones.
+
+        A row goes to the partition that it names, else to the partition of its key, else to the
+        partition that `choose` returns.
 
         Args:
-            by_key: a partition for each row that names none; -1: none.
-            choose: is asked for what is missing then, with the places of these rows.
+            by_key: the partition of each row's key, -1 for a row without one; None to ask `choose`.
+            choose: returns the partitions of the remaining rows, which it gets by number.
         """
         pa = require_pyarrow()
         import pyarrow.compute as pc
 
         count = self._batch.num_rows
-        if self.names_partitions:
+        if self.has_partitions:
             column = self._batch.column("partition")
         else:
             column = pa.nulls(count, pa.int32())
         if by_key is not None and column.null_count:
-            chosen = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(by_key)])
-            column = pc.coalesce(column, pc.if_else(pc.less(chosen, 0), None, chosen))
+            of_keys = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(by_key)])
+            column = pc.coalesce(column, pc.if_else(pc.less(of_keys, 0), None, of_keys))
         if column.null_count:
-            missing = column.is_null()
-            places = pc.indices_nonzero(missing).to_pylist()
-            column = pc.replace_with_mask(column, missing, pa.array(choose(places), pa.int32()))
+            is_missing = column.is_null()
+            rows = pc.indices_nonzero(is_missing).to_pylist()
+            column = pc.replace_with_mask(column, is_missing, pa.array(choose(rows), pa.int32()))
         sizes = sorted((one["values"], one["counts"]) for one in column.value_counts().to_pylist())
         if len(sizes) == 1:
             return [(sizes[0][0], self)]
-        order = pc.sort_indices(column)  # stable
+        order = pc.sort_indices(column)  # a stable sort: the order within a partition stays
         batch = self._batch.take(order)
-        indices = _numbers(pc.add(order.cast("int64"), self.indices[0]))
+        indices = _int64_values(pc.add(order.cast("int64"), self.indices[0]))
         parts, start = [], 0
         for partition, size in sizes:
-            part = Rows(batch.slice(start, size), indices[start : start + size])
+            part = ArrowRows(batch.slice(start, size), indices[start : start + size])
             parts.append((partition, part))
             start += size
         return parts
 
 
 def _blobs(column: Any) -> Blobs:
+    """Return a column of binary or text as the message encoder reads it."""
     validity, offsets, data = column.buffers()
-    wide = str(column.type).startswith("large_")
+    is_large = str(column.type).startswith("large_")
     return Blobs(
-        column.offset, len(column), validity if column.null_count else None, offsets, data, wide
+        column.offset, len(column), validity if column.null_count else None, offsets, data, is_large
     )
 
 
-def _numbers(column: Any) -> memoryview[int]:
-    """Those of a column of int64 without nulls."""
-    numbers = memoryview(column.buffers()[1]).cast("B").cast("q")
-    return numbers[column.offset : column.offset + len(column)]
+def _int64_values(column: Any) -> memoryview[int]:
+    """Return the values of an int64 column without nulls."""
+    values = memoryview(column.buffers()[1]).cast("B").cast("q")
+    return values[column.offset : column.offset + len(column)]
 
 
-def _binary(pa: Any, batch: Any, name: str) -> Any:
-    """A column of binary or text, with offsets."""
+def _binary_column(pa: Any, batch: Any, name: str) -> Any:
+    """Return a column as binary or text with an offsets buffer."""
     column, types = batch.column(name), pa.types
     kind = column.type
     if str(kind) in ("binary", "string", "large_binary", "large_string"):
         return column
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if types.is_null(kind) or str(kind).split("[")[0] in _OTHER_BINARIES:
-        return _cast(pa, column, name, pa.large_binary(), "binary and text")
-    raise _wrong_type(name, column, "binary and text")
+    if types.is_null(kind) or str(kind).split("[")[0] in _CASTABLE_TO_BINARY:
+        return _cast(pa, column, name, pa.large_binary(), "binary or text")
+    raise _wrong_type(name, column, "binary or text")
 
 
-_OTHER_BINARIES = {
+_CASTABLE_TO_BINARY = {
     "binary", "binary_view", "fixed_size_binary", "large_binary", "large_string", "string",
     "string_view",
 }  # fmt: skip
 
 
-def _partitions(pa: Any, batch: Any, name: str) -> Any:
-    """A column of int32."""
+def _partition_column(pa: Any, batch: Any, name: str) -> Any:
+    """Return a column as int32."""
     column = batch.column(name)
     if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
         return _cast(pa, column, name, pa.int32(), "integers of 32 bits")
     raise _wrong_type(name, column, "integers")
 
 
-def _milliseconds(pa: Any, batch: Any, name: str) -> Any:
-    """A column of int64."""
+def _timestamp_column(pa: Any, batch: Any, name: str) -> Any:
+    """Return a column as int64, in milliseconds since the epoch."""
     column, kind = batch.column(name), batch.column(name).type
-    allowed = "timestamps, and integers: milliseconds since the epoch"
+    expected = "timestamps, or integers in milliseconds since the epoch"
     if pa.types.is_timestamp(kind):
         exact = kind.unit in ("s", "ms")
-        column = _cast(pa, column, name, pa.timestamp("ms", kind.tz), allowed, exact=exact)
+        column = _cast(pa, column, name, pa.timestamp("ms", kind.tz), expected, exact=exact)
     elif not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
-        raise _wrong_type(name, column, allowed)
-    return _cast(pa, column, name, pa.int64(), allowed)
+        raise _wrong_type(name, column, expected)
+    return _cast(pa, column, name, pa.int64(), expected)
 
 
-def _cast(pa: Any, column: Any, name: str, kind: Any, allowed: str, *, exact: bool = True) -> Any:
+def _cast(pa: Any, column: Any, name: str, kind: Any, expected: str, *, exact: bool = True) -> Any:
+    """Return a column as another type; `exact` forbids to cut digits off."""
     try:
         return column.cast(kind, safe=exact)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise IllegalArgumentError(
-            f"the column {name!r}: {error}; allowed are {allowed}"
-        ) from error
+        raise IllegalArgumentError(f"column {name!r}: {error}; expected {expected}") from error
 
 
-def _wrong_type(name: str, column: Any, allowed: str) -> TypeError:
-    return TypeError(f"the column {name!r} is of type {column.type}; allowed are {allowed}")
+def _wrong_type(name: str, column: Any, expected: str) -> TypeError:
+    return TypeError(f"column {name!r}: type {column.type}; expected {expected}")

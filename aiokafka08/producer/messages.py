@@ -2,7 +2,7 @@
 
 `AIOKafkaProducer.send_many` creates `ListedMessages`, `send_arrow` creates `ArrowMessages`;
 `Intake.append_many` appends either to batches. All knowledge of pyarrow is in
-`aiokafka08.arrow.Rows`.
+`aiokafka08.arrow.ArrowRows`.
 
 Invariants:
 
@@ -18,7 +18,7 @@ import time
 from collections.abc import Generator, Sequence
 from typing import Any, Final, Protocol, Self
 
-from aiokafka08.arrow import Rows
+from aiokafka08.arrow import ArrowRows
 from aiokafka08.producer.batch import PartitionQueue
 from aiokafka08.producer.partitioner import (
     ANYWHERE_WITHOUT_KEY,
@@ -146,7 +146,7 @@ class ArrowMessages:
 
     __slots__ = ("_rows", "indices", "keys", "timestamps_ms", "values")
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: ArrowRows) -> None:
         self._rows = rows
         self.indices = rows.indices
         self.keys = rows.keys
@@ -155,12 +155,12 @@ class ArrowMessages:
 
     @classmethod
     def of(cls, batch: Any) -> Self:
-        """Return the messages of a whole record batch. Raises as `Rows.of`."""
-        return cls(Rows.of(batch, int(time.time() * 1000)))
+        """Return the messages of a whole record batch. Raises as `ArrowRows.from_batch`."""
+        return cls(ArrowRows.from_batch(batch, int(time.time() * 1000)))
 
     def named_partitions(self) -> Sequence[int]:
         """See `Messages`."""
-        return self._rows.named()
+        return self._rows.named_partitions()
 
     def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
         """See `Messages`."""
@@ -168,7 +168,7 @@ class ArrowMessages:
         for start in range(0, len(self.values), _MEASURED_ROWS):
             if start:
                 yield
-            found = self._rows.part(start, _MEASURED_ROWS).longer(limit_bytes - overhead)
+            found = self._rows.slice(start, _MEASURED_ROWS).find_larger_row(limit_bytes - overhead)
             if found is not None:
                 return f"row {start + found[0]}", found[1] + overhead
         return None
@@ -177,7 +177,7 @@ class ArrowMessages:
         """See `Messages`."""
         return (
             self.keys is None
-            and not self._rows.names_partitions
+            and not self._rows.has_partitions
             and type(partitioner) in ANYWHERE_WITHOUT_KEY
         )
 
@@ -185,7 +185,9 @@ class ArrowMessages:
         self, route: TopicRoute, start: int
     ) -> tuple[Sequence[tuple[PartitionQueue, ArrowMessages]], int]:
         """See `Messages`."""
-        rows = self._rows.part(start, min(_SPLIT_ROWS, _SPLIT_BYTES // self._rows.row_bytes + 1))
+        rows = self._rows.slice(
+            start, min(_SPLIT_ROWS, _SPLIT_BYTES // self._rows.average_row_bytes + 1)
+        )
         keys, kind = rows.keys, type(route.partitioner)
         by_key = None
         if keys is not None and kind in BY_MURMUR2:
@@ -200,7 +202,7 @@ class ArrowMessages:
 
         return [
             (route.queues[partition], ArrowMessages(part))
-            for partition, part in rows.by_partition(by_key, choose)
+            for partition, part in rows.split_by_partition(by_key, choose)
         ], start + len(rows.values)
 
 

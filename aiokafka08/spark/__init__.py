@@ -1,13 +1,16 @@
-"""Spark reads and writes Kafka 0.8: the data source `kafka08` for PySpark (extra `[spark]`).
+"""Read and write Kafka 0.8 with Spark: the PySpark data source `kafka08` (extra `[spark]`).
 
     from aiokafka08.spark import register
     register(spark)
     spark.read.format("kafka08").option("kafka.bootstrap.servers", …).option("subscribe", …).load()
 
-Options, schema and offset JSON are those of Spark's own source. Law: the arithmetic is pure and
-stands in `offsets`, `properties`, `options` and `planning`, which know neither pyspark nor the
-network; `brokers` asks the cluster for the driver, `reader`, `stream` and `writer` are what Spark
-calls, `source` puts them together. pyspark is imported when `register` or the class is first used.
+Options, columns and the JSON of offsets are those of Spark's own Kafka source.
+
+Invariant: `offsets`, `properties`, `options` and `planning` are pure: they import neither pyspark
+nor the network. Importing this module doesn't import pyspark; `register` and the classes do.
+
+Spark calls the classes in `source`, `reader`, `stream` and `writer`. On Spark's driver, `driver`
+sends their requests to the cluster.
 """
 
 from __future__ import annotations
@@ -27,33 +30,34 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession, *, filter_pushdown: bool = True) -> None:
-    """Make the format `kafka08` known to a session.
+    """Register the format `kafka08` in a session.
 
     Args:
         spark: the session.
-        filter_pushdown: filters on topic, partition and offset bound what batch queries read. It
-            needs Spark's `spark.sql.python.filterPushdown.enabled`, which is set for the session;
-            with False that setting stays as it is, and Spark filters what was read.
+        filter_pushdown: let filters on topic, partition and offset limit what batch queries read.
+            This sets `spark.sql.python.filterPushdown.enabled` for the session. With False the
+            setting stays as it is, and Spark filters after reading.
 
     Raises:
-        KafkaConfigurationError: pyspark, or what it needs for Python data sources, isn't installed.
+        KafkaConfigurationError: pyspark or pyarrow is not installed, or too old.
     """
     if filter_pushdown:
-        from_source = _source().Kafka08PushdownDataSource
+        data_source = _source().Kafka08PushdownDataSource
         spark.conf.set(PUSHDOWN_CONF, "true")
     else:
-        from_source = _source().Kafka08DataSource
-    spark.dataSource.register(from_source)
+        data_source = _source().Kafka08DataSource
+    spark.dataSource.register(data_source)
 
 
 def _source() -> Any:
+    """Import the module `source`, which needs pyspark."""
     try:
         from aiokafka08.spark import source
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
             raise
         raise KafkaConfigurationError(
-            f"the data source kafka08 needs pyspark from 4.2 on, and pyarrow ({error}): "
+            f"data source kafka08: {error}; expected pyspark 4.2 or newer, and pyarrow. Run "
             "pip install 'aiokafka08[spark]'"
         ) from error
     return source

@@ -1,9 +1,17 @@
-"""The cluster, as the driver and the tasks see it: plain calls over the asynchronous client.
+"""Ask the cluster for partitions and offsets with blocking calls, and connect Spark's tasks to it.
 
-Spark calls from threads without an event loop. `Brokers` has one of its own, which runs only while
-a call lasts; connections and metadata stay from call to call. Law: asking costs one Metadata
-request, and one ListOffsets request per broker and question (up to three, and a Fetch, for times),
-however many partitions there are; and it never creates a topic.
+Spark calls the data source from threads that run no event loop. `BlockingClient` owns an event loop
+that runs only during a call; its connections and metadata stay open between calls. `DriverClient`
+uses it on the Spark driver: which partitions exist, where their logs begin and end, and which
+offset a timestamp stands for. `fetch_message_sets` and `message_set_reader` apply the query's
+options to `consumer.range` and to the decoder.
+
+Invariant: a call costs one Metadata request, or one ListOffsets request per broker, however many
+partitions there are. A search by timestamp sends up to three ListOffsets requests per broker, and
+Fetch requests for partitions whose broker has no timestamp index. No call creates a topic.
+
+Called by `reader` and `stream`; `writer` uses `ssl_context`. `planning` decides what the offsets
+mean.
 """
 
 from __future__ import annotations
@@ -26,10 +34,10 @@ from aiokafka08.net.offsets_for_times import offsets_for_times
 from aiokafka08.net.router import Router
 from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
-from aiokafka08.spark.offsets import Offsets
-from aiokafka08.spark.options import ByTime, NoMatch, ReadOptions
-from aiokafka08.spark.planning import Resolved, choose_partitions, went_back
-from aiokafka08.spark.properties import TLS, Properties
+from aiokafka08.spark.offsets import PartitionOffsets
+from aiokafka08.spark.options import NoMatchStrategy, ReadOptions, TimestampBound
+from aiokafka08.spark.planning import ResolvedOffsets, choose_partitions, find_ends_below
+from aiokafka08.spark.properties import ClientProperties, TlsOptions
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 
@@ -37,16 +45,17 @@ _logger = logging.getLogger("aiokafka08.spark")
 
 T = TypeVar("T")
 
-_SCANS = 8
-"""How many partitions are searched for a time at once."""
+_MAX_CONCURRENT_SCANS = 8
+"""Partitions whose logs are searched for a timestamp at the same time."""
 _SCAN_RECORDS = 4096
+"""Records decoded at a time during such a search."""
 
 
-def ssl_context(tls: TLS | None) -> ssl.SSLContext | None:
-    """The context that the options describe.
+def ssl_context(tls: TlsOptions | None) -> ssl.SSLContext | None:
+    """Return the SSL context that the options describe, or None without TLS.
 
     Raises:
-        KafkaConfigurationError: a file can't be read, or isn't PEM; names it.
+        KafkaConfigurationError: a file can't be read, or isn't PEM.
     """
     if tls is None:
         return None
@@ -57,14 +66,15 @@ def ssl_context(tls: TLS | None) -> ssl.SSLContext | None:
     except OSError as error:
         raise KafkaConfigurationError(
             f"kafka.ssl.truststore.location={tls.cafile!r}, kafka.ssl.keystore.location="
-            f"{tls.certfile!r}: {error}; the files must be on each executor"
+            f"{tls.certfile!r}: {error}; expected readable PEM files. Copy them to the same path "
+            "on the driver and on each executor"
         ) from error
     context.check_hostname = tls.check_hostname
     return context
 
 
-def network(client: Properties) -> NetConfig:
-    """The network's options, with this client's defaults. Raises as `net_config`."""
+def network_config(client: ClientProperties) -> NetConfig:
+    """Return the network configuration, with this client's defaults. Raises as `net_config`."""
     defaults: dict[str, Any] = {
         "client_id": "aiokafka08-spark",
         "request_timeout_ms": 30_000,
@@ -77,14 +87,14 @@ def network(client: Properties) -> NetConfig:
     return net_config(**{**defaults, **client.network}, ssl_context=ssl_context(client.tls))
 
 
-class Brokers:
-    """A connected client with plain calls; made by whoever closes it."""
+class BlockingClient:
+    """A started `Router` with an event loop of its own. The caller that creates it closes it."""
 
-    def __init__(self, client: Properties) -> None:
-        config = network(client)
+    def __init__(self, client: ClientProperties) -> None:
+        config = network_config(client)
         self._runner = asyncio.Runner()
         try:
-            self.router = self._runner.run(_started(config))
+            self.router = self._runner.run(_start_router(config))
         except BaseException:
             self._runner.close()
             raise
@@ -92,7 +102,7 @@ class Brokers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -103,221 +113,242 @@ class Brokers:
             self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something on the loop."""
+        """Run a coroutine on the event loop and return its result."""
         return self._runner.run(work)
 
 
-class Driver:
-    """What the driver asks: partitions, and the ends of their logs, tried again as options say."""
+class DriverClient:
+    """The driver's view of the cluster. It retries as `fetchOffset.*` says."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._brokers: Brokers | None = None
+        self._client: BlockingClient | None = None
 
     def close(self) -> None:
-        """Close all connections; the next call opens new ones."""
-        brokers, self._brokers = self._brokers, None
-        if brokers is not None:
-            brokers.close()
+        """Close all connections. The next call opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def partitions(
         self, *, known: Collection[TopicPartition] | None = None
     ) -> tuple[TopicPartition, ...]:
-        """The partitions that the options name, from one Metadata request.
+        """Return the partitions that the options select, from one Metadata request.
 
         Args:
-            known: those that were there before, None for the first time. Where one is missing the
-                cluster is asked again, as often as `fetchOffset.numRetries` says: a broker that
-                just came up may not know of all. What is missing then is left out.
+            known: the partitions of earlier batches, or None in a new query. While one of them is
+                missing, the request is retried: a broker that has just started may not know all
+                topics yet. A partition that stays missing is left out.
 
         Raises:
-            UnknownTopicOrPartitionError: one isn't there, for the first time.
-            KafkaError: the cluster can't be asked.
+            UnknownTopicOrPartitionError: a selected topic or partition doesn't exist, in a new
+                query.
+            KafkaError: no broker answered, or the request failed.
         """
-        for left in range(self._options.fetch_offset_retries, -1, -1):
-            found = self._partitions(missing_ok=known is not None)
-            if not left or set(known or ()) <= set(found):
-                return found
+        for retries_left in range(self._options.fetch_offset_retries, -1, -1):
+            selected = self._fetch_partitions(missing_ok=known is not None)
+            if not retries_left or set(known or ()) <= set(selected):
+                return selected
             time.sleep(self._options.fetch_offset_interval_s)
         raise AssertionError("not reached")
 
-    def _partitions(self, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
-        snapshot = self._ask(lambda router: router.metadata.refresh())
-        known = {name: sorted(info.partitions) for name, info in snapshot.topics.items()}
+    def _fetch_partitions(self, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
+        snapshot = self._call(lambda router: router.metadata.refresh())
+        existing = {name: sorted(info.partitions) for name, info in snapshot.topics.items()}
         internal = {name for name, info in snapshot.topics.items() if info.is_internal}
         return choose_partitions(
-            self._options.topics, known, internal | INTERNAL_TOPICS, missing_ok=missing_ok
+            self._options.topics, existing, internal | INTERNAL_TOPICS, missing_ok=missing_ok
         )
 
-    def earliest(self, partitions: Collection[TopicPartition]) -> Resolved:
-        """The first offset of each partition."""
-        return self._ask(lambda router: _ends(router, partitions, api.EARLIEST))
+    def earliest(self, partitions: Collection[TopicPartition]) -> ResolvedOffsets:
+        """Return the first offset of each partition."""
+        return self._call(lambda router: _list_offsets(router, partitions, api.EARLIEST))
 
-    def latest(self, partitions: Collection[TopicPartition], known: Offsets) -> Resolved:
-        """The offset behind the last message of each partition.
+    def latest(
+        self, partitions: Collection[TopicPartition], known: PartitionOffsets
+    ) -> ResolvedOffsets:
+        """Return the offset after the last message of each partition.
 
         Args:
-            partitions: which.
-            known: offsets that were ends before. One below that may be a new leader's that hasn't
-                caught up: it is asked again, as often as `fetchOffset.numRetries` says.
+            partitions: the partitions to look up.
+            known: offsets that existed before. While a partition ends below its known offset, the
+                request is retried: a new leader may not have caught up yet.
         """
 
-        async def ask(router: Router) -> Resolved:
-            found = await _ends(router, partitions, api.LATEST)
+        async def fetch(router: Router) -> ResolvedOffsets:
+            ends = await _list_offsets(router, partitions, api.LATEST)
             for _ in range(self._options.fetch_offset_retries):
-                back = went_back(found, known)
-                if not back:
+                below = find_ends_below(ends, known)
+                if not below:
                     break
                 await asyncio.sleep(self._options.fetch_offset_interval_s)
                 router.metadata.request_refresh()
-                found.update(await _ends(router, list(back), api.LATEST))
-            return found
+                ends.update(await _list_offsets(router, list(below), api.LATEST))
+            return ends
 
-        return self._ask(ask)
+        return self._call(fetch)
 
     def by_time(
-        self, bound: ByTime, partitions: Collection[TopicPartition], latest: Offsets, *, start: bool
-    ) -> Resolved:
-        """The first offset of a time or later, for each partition.
+        self,
+        bound: TimestampBound,
+        partitions: Collection[TopicPartition],
+        latest: PartitionOffsets,
+        *,
+        start: bool,
+    ) -> ResolvedOffsets:
+        """Return the offset of the first message at or after a timestamp, for each partition.
 
-        Brokers from 0.10.1 on find it. Where they can't, segments are known, and the log is read
-        from there up to the message if messages have timestamps (all do on 0.10.0).
+        Brokers from 0.10.1 on look it up in their index. Older ones only name the segment; the
+        driver then reads that segment up to the message, if messages have timestamps (0.10.0).
 
         Args:
-            bound: the times.
-            partitions: which; with times of their own, those are named in `bound`.
-            latest: the ends of their logs.
-            start: where a query begins: then `startingOffsetsByTimestampStrategy` decides where
-                there is no such message. A query ends at the latest offset then.
+            bound: the timestamps.
+            partitions: the partitions to look up; `bound` has a timestamp for each of them.
+            latest: the offset after the last message of each partition.
+            start: True if the query starts there. `startingOffsetsByTimestampStrategy` then decides
+                what to do without such a message. A query that ends there ends at `latest`.
 
         Raises:
             IllegalArgumentError: there is no such message, or messages have no timestamps, and the
-                options don't say what to do then.
+                strategy is "error".
         """
         times = bound.timestamps_ms
-        wanted = {tp: bound.at_ms or 0 if times is None else times[tp] for tp in partitions}
-        return self._ask(
-            lambda router: _by_time(router, self._options, bound.option, wanted, latest, start)
+        timestamps = {tp: bound.at_ms or 0 if times is None else times[tp] for tp in partitions}
+        return self._call(
+            lambda router: _offsets_by_time(
+                router, self._options, bound.option, timestamps, latest, start
+            )
         )
 
-    def _ask(self, question: Callable[[Router], Coroutine[Any, Any, T]]) -> T:
-        """Ask, and ask again after errors that pass."""
-        for left in range(self._options.fetch_offset_retries, -1, -1):
+    def _call(self, work: Callable[[Router], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`, again after retriable errors, each time with new connections."""
+        for retries_left in range(self._options.fetch_offset_retries, -1, -1):
             try:
-                if self._brokers is None:
-                    self._brokers = Brokers(self._options.client)
-                return self._brokers.run(question(self._brokers.router))
+                if self._client is None:
+                    self._client = BlockingClient(self._options.client)
+                return self._client.run(work(self._client.router))
             except KafkaError as error:
-                if not error.retriable or not left:
+                if not error.retriable or not retries_left:
                     raise
-                _logger.warning("asking the cluster again, %d times at most: %s", left, error)
+                _logger.warning(
+                    "request to the cluster failed, %d retries left: %s", retries_left, error
+                )
                 self.close()
                 time.sleep(self._options.fetch_offset_interval_s)
         raise AssertionError("not reached")
 
 
-# --- on the loop ----------------------------------------------------------------------------------
+# --- coroutines for `BlockingClient.run` ----------------------------------------------------------
 
 
-def sets_of(
+def fetch_message_sets(
     router: Router, options: ReadOptions, tp: TopicPartition, start: int, end: int
 ) -> AsyncGenerator[RawSet, None]:
-    """`read_range`, as the options say."""
-    own = options.client.own
-    sizes = {name: own[name] for name in ("max_bytes", "limit_bytes") if name in own}
+    """Call `read_range` with the sizes and timeouts of the options."""
+    settings = options.client.settings
+    sizes = {name: settings[name] for name in ("max_bytes", "limit_bytes") if name in settings}
     timeout_s = options.poll_timeout_s
-    # An error comes when the driver, too, would give up on a partition that isn't known any more.
-    # Where the query goes on without it that has to be sure: a whole cluster may be coming up.
+    # With failOnDataLoss=true, fail as soon as the driver would give up on a missing partition.
+    # With false, a partition counts as deleted only later: the whole cluster may be restarting.
     missing_s = timeout_s / 2
     if options.fail_on_data_loss:
         missing_s = min(missing_s, options.fetch_offset_retries * options.fetch_offset_interval_s)
     return read_range(router, tp, start, end, timeout_s=timeout_s, missing_s=missing_s, **sizes)
 
 
-def reader_of(options: ReadOptions, tp: TopicPartition, raw: RawSet) -> MessageSetReader:
-    """What decodes a set of `sets_of`, as the options say."""
+def message_set_reader(options: ReadOptions, tp: TopicPartition, raw: RawSet) -> MessageSetReader:
+    """Return the decoder of a fetched message set, with the checks of the options."""
     return MessageSetReader(
         tp,
         raw.message_set,
         raw.fetch_offset,
-        check_crcs=options.client.own.get("check_crcs", True),
+        check_crcs=options.client.settings.get("check_crcs", True),
         max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
         end_offset=raw.end_offset,
     )
 
 
-async def _started(config: NetConfig) -> Router:
+async def _start_router(config: NetConfig) -> Router:
     router = Router(config, Telemetry())
-    # A request that names a topic would create it on brokers that do so.
+    # A Metadata request that names a topic creates it where brokers create topics automatically.
     router.metadata.all_topics, router.metadata.by_name = True, False
     await router.start()
     return router
 
 
-async def _ends(router: Router, partitions: Collection[TopicPartition], which: int) -> Resolved:
+async def _list_offsets(
+    router: Router, partitions: Collection[TopicPartition], timestamp: int
+) -> ResolvedOffsets:
+    """Return one offset per partition; `timestamp` is `api.EARLIEST` or `api.LATEST`."""
     if not partitions:
         return {}
-    found = await list_offsets(router, dict.fromkeys(partitions, which))
-    return {tp: offsets[0] if offsets else 0 for tp, offsets in found.items()}
+    listed = await list_offsets(router, dict.fromkeys(partitions, timestamp))
+    return {tp: offsets[0] if offsets else 0 for tp, offsets in listed.items()}
 
 
-async def _by_time(
+async def _offsets_by_time(
     router: Router,
     options: ReadOptions,
     option: str,
-    wanted: Mapping[TopicPartition, int],
-    latest: Offsets,
+    timestamps: Mapping[TopicPartition, int],
+    latest: PartitionOffsets,
     start: bool,
-) -> Resolved:
-    strategy = options.no_match
-    found = await offsets_for_times(router, wanted)
-    known = {
+) -> ResolvedOffsets:
+    """Do the work of `DriverClient.by_time`."""
+    strategy = options.no_match_strategy
+    listed = await offsets_for_times(router, timestamps)
+    exact = {
         tp: min(one.offset, latest[tp])
-        for tp, one in found.items()
+        for tp, one in listed.items()
         if one is not None and one.timestamp is not None
     }
-    room = asyncio.Semaphore(_SCANS)
+    scans = asyncio.Semaphore(_MAX_CONCURRENT_SCANS)
 
-    async def one(tp: TopicPartition) -> int:
-        where = f"{option}={wanted[tp]}: topic {tp.topic!r}, partition {tp.partition}"
-        segment = found[tp]
+    async def search(tp: TopicPartition) -> int:
+        where = f"{option}={timestamps[tp]}: topic {tp.topic!r}, partition {tp.partition}"
+        segment = listed[tp]
         if segment is not None:
-            async with room:
+            async with scans:
                 offset, has_timestamps = await _scan(
-                    router, options, tp, wanted[tp], segment.offset, latest[tp]
+                    router, options, tp, timestamps[tp], segment.offset, latest[tp]
                 )
             if not has_timestamps:
-                if strategy is NoMatch.SEGMENT:
+                if strategy is NoMatchStrategy.SEGMENT:
                     return segment.offset
                 raise IllegalArgumentError(
-                    f"{where}: the messages have no timestamps (format 0); set the option "
-                    "startingOffsetsByTimestampStrategy to 'segment' to take the first segment of "
+                    f"{where}: the messages have no timestamps (message format 0). Set the option "
+                    "startingOffsetsByTimestampStrategy to 'segment' to use the first segment of "
                     "the log that was written to at that time or later"
                 )
             if offset is not None:
                 return offset
-        if start and strategy is NoMatch.ERROR:
+        if start and strategy is NoMatchStrategy.ERROR:
             raise IllegalArgumentError(
-                f"{where} has no message of that time or later; set the option "
-                "startingOffsetsByTimestampStrategy to 'latest' to begin at the end then"
+                f"{where}: no message of that time or later. Set the option "
+                "startingOffsetsByTimestampStrategy to 'latest' to start at the end of the log"
             )
         return latest[tp]
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = {tp: group.create_task(one(tp)) for tp in wanted if tp not in known}
+            tasks = {tp: group.create_task(search(tp)) for tp in timestamps if tp not in exact}
     except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None  # one tells what is wrong, and whether it passes
-    return known | {tp: task.result() for tp, task in tasks.items()}
+        # One error is enough: it has the detail, and says if a retry can help.
+        raise failed.exceptions[0] from None
+    return exact | {tp: task.result() for tp, task in tasks.items()}
 
 
 async def _scan(
     router: Router, options: ReadOptions, tp: TopicPartition, at_ms: int, start: int, end: int
 ) -> tuple[int | None, bool]:
-    """The first offset from `start` on of this time or later, and whether there are timestamps."""
-    async with aclosing(sets_of(router, options, tp, start, end)) as sets:
-        async for raw in sets:
-            reader = reader_of(options, tp, raw)
+    """Read the log from `start` up to the first message at or after `at_ms`.
+
+    Returns:
+        Its offset, None if there is none before `end`; and False if messages have no timestamps.
+    """
+    async with aclosing(fetch_message_sets(router, options, tp, start, end)) as message_sets:
+        async for raw in message_sets:
+            reader = message_set_reader(options, tp, raw)
             while records := reader.read(_SCAN_RECORDS):
                 for record in records:
                     if record.timestamp is None:

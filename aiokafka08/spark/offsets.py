@@ -1,7 +1,11 @@
-"""Offsets as Spark writes them: JSON of topic, partition and offset, in options and checkpoints.
+"""Convert offsets between Spark's JSON and `TopicPartition` keys, for options and checkpoints.
 
-Pure. Law: what `dump` writes is what Spark's own source writes, so that a checkpoint can be read by
-either; what isn't such JSON is refused by name. What offsets mean is `planning`'s business.
+Pure: no pyspark, no network. `planning` decides what the offsets mean.
+
+Invariant: `to_checkpoint` writes what Spark's own Kafka source writes, so that either source can
+resume from the checkpoint. Input of any other form raises an error that names the option.
+
+Called by `options` (parsing), `stream` (checkpoints), `planning` and `writer` (log lines).
 """
 
 from __future__ import annotations
@@ -11,15 +15,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.spark.properties import shorten, wrong_value
 from aiokafka08.structs import TopicPartition
 
 LATEST = -1
 EARLIEST = -2
 
-Offsets = Mapping[TopicPartition, int]
+PartitionOffsets = Mapping[TopicPartition, int]
 OffsetDict = dict[str, dict[str, int]]
-"""topic → partition → offset, as JSON has it."""
+"""topic → partition → offset, as in JSON."""
 
 T = TypeVar("T")
 
@@ -28,118 +32,117 @@ _MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
 def parse_assign(text: str) -> tuple[TopicPartition, ...]:
-    """The partitions of the option `assign`: {"topicA":[0,1],"topicB":[2,4]}.
+    """Return the partitions of the option `assign`: {"topicA":[0,1],"topicB":[2,4]}.
 
     Raises:
-        IllegalArgumentError: it isn't that.
+        IllegalArgumentError: `text` has another form.
     """
-    wanted = 'wanted is JSON like {"topicA":[0,1],"topicB":[2,4]}'
-    found = []
-    for topic, partitions in _object("assign", text, text, wanted).items():
+    expected = 'JSON like {"topicA":[0,1],"topicB":[2,4]}'
+    assigned = []
+    for topic, partitions in _parse_object("assign", text, expected).items():
         if not isinstance(partitions, list):
-            raise _wrong("assign", text, wanted, f"topic {topic!r} has {partitions!r}, not a list")
+            detail = f"topic {topic!r} has {shorten(partitions)}, not a list"
+            raise wrong_value("assign", text, detail, expected)
         for partition in partitions:
             if not _is_int(partition, 0, _MAX_INT32):
-                raise _wrong("assign", text, wanted, f"{partition!r} is no partition")
-            found.append(TopicPartition(topic, partition))
-    if not found:
-        raise _wrong("assign", text, wanted, "it names no partition")
-    return tuple(sorted(set(found)))
+                raise wrong_value("assign", text, f"{shorten(partition)} is no partition", expected)
+            assigned.append(TopicPartition(topic, partition))
+    if not assigned:
+        raise wrong_value("assign", text, "no partition is named", expected)
+    return tuple(sorted(set(assigned)))
 
 
 def parse_offsets(option: str, text: str) -> dict[TopicPartition, int]:
-    """Offsets of an option: {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}.
+    """Return the offsets of an option: {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}.
 
     Raises:
-        IllegalArgumentError: it isn't that.
+        IllegalArgumentError: `text` has another form.
     """
-    return _parse(
-        option,
-        text,
-        'wanted is JSON like {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, with -1 for latest '
-        "and -2 for earliest",
-        EARLIEST,
+    expected = (
+        'JSON like {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, with -1 for latest and -2 for '
+        "earliest"
     )
+    return _parse_numbers(option, text, expected, EARLIEST)
 
 
 def parse_timestamps(option: str, text: str) -> dict[TopicPartition, int]:
-    """Times of an option, in milliseconds since the epoch: {"topicA":{"0":1000,"1":1000}}.
+    """Return the timestamps of an option, in milliseconds: {"topicA":{"0":1000,"1":1000}}.
 
     Raises:
-        IllegalArgumentError: it isn't that.
+        IllegalArgumentError: `text` has another form.
     """
-    wanted = 'wanted is JSON like {"topicA":{"0":1000,"1":1000}}, in milliseconds since the epoch'
-    return _parse(option, text, wanted, 0)
+    expected = 'JSON like {"topicA":{"0":1000,"1":1000}}, in milliseconds since the epoch'
+    return _parse_numbers(option, text, expected, 0)
 
 
-def load(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Offsets from what a checkpoint holds.
+def from_checkpoint(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Return the offsets that a checkpoint holds.
 
     Raises:
-        IllegalArgumentError: it isn't the offsets of this source, or Spark's own.
+        IllegalArgumentError: neither this source nor Spark's own Kafka source wrote them.
     """
-    text = json.dumps(offsets)[:200]
-    wanted = 'wanted is JSON like {"topicA":{"0":23,"1":42}}: is it the checkpoint of this source?'
-    return _items("the checkpoint's offset", text, offsets, wanted, 0)
+    expected = 'JSON like {"topicA":{"0":23,"1":42}}. Is it the checkpoint of this source?'
+    return _numbers_by_partition("checkpoint", json.dumps(offsets), offsets, expected, 0)
 
 
-def dump(offsets: Offsets) -> OffsetDict:
-    """Offsets for a checkpoint, sorted."""
+def to_checkpoint(offsets: PartitionOffsets) -> OffsetDict:
+    """Return offsets for a checkpoint, sorted by topic and partition."""
     nested: OffsetDict = {}
     for topic, partition in sorted(offsets):
         nested.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
     return nested
 
 
-def text(offsets: Offsets) -> str:
-    """Offsets as they are written in JSON; for messages and logs."""
-    return json.dumps(dump(offsets), separators=(",", ":"))
+def to_json(offsets: PartitionOffsets) -> str:
+    """Return offsets as JSON, for log lines."""
+    return json.dumps(to_checkpoint(offsets), separators=(",", ":"))
 
 
-def _parse(option: str, given: str, wanted: str, least: int) -> dict[TopicPartition, int]:
-    return _items(option, given, _object(option, given, given, wanted), wanted, least)
+def _parse_numbers(option: str, text: str, expected: str, least: int) -> dict[TopicPartition, int]:
+    return _numbers_by_partition(
+        option, text, _parse_object(option, text, expected), expected, least
+    )
 
 
-def _items(
-    option: str, given: str, found: object, wanted: str, least: int
+def _numbers_by_partition(
+    option: str, text: str, parsed: object, expected: str, least: int
 ) -> dict[TopicPartition, int]:
-    items: dict[TopicPartition, int] = {}
-    if not isinstance(found, Mapping):
-        raise _wrong(option, given, wanted, "it is no JSON object")
-    for topic, partitions in found.items():
+    """Return the numbers of a parsed JSON object; `text` is what errors show of it."""
+    numbers: dict[TopicPartition, int] = {}
+    if not isinstance(parsed, Mapping):
+        raise wrong_value(option, text, "not a JSON object", expected)
+    for topic, partitions in parsed.items():
         if not isinstance(partitions, Mapping):
-            raise _wrong(option, given, wanted, f"topic {topic!r} has {partitions!r}")
-        for partition, value in partitions.items():
-            number = int(partition) if _PARTITION.fullmatch(partition) else -1
-            if not _is_int(number, 0, _MAX_INT32):
-                raise _wrong(option, given, wanted, f"{partition!r} is no partition")
+            raise wrong_value(option, text, f"topic {topic!r} has {shorten(partitions)}", expected)
+        for key, value in partitions.items():
+            partition = int(key) if _PARTITION.fullmatch(key) else -1
+            if not _is_int(partition, 0, _MAX_INT32):
+                raise wrong_value(option, text, f"{shorten(key)} is no partition", expected)
             if not _is_int(value, least, _MAX_INT64):
-                why = f"topic {topic!r}, partition {number} has {value!r}"
-                raise _wrong(option, given, wanted, f"{why}, not an integer from {least} on")
-            items[TopicPartition(topic, number)] = value
-    return items
+                detail = f"topic {topic!r}, partition {partition} has {shorten(value)}"
+                raise wrong_value(option, text, f"{detail}, not an integer >= {least}", expected)
+            numbers[TopicPartition(topic, partition)] = value
+    return numbers
 
 
-def _object(option: str, given: str, value: str, wanted: str) -> dict[str, Any]:
+def _parse_object(option: str, text: str, expected: str) -> dict[str, Any]:
+    """Parse a JSON object in which no name occurs twice."""
+
     def unique(pairs: list[tuple[str, T]]) -> dict[str, T]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError("a name stands in it twice")
-        return found
+        parsed = dict(pairs)
+        if len(parsed) < len(pairs):
+            raise ValueError("a name occurs twice")
+        return parsed
 
     check: Callable[[list[tuple[str, Any]]], dict[str, Any]] = unique
     try:
-        found = json.loads(value, object_pairs_hook=check)
+        parsed = json.loads(text, object_pairs_hook=check)
     except (ValueError, RecursionError) as error:
-        raise _wrong(option, given, wanted, f"it can't be read as JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise _wrong(option, given, wanted, "it is no JSON object")
-    return found
+        raise wrong_value(option, text, f"invalid JSON: {error}", expected) from None
+    if not isinstance(parsed, dict):
+        raise wrong_value(option, text, "not a JSON object", expected)
+    return parsed
 
 
 def _is_int(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _wrong(option: str, given: str, wanted: str, why: str) -> IllegalArgumentError:
-    return IllegalArgumentError(f"{option}={given!r}: {why}; {wanted}")

@@ -1,8 +1,14 @@
-"""The options of the format `kafka08`: Spark's names, defaults, precedence and refusals.
+"""Check the options of the format `kafka08`; names, defaults and precedence are those of Spark.
 
-Pure. Law: every option is known by name (case doesn't matter, as in Spark); an unknown one, or a
-value that isn't allowed, is an error that names the option, the value and what is allowed. What
-`kafka.*` options mean is told in `properties`, what offsets mean in `planning`.
+Pure: no pyspark, no network. `read_options` and `write_options` turn the texts that Spark passes
+into frozen dataclasses. `properties` maps the options `kafka.*`, `offsets` parses the JSON of
+offsets, and `planning` decides what the bounds mean for a given log.
+
+Invariant: each option has a known name, in any case. An unknown option, or a wrong value, raises an
+error that has the option, its value and what is expected.
+
+Called by `source`, on the driver, before anything is requested from the cluster. The checked
+options are picklable and travel to the tasks.
 """
 
 from __future__ import annotations
@@ -18,48 +24,57 @@ from aiokafka08.spark import properties
 from aiokafka08.spark.offsets import (
     EARLIEST,
     LATEST,
-    Offsets,
+    PartitionOffsets,
     parse_assign,
     parse_offsets,
     parse_timestamps,
 )
-from aiokafka08.spark.properties import Properties, boolean, choice, integer, no_such_option
+from aiokafka08.spark.properties import (
+    ClientProperties,
+    boolean,
+    choice,
+    integer,
+    one_of,
+    show_option,
+    unknown_option,
+    wrong_value,
+)
 from aiokafka08.structs import TopicPartition
 
 
-class Place(enum.Enum):
-    """An end of the log."""
+class LogEnd(enum.Enum):
+    """An end of the log as a bound of a query."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
-class ByOffset:
-    """An offset per partition; -2 and -1 stand for earliest and latest."""
+class OffsetBound:
+    """An offset per partition; -2 stands for earliest, -1 for latest."""
 
     option: str
-    offsets: Offsets
+    offsets: PartitionOffsets
 
 
 @dataclass(frozen=True, slots=True)
-class ByTime:
-    """The first message of this time or later: for each partition, or for all (`at_ms`)."""
+class TimestampBound:
+    """The first message at or after a timestamp: one for all partitions (`at_ms`), or one each."""
 
     option: str
     at_ms: int | None
     timestamps_ms: Mapping[TopicPartition, int] | None = None
 
 
-Bound = Place | ByOffset | ByTime
-"""Where a query begins or ends."""
+QueryBound = LogEnd | OffsetBound | TimestampBound
+"""Where a query starts or ends."""
 
 
-class NoMatch(enum.Enum):
-    """`startingOffsetsByTimestampStrategy`: what to do where no message is of that time or later.
+class NoMatchStrategy(enum.Enum):
+    """`startingOffsetsByTimestampStrategy`: what to do without a message at or after the timestamp.
 
-    SEGMENT, which Spark's source doesn't have, also takes the grain of segments where messages have
-    no timestamps (format 0).
+    Spark's own source doesn't have SEGMENT. It starts at a segment of the log where messages have
+    no timestamps (message format 0).
     """
 
     ERROR = "error"
@@ -68,8 +83,8 @@ class NoMatch(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
-    """What is read: exactly one of the three is not None."""
+class TopicSelection:
+    """The topics or partitions to read: exactly one of the three is not None."""
 
     assign: tuple[TopicPartition, ...] | None = None
     subscribe: tuple[str, ...] | None = None
@@ -85,7 +100,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """How much a micro-batch takes; offsets over all partitions, None: no limit."""
+    """Limits of a micro-batch, in offsets over all partitions; None means no limit."""
 
     min_offsets: int | None
     max_offsets: int | None
@@ -96,10 +111,10 @@ class TriggerLimits:
 class ReadOptions:
     """Checked options of a reader."""
 
-    topics: Topics
-    start: Bound
-    end: Bound
-    no_match: NoMatch
+    topics: TopicSelection
+    start: QueryBound
+    end: QueryBound
+    no_match_strategy: NoMatchStrategy
     fail_on_data_loss: bool
     limits: TriggerLimits
     min_partitions: int | None
@@ -108,9 +123,9 @@ class ReadOptions:
     fetch_offset_interval_s: float
     poll_timeout_s: float
     include_headers: bool
-    client: Properties
+    client: ClientProperties
     notes: tuple[str, ...]
-    """What was given and has no effect, to be logged."""
+    """A log line for each given option without effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +135,9 @@ class WriteOptions:
     topic: str | None
     drop_timestamps: bool
     partitioner: str | None
-    client: Properties
+    client: ClientProperties
     notes: tuple[str, ...]
+    """A log line for each given option without effect."""
 
 
 _READ: Final = (
@@ -148,8 +164,8 @@ _READ: Final = (
     "includeHeaders",
 )
 _WRITE: Final = ("topic", "includeHeaders", "partitioner", "timestamps")
-_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
-"""Spark hands these on with the sink's options."""
+_SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
+"""Options of the query that Spark passes on to the sink."""
 
 _TIME_UNITS_MS: Final = {
     "us": 0.001,
@@ -166,50 +182,51 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Check the options of a reader.
 
     Args:
-        given: the options as Spark hands them over; case of names doesn't matter.
-        streaming: a micro-batch query, whose defaults and refusals differ from a batch query's.
+        given: the options as Spark passes them; names in any case.
+        streaming: True for a micro-batch query, which has other defaults and no end.
 
     Raises:
-        IllegalArgumentError: an unknown option, or a value that isn't allowed.
-        UnsupportedVersionError: what the protocol of 0.8 can't do.
+        IllegalArgumentError: an unknown option, or a wrong value.
+        UnsupportedVersionError: the protocol of 0.8 doesn't have what an option asks for.
     """
-    options, kafka = _sorted_out(given, _READ)
-    client = properties.reading(kafka)
+    options, kafka = _split_names(given, _READ)
+    client = properties.reader_properties(kafka)
     topics = _topics(options)
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         if streaming and name in options:
             raise IllegalArgumentError(
-                f"{name}={options[name]!r} is not allowed in streaming queries: they have no end"
+                f"{show_option(name, options[name])} is not supported in streaming queries: they "
+                "have no end. Leave the option out"
             )
-    default = Place.LATEST if streaming else Place.EARLIEST
+    default = LogEnd.LATEST if streaming else LogEnd.EARLIEST
     start = _bound(options, "starting", default)
-    end = _bound(options, "ending", Place.LATEST)
+    end = _bound(options, "ending", LogEnd.LATEST)
     if not streaming:
-        _check_batch(start, end)
-    notes = list(client.without_effect)
-    limits = _limits(options)
+        _check_batch_bounds(start, end)
+    notes = list(client.ignored)
+    limits = _trigger_limits(options)
     if not streaming:
         notes += [
-            f"{name}={options[name]!r} has no effect in batch queries"
+            f"{show_option(name, options[name])} has no effect in batch queries"
             for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
             if name in options
         ]
     if "groupIdPrefix" in options:
-        prefix = options["groupIdPrefix"]
-        notes.append(f"groupIdPrefix={prefix!r} has no effect: no consumer group is joined")
+        shown = show_option("groupIdPrefix", options["groupIdPrefix"])
+        notes.append(f"{shown} has no effect: no consumer group is joined")
     return ReadOptions(
         topics=topics,
         start=start,
         end=end,
-        no_match=choice(
+        no_match_strategy=choice(
             "startingOffsetsByTimestampStrategy",
             options.get("startingOffsetsByTimestampStrategy", "error"),
-            {one.value: one for one in NoMatch},
+            {strategy.value: strategy for strategy in NoMatchStrategy},
         ),
         fail_on_data_loss=boolean("failOnDataLoss", options.get("failOnDataLoss", "true")),
         limits=limits,
-        min_partitions=_optional(options, "minPartitions", 1, 2**31 - 1),
-        max_records_per_partition=_optional(options, "maxRecordsPerPartition", 1),
+        min_partitions=_optional_integer(options, "minPartitions", 2**31 - 1),
+        max_records_per_partition=_optional_integer(options, "maxRecordsPerPartition"),
         fetch_offset_retries=integer(
             "fetchOffset.numRetries", options.get("fetchOffset.numRetries", "3"), 0, 2**31 - 1
         ),
@@ -229,14 +246,17 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a writer. Raises as `read_options`."""
-    options, kafka = _sorted_out(given, _WRITE)
-    client = properties.writing(kafka)
+    options, kafka = _split_names(given, _WRITE)
+    client = properties.writer_properties(kafka)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
-        raise IllegalArgumentError(f"topic={topic!r}: it is empty")
+        raise wrong_value("topic", topic, "empty", "the name of a topic")
     partitioner = options.get("partitioner")
-    if partitioner is not None and "partitioner" in client.own:
-        raise IllegalArgumentError("partitioner and kafka.partitioner.class are both given")
+    if partitioner is not None and "partitioner" in client.settings:
+        raise IllegalArgumentError(
+            f"{show_option('partitioner', partitioner)}: kafka.partitioner.class is given, too; "
+            "expected one of them"
+        )
     if options.get("includeHeaders") is not None:
         boolean("includeHeaders", options["includeHeaders"])
     return WriteOptions(
@@ -246,12 +266,14 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         ),
         partitioner=partitioner,
         client=client,
-        notes=client.without_effect,
+        notes=client.ignored,
     )
 
 
 def include_headers(given: Mapping[str, str]) -> bool:
-    """Whether the schema has a column `headers`: what is needed before all else is checked.
+    """Return True if the schema has a column `headers`.
+
+    Spark asks for the schema before `read_options` checks the other options.
 
     Raises:
         IllegalArgumentError: `includeHeaders` is neither true nor false.
@@ -260,13 +282,13 @@ def include_headers(given: Mapping[str, str]) -> bool:
     return boolean("includeHeaders", lowered.get("includeheaders", "false"))
 
 
-# --- inside ---------------------------------------------------------------------------------------
+# --- single options -------------------------------------------------------------------------------
 
 
-def _sorted_out(
+def _split_names(
     given: Mapping[str, str], names: tuple[str, ...]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The options by their proper names, and those behind `kafka.`."""
+    """Return the options with their proper names, and those of `kafka.*` without the prefix."""
     known = {name.lower(): name for name in names}
     options: dict[str, str] = {}
     kafka: dict[str, str] = {}
@@ -276,133 +298,134 @@ def _sorted_out(
             kafka[name.removeprefix("kafka.")] = value
         elif name in known:
             options[known[name]] = value
-        elif name not in _SPARKS_OWN:
-            allowed = f"{', '.join(names)}, and those of the client as kafka.*"
-            raise no_such_option(given_name, value, allowed)
+        elif name not in _SPARK_OPTIONS:
+            raise unknown_option(given_name, value, f"{one_of(names)}, or a Kafka option kafka.*")
     return options, kafka
 
 
-def _topics(options: Mapping[str, str]) -> Topics:
+def _topics(options: Mapping[str, str]) -> TopicSelection:
     names = ("assign", "subscribe", "subscribePattern")
     chosen = [name for name in names if name in options]
     if len(chosen) != 1:
-        found = ", ".join(f"{name}={options[name]!r}" for name in chosen) or "none of them"
+        found = ", ".join(show_option(name, options[name]) for name in chosen) or "none of them"
         raise IllegalArgumentError(
-            f"exactly one of the options {', '.join(names)} must be given, not {found}"
+            f"topics to read: {found}; expected exactly one of the options {', '.join(names)}"
         )
     [name] = chosen
-    value = options[name]
+    text = options[name]
     if name == "assign":
-        return Topics(assign=parse_assign(value))
+        return TopicSelection(assign=parse_assign(text))
     if name == "subscribe":
-        topics = tuple(dict.fromkeys(one.strip() for one in value.split(",") if one.strip()))
+        topics = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
         if not topics:
-            raise IllegalArgumentError(f"subscribe={value!r} names no topic; 'topicA,topicB' does")
-        return Topics(subscribe=topics)
-    pattern = value.strip()
+            raise wrong_value(name, text, "no topic is named", "topics like 'topicA,topicB'")
+        return TopicSelection(subscribe=topics)
+    pattern = text.strip()
     try:
         re.compile(pattern)
     except re.error as error:
-        raise IllegalArgumentError(
-            f"subscribePattern={value!r} is no regular expression: {error}"
-        ) from None
+        raise wrong_value(name, text, str(error), "a regular expression") from None
     if not pattern:
-        raise IllegalArgumentError(f"subscribePattern={value!r}: it is empty")
-    return Topics(pattern=pattern)
+        raise wrong_value(name, text, "empty", "a regular expression")
+    return TopicSelection(pattern=pattern)
 
 
-def _bound(options: Mapping[str, str], which: str, default: Place) -> Bound:
-    """By precedence: one time for all, times, offsets."""
+def _bound(options: Mapping[str, str], which: str, default: LogEnd) -> QueryBound:
+    """Return the bound with the highest precedence: one timestamp, timestamps, offsets."""
     name = f"{which}Timestamp"
     if name in options:
-        return ByTime(name, integer(name, options[name]))
+        return TimestampBound(name, integer(name, options[name]))
     name = f"{which}OffsetsByTimestamp"
     if name in options:
-        return ByTime(name, None, parse_timestamps(name, options[name]))
+        return TimestampBound(name, None, parse_timestamps(name, options[name]))
     name = f"{which}Offsets"
     if name not in options:
         return default
-    value = options[name].strip()
-    for place in Place:
-        if value.lower() == place.value:
-            return place
-    if not value.startswith("{"):
-        allowed = "earliest and latest" if which == "starting" else "latest"
-        raise IllegalArgumentError(
-            f'{name}={value!r}: allowed are {allowed}, and JSON like {{"topicA":{{"0":23,"1":-1}}}}'
+    text = options[name].strip()
+    for log_end in LogEnd:
+        if text.lower() == log_end.value:
+            return log_end
+    if not text.startswith("{"):
+        keywords = "earliest, latest" if which == "starting" else "latest"
+        raise wrong_value(
+            name, text, "", f'{keywords}, or JSON like {{"topicA":{{"0":23,"1":-1}}}}'
         )
-    return ByOffset(name, parse_offsets(name, value))
+    return OffsetBound(name, parse_offsets(name, text))
 
 
-def _check_batch(start: Bound, end: Bound) -> None:
-    """What a batch query can't do: begin at the latest offset, end at the earliest."""
+def _check_batch_bounds(start: QueryBound, end: QueryBound) -> None:
+    """Refuse a batch query that starts at the latest offset, or ends at the earliest."""
     for name, bound, wrong, number, rule in (
         (
             "startingOffsets",
             start,
-            Place.LATEST,
+            LogEnd.LATEST,
             LATEST,
-            "a batch query can't begin at the latest offset",
+            "a batch query can't start at the latest offset; expected an earlier one",
         ),
         (
             "endingOffsets",
             end,
-            Place.EARLIEST,
+            LogEnd.EARLIEST,
             EARLIEST,
-            "a batch query can't end at the earliest offset",
+            "a batch query can't end at the earliest offset; expected a later one",
         ),
     ):
         if bound is wrong:
             raise IllegalArgumentError(f"{name}={wrong.value!r}: {rule}")
-        if isinstance(bound, ByOffset):
+        if isinstance(bound, OffsetBound):
             for tp, offset in bound.offsets.items():
                 if offset == number:
                     where = f"topic {tp.topic!r}, partition {tp.partition}"
                     raise IllegalArgumentError(f"{bound.option}: {where} has {offset}: {rule}")
-    if isinstance(start, ByOffset) and isinstance(end, ByOffset):
+    if isinstance(start, OffsetBound) and isinstance(end, OffsetBound):
         _check_order(start.option, start.offsets, end.option, end.offsets)
     if (
-        isinstance(start, ByTime)
-        and isinstance(end, ByTime)
+        isinstance(start, TimestampBound)
+        and isinstance(end, TimestampBound)
         and start.timestamps_ms is not None
         and end.timestamps_ms is not None
     ):
         _check_order(start.option, start.timestamps_ms, end.option, end.timestamps_ms)
 
 
-def _check_order(start_name: str, starts: Offsets, end_name: str, ends: Offsets) -> None:
+def _check_order(
+    start_name: str, starts: PartitionOffsets, end_name: str, ends: PartitionOffsets
+) -> None:
     if starts.keys() != ends.keys():
         differing = ", ".join(f"{t}/{p}" for t, p in sorted(starts.keys() ^ ends.keys()))
         raise IllegalArgumentError(
-            f"{start_name} and {end_name} must name the same partitions; only one has {differing}"
+            f"{start_name}, {end_name}: only one of them names {differing}; expected the same "
+            "partitions in both"
         )
     for tp, start in starts.items():
         if 0 <= ends[tp] < start:
             raise IllegalArgumentError(
-                f"topic {tp.topic!r}, partition {tp.partition}: {start} of {start_name} is above "
-                f"{ends[tp]} of {end_name}"
+                f"{start_name}, {end_name}: topic {tp.topic!r}, partition {tp.partition} starts at "
+                f"{start} and ends at {ends[tp]}; expected an end >= the start"
             )
 
 
-def _limits(options: Mapping[str, str]) -> TriggerLimits:
-    least = _optional(options, "minOffsetsPerTrigger", 1)
-    most = _optional(options, "maxOffsetsPerTrigger", 1)
+def _trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
+    least = _optional_integer(options, "minOffsetsPerTrigger")
+    most = _optional_integer(options, "maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise IllegalArgumentError(
-            f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}"
+            f"minOffsetsPerTrigger={least}: above maxOffsetsPerTrigger={most}; expected at most "
+            "the same"
         )
-    delay = options.get("maxTriggerDelay", "15m")
-    match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", delay.strip().lower())
+    text = options.get("maxTriggerDelay", "15m")
+    match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in {"", *_TIME_UNITS_MS}:
-        raise IllegalArgumentError(
-            f"maxTriggerDelay={delay!r}: allowed are a number and one of the units "
-            f"{', '.join(_TIME_UNITS_MS)}, such as '15m'; without a unit it is ms"
+        raise wrong_value(
+            "maxTriggerDelay",
+            text,
+            "",
+            f"a number and a unit ({', '.join(_TIME_UNITS_MS)}) like '15m', or milliseconds",
         )
     delay_ms = int(match[1]) * _TIME_UNITS_MS[match[2] or "ms"]
     return TriggerLimits(least, most, delay_ms / 1000)
 
 
-def _optional(
-    options: Mapping[str, str], name: str, least: int, most: int = 2**63 - 1
-) -> int | None:
-    return integer(name, options[name], least, most) if name in options else None
+def _optional_integer(options: Mapping[str, str], name: str, most: int = 2**63 - 1) -> int | None:
+    return integer(name, options[name], 1, most) if name in options else None

@@ -1,9 +1,13 @@
-"""From offsets to tasks: what a query reads, how a micro-batch is limited, what counts as loss.
+"""Plan what a Spark query reads: partitions, offset ranges, tasks, batch limits and lost data.
 
-Pure: no pyspark, no network, no clock (`now` comes in). Law: what is planned covers each offset
-between start and end exactly once; what can't be covered is named as a loss, which the caller
-raises or logs as `failOnDataLoss` says. Rules are those of Spark's own Kafka source where it has
-them.
+Pure: no pyspark, no network, no clock. The rules follow Spark's own Kafka source where it has them.
+
+Invariant: the ranges and losses of a `QueryPlan` cover each offset between start and end exactly
+once. A loss is a text for a range that can't be read any more; the caller raises it or logs it, as
+`failOnDataLoss` says.
+
+Called by `reader` and `stream`, on the driver, and by the tasks when a log changed after planning
+(`clip_to_log`). `driver` fetches the offsets that are planned with.
 """
 
 from __future__ import annotations
@@ -14,19 +18,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
-from aiokafka08.spark.offsets import EARLIEST, LATEST, Offsets, text
-from aiokafka08.spark.options import ByOffset, ByTime, Topics, TriggerLimits
+from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
+from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.structs import TopicPartition
 
 MAX_TASKS = 1_000_000
-"""More tasks than that in one query or batch are a mistake in the options."""
+"""Tasks of one query or batch; options that ask for more are taken for a mistake."""
+_MAX_SHOWN_PARTITIONS = 20
+_MAX_SHOWN_OFFSETS = 500
 
-Resolved = dict[TopicPartition, int]
+ResolvedOffsets = dict[TopicPartition, int]
+"""Offsets in which neither -1 nor -2 stands for an end of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of one partition, from `start` to before `end`."""
+    """Offsets of one partition from `start` up to, but not including, `end`."""
 
     topic: str
     partition: int
@@ -35,101 +42,124 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets; compaction may have left fewer messages."""
+        """Number of offsets. After compaction the range may have fewer messages."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """What to read, and what can't be read any more."""
+    """What a query reads, and what it has lost."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
 
 
-# --- which partitions -----------------------------------------------------------------------------
+# --- partitions and bounds ------------------------------------------------------------------------
 
 
 def choose_partitions(
-    topics: Topics,
-    known: Mapping[str, Collection[int]],
+    topics: TopicSelection,
+    existing: Mapping[str, Collection[int]],
     internal: Collection[str] = (),
     *,
     missing_ok: bool = False,
 ) -> tuple[TopicPartition, ...]:
-    """The partitions that are read, of those that the cluster has.
+    """Return the partitions that a query reads.
 
     Args:
-        topics: what the options ask for.
-        known: the cluster's topics and their partitions.
-        internal: topics of the brokers' own, which a pattern never takes.
-        missing_ok: leave out what isn't there (any more): a stream tells it as a loss.
+        topics: the selection of the options.
+        existing: the topics of the cluster with their partitions.
+        internal: topics that the brokers use themselves; no pattern matches them.
+        missing_ok: leave missing topics and partitions out. A stream reports them as lost.
 
     Raises:
-        UnknownTopicOrPartitionError: a topic or partition isn't there.
+        UnknownTopicOrPartitionError: a selected topic or partition doesn't exist.
     """
     if topics.pattern is not None:
         pattern = re.compile(topics.pattern)
-        chosen = [name for name in known if pattern.fullmatch(name) and name not in internal]
-        return tuple(TopicPartition(name, one) for name in sorted(chosen) for one in known[name])
-    wanted = topics.subscribe or tuple(dict.fromkeys(tp.topic for tp in topics.assign or ()))
-    missing = [name for name in wanted if not known.get(name)]
+        matches = [name for name in existing if pattern.fullmatch(name) and name not in internal]
+        return tuple(
+            TopicPartition(name, partition)
+            for name in sorted(matches)
+            for partition in existing[name]
+        )
+    names = topics.subscribe or tuple(dict.fromkeys(tp.topic for tp in topics.assign or ()))
+    missing = [name for name in names if not existing.get(name)]
     if missing_ok:
-        known = {name: known.get(name, ()) for name in wanted}
+        existing = {name: existing.get(name, ()) for name in names}
     elif missing:
         raise UnknownTopicOrPartitionError(
-            f"{topics}: the cluster has no topic {', '.join(map(repr, missing))}"
+            f"{topics}: the cluster has no topic {', '.join(map(repr, missing))}; expected "
+            "existing topics. Create the topic, or correct the option"
         )
     if topics.assign is None:
-        return tuple(TopicPartition(name, one) for name in sorted(wanted) for one in known[name])
+        return tuple(
+            TopicPartition(name, partition)
+            for name in sorted(names)
+            for partition in existing[name]
+        )
     if missing_ok:
-        return tuple(tp for tp in topics.assign if tp.partition in known[tp.topic])
+        return tuple(tp for tp in topics.assign if tp.partition in existing[tp.topic])
     for tp in topics.assign:
-        if tp.partition not in known[tp.topic]:
+        if tp.partition not in existing[tp.topic]:
+            numbers = ", ".join(map(str, sorted(existing[tp.topic])))
             raise UnknownTopicOrPartitionError(
-                f"{topics}: topic {tp.topic!r} has no partition {tp.partition}; it has "
-                f"{_numbers(known[tp.topic])}"
+                f"{topics}: topic {tp.topic!r} has no partition {tp.partition}; expected one of "
+                f"{numbers}"
             )
     return topics.assign
 
 
-def check_named(bound: ByOffset | ByTime, partitions: Collection[TopicPartition]) -> None:
-    """Check that an option names each partition that is read, and no other.
+def check_bound_partitions(
+    bound: OffsetBound | TimestampBound, partitions: Collection[TopicPartition]
+) -> None:
+    """Check that a bound has an entry for each partition of the query, and no other entry.
 
     Raises:
-        IllegalArgumentError: it doesn't; says which differ.
+        IllegalArgumentError: the partitions differ.
     """
-    named = bound.offsets if isinstance(bound, ByOffset) else bound.timestamps_ms
-    if named is None:
+    entries = bound.offsets if isinstance(bound, OffsetBound) else bound.timestamps_ms
+    if entries is None:
         return
     read = set(partitions)
-    for differing, why in (
-        (read - named.keys(), "doesn't name"),
-        (named.keys() - read, "names, but the query doesn't read,"),
+    for differing, detail in (
+        (read - entries.keys(), "no entry for"),
+        (entries.keys() - read, "entries for partitions that the query doesn't read:"),
     ):
         if differing:
-            shown = ", ".join(f"{topic}/{number}" for topic, number in sorted(differing)[:20])
+            shown = ", ".join(
+                f"{topic}/{number}" for topic, number in sorted(differing)[:_MAX_SHOWN_PARTITIONS]
+            )
+            rest = len(differing) - _MAX_SHOWN_PARTITIONS
             raise IllegalArgumentError(
-                f"{bound.option} {why} {shown}"
-                + (f" and {len(differing) - 20} more" if len(differing) > 20 else "")
-                + "; each partition that is read must be named (-1 for latest, -2 for earliest)"
+                f"{bound.option}: {detail} {shown}"
+                + (f" and {rest} more" if rest > 0 else "")
+                + "; expected an entry for each partition of the query (-1 for latest, -2 for "
+                "earliest)"
             )
 
 
-def resolve(offsets: Offsets, earliest: Offsets, latest: Offsets) -> Resolved:
-    """Offsets of an option, with -2 and -1 replaced by the ends of the log."""
+def resolve_log_ends(
+    offsets: PartitionOffsets, earliest: PartitionOffsets, latest: PartitionOffsets
+) -> ResolvedOffsets:
+    """Replace -2 and -1 by the earliest and the latest offset."""
     ends = {EARLIEST: earliest, LATEST: latest}
-    return {tp: ends[one][tp] if one in ends else one for tp, one in offsets.items()}
+    return {tp: ends[offset][tp] if offset in ends else offset for tp, offset in offsets.items()}
 
 
-# --- from offsets to ranges -----------------------------------------------------------------------
+# --- offset ranges --------------------------------------------------------------------------------
 
 
-def plan_query(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> QueryPlan:
-    """The ranges of a batch query.
+def plan_batch_query(
+    start: PartitionOffsets,
+    end: PartitionOffsets,
+    earliest: PartitionOffsets,
+    latest: PartitionOffsets,
+) -> QueryPlan:
+    """Return the ranges of a batch query.
 
     Raises:
-        IllegalArgumentError: a start is above its end.
+        IllegalArgumentError: the query starts after its end.
     """
     ranges: list[OffsetRange] = []
     losses: list[str] = []
@@ -137,29 +167,35 @@ def plan_query(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
         first, last = start[tp], end[tp]
         if first > last:
             raise IllegalArgumentError(
-                f"{_where(tp)}: the query would begin at offset {first} and end at {last}; the log "
-                f"goes from {earliest[tp]} to {latest[tp]}"
+                f"{_where(tp)}: the query would start at offset {first} and end at {last}; "
+                f"expected an end >= the start. The log has the offsets from {earliest[tp]} to "
+                f"{latest[tp]}"
             )
-        ranges += within(tp, first, last, earliest, latest, losses)
+        ranges += clip_to_log(tp, first, last, earliest, latest, losses)
     return QueryPlan(tuple(ranges), tuple(losses))
 
 
-def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> QueryPlan:
-    """The ranges of a micro-batch.
+def plan_micro_batch(
+    start: PartitionOffsets,
+    end: PartitionOffsets,
+    earliest: PartitionOffsets,
+    latest: PartitionOffsets,
+) -> QueryPlan:
+    """Return the ranges of a micro-batch.
 
     Args:
-        start: where the batch before it ended; partitions that were added since are missing.
-        end: where this one ends; partitions that are gone are missing.
-        earliest: the first offsets that there are, of the partitions in `end` that still are.
-        latest: the offsets behind the last messages.
+        start: the end of the previous batch; without partitions that were added since.
+        end: the end of this batch; without partitions that were deleted before it was planned.
+        earliest: the first offsets of those partitions of `end` that still exist.
+        latest: the offsets after their last messages.
     """
     ranges: list[OffsetRange] = []
     losses: list[str] = []
-    losses += gone_text(start.keys() - end.keys())
+    losses += describe_deleted_partitions(start.keys() - end.keys())
     for tp in sorted(end):
         last = end[tp]
         if tp not in earliest:
-            losses.append(f"{_where(tp)} was deleted; the batch was to read it up to offset {last}")
+            losses.append(f"{_where(tp)} was deleted; the batch would end at offset {last}")
             continue
         first = start.get(tp)
         if first is None:
@@ -171,22 +207,24 @@ def plan_batch(start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets)
                 )
         if last < first:
             if tp in start:
-                losses.append(cut_text(tp, first, last))
+                losses.append(describe_truncation(tp, first, last))
             continue
-        ranges += within(tp, first, last, earliest, latest, losses)
+        ranges += clip_to_log(tp, first, last, earliest, latest, losses)
     return QueryPlan(tuple(ranges), tuple(losses))
 
 
-def within(
+def clip_to_log(
     tp: TopicPartition,
     first: int,
     last: int,
-    earliest: Offsets,
-    latest: Offsets,
+    earliest: PartitionOffsets,
+    latest: PartitionOffsets,
     losses: list[str],
 ) -> list[OffsetRange]:
-    """What of the range from `first` to `last` is in the log, one range at most; what isn't goes to
-    `losses`."""
+    """Return the part of the range from `first` to `last` that the log has: one range, or none.
+
+    The texts of the missing parts are appended to `losses`.
+    """
     begin, end = earliest[tp], latest[tp]
     if first < last and first < begin:
         losses.append(
@@ -195,42 +233,46 @@ def within(
         )
     if first < last and last > end:
         losses.append(
-            f"{_where(tp)}: the range [{max(first, end)}, {last}) isn't there; the log ends at "
+            f"{_where(tp)}: the range [{max(first, end)}, {last}) doesn't exist; the log ends at "
             f"offset {end}"
         )
     first, last = max(first, begin), min(last, end)
     return [OffsetRange(*tp, first, last)] if first < last else []
 
 
-def split(
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def split_ranges(
     ranges: Sequence[OffsetRange], *, min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """Cut ranges into tasks of balanced size.
+    """Split ranges into one per task, of balanced sizes.
 
     Args:
         ranges: one per partition, none of them empty.
-        min_partitions: at least so many tasks, if there are as many offsets.
-        max_records: at most so many offsets a task.
+        min_partitions: the least number of tasks, unless there are fewer offsets.
+        max_records: the most offsets of a task.
 
     Raises:
-        IllegalArgumentError: that would be more than `MAX_TASKS`.
+        IllegalArgumentError: the options ask for more than `MAX_TASKS` tasks.
     """
     parts = [1 if max_records is None else -(-one.size // max_records) for one in ranges]
-    wanted = max(sum(parts), min(min_partitions or 0, sum(one.size for one in ranges)))
-    if wanted > MAX_TASKS:
+    count = max(sum(parts), min(min_partitions or 0, sum(one.size for one in ranges)))
+    if count > MAX_TASKS:
         option = (
             f"minPartitions={min_partitions}"
-            if sum(parts) < wanted
+            if sum(parts) < count
             else f"maxRecordsPerPartition={max_records}"
         )
-        raise IllegalArgumentError(f"{option} makes {wanted} tasks; at most {MAX_TASKS} are made")
-    # Where the pieces are largest, one more: no other way makes the largest piece smaller.
+        raise IllegalArgumentError(f"{option}: makes {count} tasks; expected at most {MAX_TASKS}")
+    # Give each further part to the range whose parts are largest: no other choice reduces the size
+    # of the largest part.
     largest = [
-        (-one.size / count, index)
-        for index, (one, count) in enumerate(zip(ranges, parts, strict=True))
+        (-one.size / number, index)
+        for index, (one, number) in enumerate(zip(ranges, parts, strict=True))
     ]
     heapq.heapify(largest)
-    for _ in range(wanted - sum(parts)):
+    for _ in range(count - sum(parts)):
         index = largest[0][1]
         parts[index] += 1
         heapq.heapreplace(largest, (-ranges[index].size / parts[index], index))
@@ -238,19 +280,20 @@ def split(
         OffsetRange(
             one.topic,
             one.partition,
-            one.start + one.size * number // count,
-            one.start + one.size * (number + 1) // count,
+            one.start + one.size * part // number,
+            one.start + one.size * (part + 1) // number,
         )
-        for one, count in zip(ranges, parts, strict=True)
-        for number in range(count)
+        for one, number in zip(ranges, parts, strict=True)
+        for part in range(number)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a filter on one column lets through: pairs of first and last value, None: no bound.
+class ColumnFilter:
+    """Values of one column that a pushed-down filter accepts.
 
-    `values` are names for the column topic.
+    `intervals` are pairs of the first and the last value, None for no bound. A filter on `topic`
+    has `values` instead.
     """
 
     column: str
@@ -258,30 +301,38 @@ class Wanted:
     values: frozenset[str] = frozenset()
 
 
-def narrow(ranges: Iterable[OffsetRange], filters: Collection[Wanted]) -> list[OffsetRange]:
-    """What of the ranges the filters (all of them) let through."""
-    left = list(ranges)
+def apply_filters(
+    ranges: Iterable[OffsetRange], filters: Collection[ColumnFilter]
+) -> list[OffsetRange]:
+    """Return the parts of the ranges that all filters accept."""
+    accepted = list(ranges)
     for one in filters:
         if one.column == "topic":
-            left = [part for part in left if part.topic in one.values]
+            accepted = [part for part in accepted if part.topic in one.values]
         elif one.column == "partition":
-            left = [
+            accepted = [
                 part
-                for part in left
-                if any(_inside(part.partition, part.partition + 1, pair) for pair in one.intervals)
+                for part in accepted
+                if any(
+                    _intersect(part.partition, part.partition + 1, interval)
+                    for interval in one.intervals
+                )
             ]
         else:
-            left = [
-                OffsetRange(part.topic, part.partition, *kept)
-                for part in left
-                for pair in one.intervals
-                if (kept := _inside(part.start, part.end, pair)) is not None
+            accepted = [
+                OffsetRange(part.topic, part.partition, *common)
+                for part in accepted
+                for interval in one.intervals
+                if (common := _intersect(part.start, part.end, interval)) is not None
             ]
-    return left
+    return accepted
 
 
-def _inside(start: int, end: int, pair: tuple[int | None, int | None]) -> tuple[int, int] | None:
-    first, last = pair
+def _intersect(
+    start: int, end: int, interval: tuple[int | None, int | None]
+) -> tuple[int, int] | None:
+    """Return what the range from `start` to before `end` has in common with an interval."""
+    first, last = interval
     start = start if first is None else max(start, first)
     end = end if last is None else min(end, last + 1)
     return (start, end) if start < end else None
@@ -290,35 +341,44 @@ def _inside(start: int, end: int, pair: tuple[int | None, int | None]) -> tuple[
 # --- micro-batches --------------------------------------------------------------------------------
 
 
-def went_back(latest: Offsets, known: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """Partitions whose end is below what was known of it, with both: a new leader may be behind."""
-    return {tp: (known[tp], one) for tp, one in latest.items() if one < known.get(tp, one)}
+def find_ends_below(
+    latest: PartitionOffsets, known: PartitionOffsets
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the partitions whose log ends below a known offset, with that offset and the end."""
+    return {tp: (known[tp], end) for tp, end in latest.items() if end < known.get(tp, end)}
 
 
-def available(start: Offsets, latest: Offsets, earliest: Offsets) -> int:
-    """How many offsets there are to read; partitions not in `start` from `earliest` on."""
-    return sum(_sizes(start, latest, earliest).values())
+def count_available(
+    start: PartitionOffsets, latest: PartitionOffsets, earliest: PartitionOffsets
+) -> int:
+    """Return the number of offsets after `start`, or after `earliest` in an added partition."""
+    return sum(_available_offsets(start, latest, earliest).values())
 
 
-def must_wait(count: int, limits: TriggerLimits, waited_s: float) -> bool:
-    """Whether a batch of so many offsets is put off, as `minOffsetsPerTrigger` says.
+def is_batch_too_small(count: int, limits: TriggerLimits, waited_s: float) -> bool:
+    """Return True if `minOffsetsPerTrigger` delays the batch.
 
     Args:
-        count: offsets that there are.
+        count: the available offsets.
         limits: the options.
-        waited_s: seconds since the last batch that wasn't put off.
+        waited_s: seconds since the last batch that was not delayed.
     """
     if limits.min_offsets is None or waited_s >= limits.max_delay_s:
         return False
     return count < limits.min_offsets
 
 
-def limited(start: Offsets, latest: Offsets, earliest: Offsets, max_offsets: int) -> Resolved:
-    """Where a batch of `max_offsets` ends: each partition gets its share of what there is.
+def limit_batch(
+    start: PartitionOffsets,
+    latest: PartitionOffsets,
+    earliest: PartitionOffsets,
+    max_offsets: int,
+) -> ResolvedOffsets:
+    """Return the end of a batch of `max_offsets`, shared in proportion to the available offsets.
 
-    A partition with anything to read gets one offset at least, so that none starves.
+    Each partition with available offsets gets at least one, so that none starves.
     """
-    sizes = _sizes(start, latest, earliest)
+    sizes = _available_offsets(start, latest, earliest)
     total = sum(sizes.values())
     if total <= max_offsets:
         return dict(latest)
@@ -329,7 +389,10 @@ def limited(start: Offsets, latest: Offsets, earliest: Offsets, max_offsets: int
     return end
 
 
-def _sizes(start: Offsets, latest: Offsets, earliest: Offsets) -> dict[TopicPartition, int]:
+def _available_offsets(
+    start: PartitionOffsets, latest: PartitionOffsets, earliest: PartitionOffsets
+) -> dict[TopicPartition, int]:
+    """Return the number of available offsets of each partition that has any."""
     sizes = {}
     for tp, end in latest.items():
         size = end - start.get(tp, earliest.get(tp, 0))
@@ -338,56 +401,53 @@ def _sizes(start: Offsets, latest: Offsets, earliest: Offsets) -> dict[TopicPart
     return sizes
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- texts of errors and log lines ----------------------------------------------------------------
 
 
-def loss_text(losses: Iterable[str], fail: bool) -> str:
-    """The error, or the warning, for what can't be read any more."""
-    what = "; ".join(losses)
+def describe_losses(losses: Iterable[str], fail: bool) -> str:
+    """Return the text of the error, or of the warning, for lost data."""
+    texts = "; ".join(losses)
     if fail:
-        return f"data was lost: {what}. Set the option failOnDataLoss to false to go on without it"
-    return f"data was lost, and the query goes on (failOnDataLoss=false): {what}"
+        return f"data was lost: {texts}. Set the option failOnDataLoss to false to continue without"
+    return f"data was lost, and the query continues (failOnDataLoss=false): {texts}"
 
 
-def gone_text(partitions: Collection[TopicPartition]) -> list[str]:
-    """The loss of whole partitions, if there are any."""
+def describe_deleted_partitions(partitions: Collection[TopicPartition]) -> list[str]:
+    """Return the loss of deleted partitions; no loss without any."""
     names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
     return [f"the partitions {names} were deleted"] if names else []
 
 
-def deleted_text(tp: TopicPartition, start: int, end: int) -> list[str]:
-    """The loss of a range of a partition that is gone."""
+def describe_unread_range(tp: TopicPartition, start: int, end: int) -> list[str]:
+    """Return the loss of a range whose partition was deleted while a task read it."""
     return [f"{_where(tp)} was deleted: the range [{start}, {end}) wasn't read"]
 
 
-def beyond_text(tp: TopicPartition, start: int, end: int) -> str:
-    """What a new query would begin at, and the log doesn't have."""
-    return f"{_where(tp)}: the query would begin at offset {start}; the log ends at {end}"
+def describe_start_beyond_end(tp: TopicPartition, start: int, end: int) -> str:
+    """Return the loss of the range between the end of the log and the start of a new query."""
+    return f"{_where(tp)}: the query would start at offset {start}; the log ends at {end}"
 
 
-def cut_text(tp: TopicPartition, known: int, end: int) -> str:
-    """The loss of what was behind the end of a log."""
+def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
+    """Return the loss of the messages after the new end of a truncated log."""
     return (
-        f"{_where(tp)}: the log ended at offset {known} and ends at {end} now; it was cut by an "
-        "unclean election, or the topic was deleted and created again"
+        f"{_where(tp)}: the log ended at offset {known} and now ends at {end}; an unclean election "
+        "truncated it, or the topic was deleted and created again"
     )
 
 
-def lag_text(consumed: Offsets, latest: Offsets) -> str:
-    """How far a query is behind, for the log."""
-    behind = {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
-    if not behind:
+def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
+    """Return a query's lag for the log: in total, and of the partition with the largest one."""
+    lags = {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
+    if not lags:
         return "no partitions"
-    most = max(behind, key=lambda tp: behind[tp])
+    largest = max(lags, key=lambda tp: lags[tp])
     return (
-        f"{sum(behind.values())} offsets behind in {len(behind)} partitions, most in "
-        f"{most.topic}/{most.partition}: {behind[most]}; at {text(consumed)[:500]}"
+        f"{sum(lags.values())} offsets behind in {len(lags)} partitions, most in "
+        f"{largest.topic}/{largest.partition}: {lags[largest]}; at "
+        f"{to_json(consumed)[:_MAX_SHOWN_OFFSETS]}"
     )
 
 
 def _where(tp: TopicPartition) -> str:
     return f"topic {tp.topic!r}, partition {tp.partition}"
-
-
-def _numbers(partitions: Collection[int]) -> str:
-    return ", ".join(map(str, sorted(partitions)))

@@ -1,25 +1,33 @@
-"""The options `kafka.*`: names and values of the Java clients, as those of this client.
+"""Map the options `kafka.*` of Spark's Kafka source to the settings of this client.
 
-Pure. Law: a property is mapped, or has no effect here and that is told, or is refused with its
-reason; one that nobody knows is an error. What Spark's own source refuses is refused here too.
+Their names and values are those of the Java clients. Pure: no pyspark, no network. This module also
+parses single option values and words their errors, for `options` and `offsets`.
+
+Invariant: each property is mapped, or reported as one without effect, or refused with the reason;
+an unknown one is an error. What Spark's own source refuses is refused here too.
+
+Called by `options`. `driver` and `writer` pass the settings on to the client.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
-Convert = Callable[[str, str], Any]
-"""The option's full name and its text, to a value of this client."""
+ParseProperty = Callable[[str, str], Any]
+"""Parses the text of an option, given its full name, into a setting of this client."""
 
 
 @dataclass(frozen=True, slots=True)
-class TLS:
-    """What an SSL context is made of, where it is used: a context doesn't travel to executors."""
+class TlsOptions:
+    """Paths and password for an SSL context, which is built where it is used.
+
+    An SSL context can't be pickled, and so can't be sent to executors.
+    """
 
     cafile: str | None = None
     certfile: str | None = None
@@ -28,57 +36,95 @@ class TLS:
 
 
 @dataclass(frozen=True, slots=True)
-class Properties:
-    """`kafka.*` options, as keyword arguments of this client."""
+class ClientProperties:
+    """The `kafka.*` options as keyword arguments of this client."""
 
     network: Mapping[str, Any]
-    """Those of `net.config.net_config`, TLS left out."""
-    own: Mapping[str, Any]
-    """Those of the side: the producer's keyword arguments, or the reader's (`FETCH`)."""
-    tls: TLS | None
-    without_effect: tuple[str, ...]
-    """What was given and does nothing here, with the reason."""
+    """Arguments of `net.config.net_config`, without TLS."""
+    settings: Mapping[str, Any]
+    """Arguments of the producer in a writer; values of `FETCH` in a reader."""
+    tls: TlsOptions | None
+    ignored: tuple[str, ...]
+    """A log line for each given property without effect, with the reason."""
+
+
+# --- values and errors of single options ----------------------------------------------------------
 
 
 def integer(option: str, text: str, least: int = 0, most: int = 2**63 - 1) -> int:
-    """An option's integer.
+    """Parse an integer.
 
     Raises:
-        IllegalArgumentError: it isn't one, or not within the bounds.
+        IllegalArgumentError: `text` is no integer, or out of bounds.
     """
     stripped = text.strip()
     if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
         return int(stripped)
-    bounds = f"from {least} on" if most >= 2**63 - 1 else f"from {least} to {most}"
-    raise IllegalArgumentError(f"{option}={text!r}: allowed are integers {bounds}")
+    bounds = f">= {least}" if most >= 2**63 - 1 else f"from {least} to {most}"
+    raise wrong_value(option, text, "", f"an integer {bounds}")
 
 
 def boolean(option: str, text: str) -> bool:
-    """An option's true or false, in any case.
+    """Parse "true" or "false", in any case.
 
     Raises:
-        IllegalArgumentError: it is neither.
+        IllegalArgumentError: `text` is neither.
     """
-    found: bool = choice(option, text, {"true": True, "false": False})
-    return found
+    parsed: bool = choice(option, text, {"true": True, "false": False})
+    return parsed
 
 
-def choice(option: str, text: str, allowed: Mapping[str, Any]) -> Any:
-    """What an option's word stands for; case doesn't matter.
+def choice(option: str, text: str, values: Mapping[str, Any]) -> Any:
+    """Return the value of a keyword, in any case.
 
     Raises:
-        IllegalArgumentError: it isn't among the words that are allowed.
+        IllegalArgumentError: `text` is none of the keywords.
     """
     try:
-        return allowed[text.strip().lower()]
+        return values[text.strip().lower()]
     except KeyError:
-        names = ", ".join(allowed)
-        raise IllegalArgumentError(f"{option}={text!r}: allowed are {names}") from None
+        raise wrong_value(option, text, "", one_of(values)) from None
 
 
-def _text(option: str, text: str) -> str:
+def one_of(names: Iterable[str]) -> str:
+    """Return names for the part "expected …" of an error."""
+    return f"one of {', '.join(names)}"
+
+
+def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalArgumentError:
+    """Return the error for an option's value; `detail` may be empty."""
+    what = f"{detail}; expected {expected}" if detail else f"expected {expected}"
+    return IllegalArgumentError(f"{show_option(option, text)}: {what}")
+
+
+def unknown_option(option: str, text: str, known: str) -> IllegalArgumentError:
+    """Return the error for an unknown option."""
+    return IllegalArgumentError(f"{show_option(option, text)}: unknown option; expected {known}")
+
+
+def show_option(option: str, text: str) -> str:
+    """Return an option for an error or a log line: shortened, and without secrets."""
+    is_secret = any(word in option.lower() for word in _SECRETS)
+    return f"{option}=…" if is_secret else f"{option}={shorten(text)}"
+
+
+def shorten(value: object) -> str:
+    """Return the repr of a value, cut off after 200 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
+
+
+_MAX_SHOWN: Final = 200
+_SECRETS: Final = ("password", "jaas", "secret", "token", "keystore.key")
+"""The value of an option with one of these words in its name appears in no error and no log."""
+
+
+# --- parsers of properties ------------------------------------------------------------------------
+
+
+def _nonempty(option: str, text: str) -> str:
     if not text.strip():
-        raise IllegalArgumentError(f"{option}={text!r}: it is empty")
+        raise wrong_value(option, text, "empty", "a non-empty text")
     return text.strip()
 
 
@@ -86,13 +132,13 @@ def _positive(option: str, text: str) -> int:
     return integer(option, text, 1, 2**31 - 1)
 
 
-def _from_zero(option: str, text: str) -> int:
+def _not_negative(option: str, text: str) -> int:
     return integer(option, text, 0, 2**31 - 1)
 
 
-def _idle(option: str, text: str) -> int | None:
-    given = integer(option, text, -1)
-    return None if given == -1 else max(given, 1)
+def _idle_time(option: str, text: str) -> int | None:
+    milliseconds = integer(option, text, -1)
+    return None if milliseconds == -1 else max(milliseconds, 1)
 
 
 def _acks(option: str, text: str) -> int | str:
@@ -104,8 +150,8 @@ def _acks(option: str, text: str) -> int | str:
 def _codec(option: str, text: str) -> str | None:
     if text.strip().lower() == "zstd":
         raise UnsupportedVersionError(
-            f"{option}={text!r} needs message format 2 (brokers from 2.1 on), which this client "
-            "doesn't speak; use snappy, gzip or lz4"
+            f"{show_option(option, text)}: zstd needs message format 2 (brokers from 2.1 on), "
+            "which this client doesn't speak; expected none, gzip, snappy or lz4"
         )
     codecs = {"none": None, "gzip": "gzip", "snappy": "snappy", "lz4": "lz4"}
     codec: str | None = choice(option, text, codecs)
@@ -115,8 +161,8 @@ def _codec(option: str, text: str) -> str | None:
 def _isolation(option: str, text: str) -> str:
     if text.strip().lower() == "read_committed":
         raise UnsupportedVersionError(
-            f"{option}={text!r} needs Fetch 4 and message format 2 (brokers from 0.11 on), which "
-            "this client doesn't speak"
+            f"{show_option(option, text)}: transactions need Fetch 4 and message format 2 (brokers "
+            "from 0.11 on), which this client doesn't speak; expected read_uncommitted"
         )
     isolation: str = choice(option, text, {"read_uncommitted": "read_uncommitted"})
     return isolation
@@ -124,25 +170,26 @@ def _isolation(option: str, text: str) -> str:
 
 def _partitioner_class(option: str, text: str) -> str:
     name = text.strip().rpartition(".")[2]
-    known = {
+    partitioners = {
         "DefaultPartitioner": "murmur2",
         "BuiltInPartitioner": "murmur2",
         "UniformStickyPartitioner": "sticky",
         "RoundRobinPartitioner": "round_robin",
     }
-    if name in known:
-        return known[name]
+    if name in partitioners:
+        return partitioners[name]
     raise IllegalArgumentError(
-        f"{option}={text!r}: Java classes can't be called from here; known are "
-        f"{', '.join(known)}, and the option 'partitioner' has more"
+        f"{show_option(option, text)}: Java classes can't be called from Python; expected "
+        f"{one_of(partitioners)}. The option 'partitioner' offers more"
     )
 
 
 def _no_idempotence(option: str, text: str) -> bool:
     if boolean(option, text):
         raise UnsupportedVersionError(
-            f"{option}={text!r} needs message format 2 (brokers from 0.11 on), which this client "
-            "doesn't speak: a retried batch may be stored twice"
+            f"{show_option(option, text)}: idempotence needs message format 2 (brokers from 0.11 "
+            "on), which this client doesn't speak; expected false. A retried batch may be stored "
+            "twice"
         )
     return False
 
@@ -154,48 +201,36 @@ def _security_protocol(option: str, text: str) -> str:
     return protocol
 
 
-def no_such_option(option: str, text: str, allowed: str) -> IllegalArgumentError:
-    """The error for an option that nobody knows; what may be a secret isn't shown."""
-    return IllegalArgumentError(f"{_given(option, text)}: no such option; there are {allowed}")
-
-
-def _given(option: str, text: str) -> str:
-    secret = any(word in option.lower() for word in _SECRETS)
-    return f"{option}=…" if secret else f"{option}={text!r}"
-
-
-_SECRETS: Final = ("password", "jaas", "secret", "token", "keystore.key")
-"""Options with these words in their names stay out of errors, and so out of logs."""
-
-
 def _no_sasl(option: str, text: str) -> UnsupportedVersionError:
     return UnsupportedVersionError(
-        f"{_given(option, text)}: SASL needs SaslHandshake (brokers from 0.10 on), which this "
-        "client doesn't speak; use PLAINTEXT or SSL"
+        f"{show_option(option, text)}: SASL needs SaslHandshake (brokers from 0.10 on), which this "
+        "client doesn't speak; expected kafka.security.protocol PLAINTEXT or SSL"
     )
 
 
-NETWORK: Final[Mapping[str, tuple[str, Convert]]] = {
-    "bootstrap.servers": ("bootstrap_servers", _text),
-    "client.id": ("client_id", _text),
+# --- tables of properties -------------------------------------------------------------------------
+
+NETWORK: Final[Mapping[str, tuple[str, ParseProperty]]] = {
+    "bootstrap.servers": ("bootstrap_servers", _nonempty),
+    "client.id": ("client_id", _nonempty),
     "request.timeout.ms": ("request_timeout_ms", _positive),
-    "retry.backoff.ms": ("retry_backoff_ms", _from_zero),
+    "retry.backoff.ms": ("retry_backoff_ms", _not_negative),
     "metadata.max.age.ms": ("metadata_max_age_ms", _positive),
-    "connections.max.idle.ms": ("connections_max_idle_ms", _idle),
+    "connections.max.idle.ms": ("connections_max_idle_ms", _idle_time),
     "security.protocol": ("security_protocol", _security_protocol),
 }
 
-FETCH: Final[Mapping[str, tuple[str, Convert]]] = {
+FETCH: Final[Mapping[str, tuple[str, ParseProperty]]] = {
     "max.partition.fetch.bytes": ("max_bytes", _positive),
     "fetch.max.bytes": ("limit_bytes", _positive),
     "check.crcs": ("check_crcs", boolean),
     "isolation.level": ("isolation_level", _isolation),
 }
 
-PRODUCE: Final[Mapping[str, tuple[str, Convert]]] = {
+PRODUCE: Final[Mapping[str, tuple[str, ParseProperty]]] = {
     "acks": ("acks", _acks),
     "compression.type": ("compression_type", _codec),
-    "linger.ms": ("linger_ms", _from_zero),
+    "linger.ms": ("linger_ms", _not_negative),
     "batch.size": ("max_batch_size", _positive),
     "buffer.memory": ("buffer_memory", _positive),
     "max.request.size": ("max_request_size", _positive),
@@ -205,9 +240,9 @@ PRODUCE: Final[Mapping[str, tuple[str, Convert]]] = {
     "enable.idempotence": ("enable_idempotence", _no_idempotence),
 }
 
-_GROUP = "no consumer group is joined: Spark assigns the partitions"
-_POLL = "ranges are read several requests ahead, there is no poll"
-_SOCKET = "the sockets are the event loop's"
+_GROUP = "Spark assigns the partitions, no consumer group is joined"
+_POLL = "a task reads its range several requests ahead and has no poll"
+_SOCKET = "the event loop owns the sockets"
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.id": _GROUP,
     "group.instance.id": _GROUP,
@@ -221,34 +256,33 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "fetch.max.wait.ms": _POLL,
     "receive.buffer.bytes": _SOCKET,
     "send.buffer.bytes": _SOCKET,
-    "default.api.timeout.ms": "request.timeout.ms and fetchOffset.* bound the calls",
-    "exclude.internal.topics": "a subscribePattern never takes internal topics",
+    "default.api.timeout.ms": "request.timeout.ms and fetchOffset.* limit the calls",
+    "exclude.internal.topics": "a subscribePattern never matches internal topics",
     "allow.auto.create.topics": "reading never creates a topic",
-    "client.dns.lookup": "all addresses of a name are tried",
-    "retries": "delivery.timeout.ms bounds the retries",
-    "max.block.ms": "delivery.timeout.ms bounds waiting for memory, too",
-    "reconnect.backoff.ms": "retry.backoff.ms is used",
-    "reconnect.backoff.max.ms": "retry.backoff.ms is used",
+    "client.dns.lookup": "all addresses of a host name are tried",
+    "retries": "delivery.timeout.ms limits the retries",
+    "max.block.ms": "delivery.timeout.ms limits the wait for memory, too",
+    "reconnect.backoff.ms": "retry.backoff.ms is used instead",
+    "reconnect.backoff.max.ms": "retry.backoff.ms is used instead",
 }
 
-_DESERIALIZER = (
-    "keys and values come as bytes; turn them into something else with DataFrame operations"
-)
-_SERIALIZER = "keys and values are written as bytes or text; make them with DataFrame operations"
+_DESERIALIZER = "keys and values are read as bytes. Convert them with DataFrame operations"
+_SERIALIZER = "keys and values are written as bytes or text. Convert them with DataFrame operations"
+_INTERCEPTORS = "interceptors may change messages, and Java classes can't be called from Python"
 _REFUSED_READING: Final[Mapping[str, str]] = {
     "auto.offset.reset": (
-        "set the option startingOffsets to earliest or latest: Spark keeps the offsets, so that "
-        "nothing is missed when partitions are added"
+        "Spark keeps the offsets, so that no message of an added partition is missed. Set the "
+        "option startingOffsets to earliest or latest"
     ),
     "key.deserializer": _DESERIALIZER,
     "value.deserializer": _DESERIALIZER,
-    "enable.auto.commit": "offsets are kept in Spark's checkpoint",
-    "interceptor.classes": "interceptors may change messages, and Java classes can't be called",
+    "enable.auto.commit": "Spark's checkpoint keeps the offsets",
+    "interceptor.classes": _INTERCEPTORS,
 }
 _REFUSED_WRITING: Final[Mapping[str, str]] = {
     "key.serializer": _SERIALIZER,
     "value.serializer": _SERIALIZER,
-    "interceptor.classes": "interceptors may change messages, and Java classes can't be called",
+    "interceptor.classes": _INTERCEPTORS,
     "transactional.id": "transactions need brokers from 0.11 on and message format 2",
 }
 
@@ -265,75 +299,79 @@ READING: Final = tuple(sorted({*NETWORK, *FETCH, *_WITHOUT_EFFECT, *_TLS}))
 WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *_WITHOUT_EFFECT, *_TLS}))
 
 
-def reading(given: Mapping[str, str]) -> Properties:
-    """The `kafka.*` options of a reader; names without the prefix.
+def reader_properties(given: Mapping[str, str]) -> ClientProperties:
+    """Check and map the `kafka.*` options of a reader; names come without the prefix.
 
     Raises:
-        IllegalArgumentError: an unknown or refused name, or a value that isn't allowed.
-        UnsupportedVersionError: what the protocol of 0.8 can't do.
+        IllegalArgumentError: an unknown or refused name, or a wrong value.
+        UnsupportedVersionError: the protocol of 0.8 doesn't have what an option asks for.
     """
     return _map(given, FETCH, _REFUSED_READING, READING)
 
 
-def writing(given: Mapping[str, str]) -> Properties:
-    """The `kafka.*` options of a writer; names without the prefix. Raises as `reading`."""
+def writer_properties(given: Mapping[str, str]) -> ClientProperties:
+    """Check and map the `kafka.*` options of a writer. Raises as `reader_properties`."""
     return _map(given, PRODUCE, _REFUSED_WRITING, WRITING)
 
 
 def _map(
     given: Mapping[str, str],
-    side: Mapping[str, tuple[str, Convert]],
+    table: Mapping[str, tuple[str, ParseProperty]],
     refused: Mapping[str, str],
-    allowed: tuple[str, ...],
-) -> Properties:
+    known: tuple[str, ...],
+) -> ClientProperties:
+    """Map the properties of `NETWORK` and of `table`, the properties of the reader or writer."""
     network: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    without_effect: list[str] = []
+    settings: dict[str, Any] = {}
+    ignored: list[str] = []
     for name, text in given.items():
         option = f"kafka.{name}"
         if name in refused:
-            raise IllegalArgumentError(f"{option}={text!r} is not supported: {refused[name]}")
+            raise IllegalArgumentError(
+                f"{show_option(option, text)} is not supported: {refused[name]}"
+            )
         if name.startswith("sasl."):
             raise _no_sasl(option, text)
         if name in NETWORK:
-            ours, convert = NETWORK[name]
-            network[ours] = convert(option, text)
-        elif name in side:
-            ours, convert = side[name]
-            own[ours] = convert(option, text)
+            argument, parse = NETWORK[name]
+            network[argument] = parse(option, text)
+        elif name in table:
+            argument, parse = table[name]
+            settings[argument] = parse(option, text)
         elif name in _WITHOUT_EFFECT:
-            without_effect.append(f"{option}={text!r} has no effect: {_WITHOUT_EFFECT[name]}")
+            ignored.append(f"{show_option(option, text)} has no effect: {_WITHOUT_EFFECT[name]}")
         elif name not in _TLS:
-            raise no_such_option(option, text, ", ".join(f"kafka.{one}" for one in allowed))
+            raise unknown_option(option, text, one_of(f"kafka.{one}" for one in known))
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
-            "the option 'kafka.bootstrap.servers' must be given: 'host:port,host:port'"
+            "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"
         )
-    return Properties(network, own, _tls(given, network), tuple(without_effect))
+    return ClientProperties(network, settings, _tls_options(given, network), tuple(ignored))
 
 
-def _tls(given: Mapping[str, str], network: Mapping[str, Any]) -> TLS | None:
+def _tls_options(given: Mapping[str, str], network: Mapping[str, Any]) -> TlsOptions | None:
     names = [name for name in _TLS if name in given]
     if network.get("security_protocol") != "SSL":
         if names:
             raise IllegalArgumentError(
-                f"kafka.{names[0]} is given, but kafka.security.protocol isn't SSL"
+                f"kafka.{names[0]}: only used with TLS; expected kafka.security.protocol=SSL "
+                "beside it"
             )
         return None
     for kind in ("truststore", "keystore"):
         location, type_ = given.get(f"ssl.{kind}.location"), given.get(f"ssl.{kind}.type", "JKS")
         if location is not None and type_.strip().upper() != "PEM":
             raise IllegalArgumentError(
-                f"kafka.ssl.{kind}.location={location!r} with kafka.ssl.{kind}.type={type_!r}: "
-                f"only PEM files can be read; convert it (keytool -exportcert -rfc, or openssl "
-                f"pkcs12) and set kafka.ssl.{kind}.type=PEM"
+                f"kafka.ssl.{kind}.location={shorten(location)} with kafka.ssl.{kind}.type="
+                f"{shorten(type_)}: only PEM files can be read; expected type PEM. Convert the "
+                f"file (keytool -exportcert -rfc, or openssl pkcs12) and set "
+                f"kafka.ssl.{kind}.type=PEM"
             )
-    algorithm = given.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    name = "ssl.endpoint.identification.algorithm"
+    algorithm = given.get(name, "https").strip().lower()
     if algorithm not in ("https", ""):
-        raise IllegalArgumentError(
-            f"kafka.ssl.endpoint.identification.algorithm={algorithm!r}: allowed are https and ''"
-        )
-    return TLS(
+        raise wrong_value(f"kafka.{name}", algorithm, "", "https, or '' for no check")
+    return TlsOptions(
         given.get("ssl.truststore.location"),
         given.get("ssl.keystore.location"),
         given.get("ssl.key.password"),

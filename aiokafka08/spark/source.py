@@ -1,7 +1,9 @@
-"""The format `kafka08`, as Spark sees it: which class does what.
+"""Define the format `kafka08` for Spark: its name, its columns, its readers and writers.
 
-Law: nothing is asked of the cluster here; wrong options are told before that. Reading is `reader`'s
-and `stream`'s business, writing `writer`'s.
+Spark calls the classes after `register`. They check the options (`options`) and the columns, and
+return the readers of `reader` and `stream` and the writers of `writer`.
+
+Invariant: nothing here sends a request to the cluster; wrong options raise before the first one.
 """
 
 from __future__ import annotations
@@ -48,40 +50,41 @@ _COLUMNS = [
     StructField("timestamp", TimestampType()),
     StructField("timestampType", IntegerType()),
 ]
+"""Spark's types for the columns of `aiokafka08.arrow.schema`."""
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _HEADERS = StructField("headers", ArrayType(_HEADER))
 
 
 class Kafka08DataSource(DataSource):
-    """Kafka brokers 0.8.0 to 3.9: batch and micro-batch reads and writes.
+    """Batch and micro-batch reads and writes for Kafka brokers 0.8.0 to 3.9.
 
-    The schema is that of Spark's own source; `headers`, which message formats 0 and 1 don't have,
-    are null.
+    The schema is that of Spark's own Kafka source. The column `headers` is always null: message
+    formats 0 and 1 have no headers.
     """
 
     _reader: type[Kafka08Reader] = Kafka08Reader
 
     @classmethod
     def name(cls) -> str:
-        """What `format()` takes."""
+        """Return the name for `format()`."""
         return NAME
 
     def schema(self) -> StructType:
-        """The columns that are read."""
+        """Return the columns of a read."""
         return StructType([*_COLUMNS, _HEADERS] if include_headers(self.options) else _COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch query's reader."""
+        """Return the reader of a batch query."""
         self._check_schema(schema)
         return self._reader(read_options(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A streaming query's reader."""
+        """Return the reader of a streaming query."""
         self._check_schema(schema)
         return Kafka08StreamReader(read_options(self.options, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch query's writer.
+        """Return the writer of a batch query.
 
         Raises:
             IllegalArgumentError: wrong options or columns, or the mode "overwrite".
@@ -89,30 +92,31 @@ class Kafka08DataSource(DataSource):
         options = write_options(self.options)
         if overwrite:
             raise IllegalArgumentError(
-                f"mode='overwrite': {NAME} can only append to a topic; set mode('append')"
+                f"mode='overwrite': {NAME} can only append to a topic; expected mode('append')"
             )
         check_partitioner(options)
         check_columns(schema, options)
         return Kafka08Writer(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A streaming query's writer; every output mode appends, as with Spark's own sink."""
+        """Return the writer of a streaming query. Each output mode appends, as in Spark's sink."""
         options = write_options(self.options)
         check_partitioner(options)
         check_columns(schema, options)
-        # Not a DataSourceStreamWriter for Spark's type hints, but what it accepts beside it.
+        # Spark accepts a DataSourceStreamArrowWriter, too, which its type hints don't mention.
         return cast(DataSourceStreamWriter, Kafka08StreamWriter(options))
 
     def _check_schema(self, schema: StructType) -> None:
         own = self.schema().simpleString()
         if schema.simpleString() != own:
             raise IllegalArgumentError(
-                f"the schema of {NAME} is fixed, {own}; given was {schema.simpleString()}"
+                f"schema {schema.simpleString()}: the schema of {NAME} is fixed; expected {own}. "
+                "Leave schema() out"
             )
 
 
 class Kafka08PushdownDataSource(Kafka08DataSource):
-    """The same, with filters pushed down: only while Spark's setting for that is on.
+    """The data source with filter pushdown, for sessions in which Spark's setting for it is on.
 
     Spark 4.3 fails each batch read of a reader that has `pushFilters` while the setting is off.
     """

@@ -1,11 +1,15 @@
-"""Micro-batches: where each one begins and ends, as Spark's streaming engine asks for it.
+"""Decide where the micro-batches of a streaming query start and end, for Spark's engine.
 
-Spark journals only the *ends* of batches, and asks for the initial offset again when it has to
-repeat batch 0. If that had begun at "latest", the end of the log would have moved on, and what came
-in between would be skipped without a word. So batch 0 is empty: the first end that is told is the
-initial offset itself, and from then on it stands in the journal; a batch 0 that is repeated plans
-nothing, wherever the log has moved to, unless Spark's own source began the checkpoint with one that
-wasn't empty. Shown by tests/spark/test_stream.py. The arithmetic is `planning`'s.
+`Kafka08StreamReader` runs on the Spark driver. It keeps the last known ends of the logs and the
+state of the trigger; `planning` does the arithmetic, `driver` sends the requests, and the tasks
+read with `reader.read_task`.
+
+Invariant: batch 0 is empty, unless Spark's own source began the checkpoint. Spark journals only the
+*ends* of batches. To repeat batch 0 it calls `initialOffset` again, which may return a later offset
+if the query starts at "latest": the messages in between would be skipped silently. Therefore the
+first end that `latestOffset` returns is the initial offset itself. From then on it is in the
+journal, and a repeated batch 0 plans no range, wherever the log ends by then.
+tests/spark/test_stream_reader.py shows this.
 """
 
 from __future__ import annotations
@@ -25,23 +29,29 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from aiokafka08.errors import OffsetOutOfRangeError
-from aiokafka08.spark.driver import Driver
-from aiokafka08.spark.offsets import OffsetDict, Offsets, dump, load, text
-from aiokafka08.spark.options import ByOffset, ReadOptions
-from aiokafka08.spark.planning import (
-    Resolved,
-    available,
-    beyond_text,
-    cut_text,
-    gone_text,
-    lag_text,
-    limited,
-    loss_text,
-    must_wait,
-    plan_batch,
-    went_back,
+from aiokafka08.spark.driver import DriverClient
+from aiokafka08.spark.offsets import (
+    OffsetDict,
+    PartitionOffsets,
+    from_checkpoint,
+    to_checkpoint,
+    to_json,
 )
-from aiokafka08.spark.reader import read_task, resolve_bound, tasks
+from aiokafka08.spark.options import OffsetBound, ReadOptions
+from aiokafka08.spark.planning import (
+    ResolvedOffsets,
+    count_available,
+    describe_deleted_partitions,
+    describe_lag,
+    describe_losses,
+    describe_start_beyond_end,
+    describe_truncation,
+    find_ends_below,
+    is_batch_too_small,
+    limit_batch,
+    plan_micro_batch,
+)
+from aiokafka08.spark.reader import plan_tasks, read_task, resolve_bound
 from aiokafka08.structs import TopicPartition
 
 _logger = logging.getLogger("aiokafka08.spark")
@@ -50,105 +60,107 @@ _NO_LIMIT = 2**63 - 1
 
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming query's source; lives on the driver, `read` in the tasks."""
+    """The reader of a streaming query. It lives on the driver; the tasks call only `read`."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._driver = Driver(options)
-        self._initial: Resolved | None = None
-        self._fresh = True  # no batch was planned or ended yet
-        self._there: frozenset[TopicPartition] = frozenset()  # as metadata had it last
-        self._latest: Resolved = {}
-        self._all_now = False
-        self._target: Resolved | None = None
+        self._driver = DriverClient(options)
+        self._initial: ResolvedOffsets | None = None
+        self._is_first_call = True  # of `latestOffset` or `partitions`
+        self._existing: frozenset[TopicPartition] = frozenset()  # in the last metadata
+        self._latest: ResolvedOffsets = {}
+        self._is_available_now = False
+        self._target: ResolvedOffsets | None = None  # where a query with AvailableNow ends
         self._last_batch = -math.inf
 
     def __getstate__(self) -> dict[str, object]:
-        # A task needs the options only; connections don't travel.
+        # A task needs only the options, and connections can't be pickled.
         return {"_options": self._options}
 
     # --- called on the driver ---------------------------------------------------------------------
 
     def initialOffset(self) -> OffsetDict:
-        """Where a new query begins; the same at each call.
+        """Return where a new query starts, the same at each call.
 
         Raises:
-            OffsetOutOfRangeError: an offset of the options is beyond the log's end, and
+            OffsetOutOfRangeError: an offset of the options is after the end of the log, and
                 `failOnDataLoss` is true.
         """
         if self._initial is None:
             for note in self._options.notes:
                 _logger.warning("%s", note)
             driver, bound = self._driver, self._options.start
-            chosen = driver.partitions()
-            given = bound.offsets if isinstance(bound, ByOffset) else {}
-            earliest, latest = driver.earliest(chosen), driver.latest(chosen, given)
-            begin = resolve_bound(driver, bound, chosen, earliest, latest, start=True)
-            beyond = sorted(went_back(latest, begin).items())
+            partitions = driver.partitions()
+            named = bound.offsets if isinstance(bound, OffsetBound) else {}
+            earliest, latest = driver.earliest(partitions), driver.latest(partitions, named)
+            start = resolve_bound(driver, bound, partitions, earliest, latest, start=True)
+            beyond = sorted(find_ends_below(latest, start).items())
             if beyond:
-                told = loss_text(
-                    (beyond_text(tp, *ends) for tp, ends in beyond), self._options.fail_on_data_loss
+                message = describe_losses(
+                    (describe_start_beyond_end(tp, *offsets) for tp, offsets in beyond),
+                    self._options.fail_on_data_loss,
                 )
                 if self._options.fail_on_data_loss:
-                    raise OffsetOutOfRangeError(told)
-                _logger.warning("%s", told)
-            self._initial = {tp: min(one, latest[tp]) for tp, one in begin.items()}
-            _logger.info("the query begins at %s", text(self._initial))
-        return dump(self._initial)
+                    raise OffsetOutOfRangeError(message)
+                _logger.warning("%s", message)
+            self._initial = {tp: min(offset, latest[tp]) for tp, offset in start.items()}
+            _logger.info("query starts at %s", to_json(self._initial))
+        return to_checkpoint(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Anything but `ReadAllAvailable` means: as the options say."""
+        """Return a limit that tells `latestOffset` to apply the options."""
         limits = self._options.limits
         if limits.max_offsets is None and limits.min_offsets is None:
             return ReadAllAvailable()
         return ReadMaxRows(limits.max_offsets or _NO_LIMIT)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends where the log ends at the first call of `latestOffset`."""
-        self._all_now = True
+        """End the query where the log ends at the first call of `latestOffset`."""
+        self._is_available_now = True
 
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
-        """Where the next batch ends.
+        """Return where the next batch ends.
 
         Raises:
-            OffsetOutOfRangeError: a partition is gone, or ends before the last batch did, and
+            OffsetOutOfRangeError: a partition was deleted, or its log ends before `start`, and
                 `failOnDataLoss` is true.
         """
-        begin = load(start)
-        fresh, self._fresh = self._fresh, False
-        self._latest = self._end_of_log(begin)
-        if fresh and begin == self._initial:
-            return start  # batch 0 is empty, see above
-        _logger.info("%s", lag_text(begin, self._latest))
+        begin = from_checkpoint(start)
+        is_first_call, self._is_first_call = self._is_first_call, False
+        self._latest = self._fetch_log_ends(begin)
+        if is_first_call and begin == self._initial:
+            return start  # batch 0 is empty
+        _logger.info("%s", describe_lag(begin, self._latest))
         if isinstance(limit, ReadAllAvailable):
-            return dump(self._latest)
-        return dump(self._limited(begin, self._latest))
+            return to_checkpoint(self._latest)
+        return to_checkpoint(self._limit_batch(begin, self._latest))
 
     def reportLatestOffset(self) -> OffsetDict | None:
-        """The end of the log, as it was last seen."""
-        return dump(self._latest) if self._latest else None
+        """Return the last known end of the log."""
+        return to_checkpoint(self._latest) if self._latest else None
 
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
-        """The tasks of one batch; the same after a restart, but for what aged out meanwhile."""
-        fresh, self._fresh = self._fresh, False
-        begin, stop = load(start), load(end)
-        if fresh and begin == self._initial:
-            # No end was asked for before: it is batch 0 that is repeated. Its end was the initial
-            # offset then, below which the one of now isn't, or Spark's own source began it.
+        """Return the tasks of a batch; the same after a restart, unless messages aged out."""
+        is_first_call, self._is_first_call = self._is_first_call, False
+        begin, stop = from_checkpoint(start), from_checkpoint(end)
+        if is_first_call and begin == self._initial:
+            # A restart repeats batch 0: no call of `latestOffset` came before. The journaled end is
+            # the initial offset of that time, which is not after the initial offset of now; unless
+            # Spark's own source, whose batch 0 has messages, wrote the journal.
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []
-        if not stop.keys() <= self._there:
-            self._there = frozenset(self._driver.partitions(known=stop.keys()))
-        there = [tp for tp in stop if tp in self._there]
-        earliest = self._driver.earliest(there)
+        if not stop.keys() <= self._existing:
+            self._existing = frozenset(self._driver.partitions(known=stop.keys()))
+        existing = [tp for tp in stop if tp in self._existing]
+        earliest = self._driver.earliest(existing)
         latest = self._latest
         if any(tp in earliest and latest.get(tp, -1) < offset for tp, offset in stop.items()):
-            latest = self._driver.latest(there, stop)
-        return tasks(self._options, plan_batch(begin, stop, earliest, latest))
+            latest = self._driver.latest(existing, stop)
+        return plan_tasks(self._options, plan_micro_batch(begin, stop, earliest, latest))
 
     def commit(self, end: OffsetDict) -> None:
-        """Nothing to do: the checkpoint has it."""
+        """Do nothing: Spark's checkpoint keeps the offsets."""
 
     def stop(self) -> None:
         """Close all connections."""
@@ -157,34 +169,41 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called in a task -------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task."""
+        """Return the messages of one task."""
         return read_task(self._options, partition)
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _end_of_log(self, begin: Offsets) -> Resolved:
+    def _fetch_log_ends(self, begin: PartitionOffsets) -> ResolvedOffsets:
+        """Return the ends of the logs; with AvailableNow, those of the first call."""
         if self._target is not None:
-            return {tp: max(one, begin.get(tp, one)) for tp, one in self._target.items()}
-        chosen = self._driver.partitions(known=begin.keys())
-        self._there = frozenset(chosen)
-        latest = self._driver.latest(chosen, begin)
-        losses = gone_text(begin.keys() - latest.keys())
-        losses += [cut_text(tp, *ends) for tp, ends in sorted(went_back(latest, begin).items())]
+            return {tp: max(end, begin.get(tp, end)) for tp, end in self._target.items()}
+        partitions = self._driver.partitions(known=begin.keys())
+        self._existing = frozenset(partitions)
+        latest = self._driver.latest(partitions, begin)
+        losses = describe_deleted_partitions(begin.keys() - latest.keys())
+        losses += [
+            describe_truncation(tp, *offsets)
+            for tp, offsets in sorted(find_ends_below(latest, begin).items())
+        ]
         if losses and self._options.fail_on_data_loss:
-            # In the journal it would be the batch's end for good, also if the log comes back.
-            raise OffsetOutOfRangeError(loss_text(losses, True))
-        if self._all_now:
+            # Fail before Spark journals the lower end: a restart can then continue from the old
+            # one if the log has come back.
+            raise OffsetOutOfRangeError(describe_losses(losses, True))
+        if self._is_available_now:
             self._target = latest
         return latest
 
-    def _limited(self, begin: Resolved, latest: Resolved) -> Resolved:
+    def _limit_batch(self, begin: ResolvedOffsets, latest: ResolvedOffsets) -> ResolvedOffsets:
+        """Return the end of the next batch within the limits of the options."""
         limits = self._options.limits
         earliest = self._driver.earliest([tp for tp in latest if tp not in begin])
-        count = available(begin, latest, earliest)
+        count = count_available(begin, latest, earliest)
         now = time.monotonic()
-        if not self._all_now and must_wait(count, limits, now - self._last_batch):
+        waited_s = now - self._last_batch
+        if not self._is_available_now and is_batch_too_small(count, limits, waited_s):
             return begin
         self._last_batch = now
         if limits.max_offsets is None:
             return latest
-        return limited(begin, latest, earliest, limits.max_offsets)
+        return limit_batch(begin, latest, earliest, limits.max_offsets)

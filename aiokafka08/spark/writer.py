@@ -1,9 +1,14 @@
-"""Writing: Arrow batches of a task to the producer, and the report of what was acknowledged.
+"""Write the rows of Spark's tasks to Kafka, and log what was acknowledged.
 
-Columns are those of Spark's own sink: `value` (needed), `key`, `topic`, `partition`, `timestamp`,
-`headers`; others are ignored. Law: a task succeeds only when each of its rows is acknowledged, and
-fails with the broker's reason; a task that is repeated writes its rows again (at least once). The
-rows of a partition keep the order in which the task has them. No Python object is made per row.
+The columns are those of Spark's own Kafka sink: `value` (required), `key`, `topic`, `partition`,
+`timestamp` and `headers`; others are ignored. Arrow batches go to the producer as they are, without
+a Python object per row.
+
+Invariant: a task succeeds only after each of its rows was acknowledged, and otherwise fails with
+the broker's reason. A repeated task writes its rows again (at least once). Rows of one partition
+keep the order that they have in the task.
+
+Spark calls the classes, through `source`: `write` in the tasks, `commit` and `abort` on the driver.
 """
 
 from __future__ import annotations
@@ -42,8 +47,9 @@ from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.partitioner import PARTITIONERS
 from aiokafka08.spark.driver import ssl_context
-from aiokafka08.spark.offsets import text
+from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions
+from aiokafka08.spark.properties import one_of, wrong_value
 from aiokafka08.structs import TopicPartition
 
 _logger = logging.getLogger("aiokafka08.spark")
@@ -57,120 +63,120 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 }
 _HEADERS = "array<struct<key:string,value:binary>>"
 
-_WITHOUT_TIMESTAMP = ("value", "key", "partition")
+_COLUMNS_WITHOUT_TIMESTAMP = ("value", "key", "partition")
 
-_UNDER_WAY = 4
-"""Arrow batches that may be buffered or sent and not acknowledged yet."""
+_MAX_UNACKNOWLEDGED = 4
+"""Arrow batches that may be buffered or in flight at the same time."""
 
 
 @dataclass
-class Written(WriterCommitMessage):
-    """What a task wrote: acknowledged rows by topic and partition."""
+class TaskCommitMessage(WriterCommitMessage):
+    """The acknowledged rows of a task, counted by partition."""
 
     rows: dict[TopicPartition, int] = field(default_factory=dict)
 
     def add(self, rows: dict[TopicPartition, int]) -> None:
-        """Count more."""
+        """Add counts."""
         for tp, count in rows.items():
             self.rows[tp] = self.rows.get(tp, 0) + count
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Check what is to be written.
+    """Check the columns to be written.
 
     Raises:
-        IllegalArgumentError: a column is missing or of a wrong type; says what is allowed.
+        IllegalArgumentError: a column is missing, or has a wrong type.
     """
     types = {one.name: one.dataType for one in schema.fields}
     if "value" not in types:
         raise IllegalArgumentError(
-            f"there is no column 'value' (string or binary) among {', '.join(types) or 'none'}"
+            f"schema: no column 'value', only {', '.join(types) or 'no columns'}; expected a "
+            "column 'value' of type string or binary"
         )
     if "topic" not in types and options.topic is None:
         raise IllegalArgumentError(
-            "set the option 'topic', or give a column 'topic': neither is there"
+            "topic of the rows: neither the option 'topic' nor a column 'topic' is given; expected "
+            "one of them"
         )
     for name, allowed in _COLUMNS.items():
         if name in types and not isinstance(types[name], allowed):
             names = " or ".join(one().simpleString() for one in allowed)
             raise IllegalArgumentError(
-                f"the column {name!r} is of type {types[name].simpleString()}; allowed is {names}"
+                f"column {name!r}: type {types[name].simpleString()}; expected {names}"
             )
     if "headers" in types and types["headers"].simpleString() != _HEADERS:
         raise IllegalArgumentError(
-            f"the column 'headers' is of type {types['headers'].simpleString()}; allowed is "
-            f"{_HEADERS}, and message formats 0 and 1 have none: each must be empty"
+            f"column 'headers': type {types['headers'].simpleString()}; expected {_HEADERS}, with "
+            "empty arrays: message formats 0 and 1 have no headers"
         )
 
 
 def check_partitioner(options: WriteOptions) -> None:
-    """Check the option `partitioner` before a task does.
+    """Check the option `partitioner` on the driver, before the tasks create producers.
 
     Raises:
         IllegalArgumentError: no partitioner has this name.
     """
     if options.partitioner is not None and options.partitioner not in PARTITIONERS:
-        raise IllegalArgumentError(
-            f"partitioner={options.partitioner!r}: allowed are {', '.join(PARTITIONERS)}"
-        )
+        raise wrong_value("partitioner", options.partitioner, "", one_of(PARTITIONERS))
 
 
 class Kafka08Writer(DataSourceArrowWriter):
-    """A batch query's sink."""
+    """The writer of a batch query."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Write the rows of one task."""
         return write_task(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: tell what was written."""
-        tell("wrote", messages)
+        """Log what all tasks wrote."""
+        log_written_rows("wrote", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed: what the others wrote stays written."""
-        tell("failed; what stays written is", messages)
+        """Log what was written before a task failed. It stays written."""
+        log_written_rows("failed after writing", messages)
 
 
 class Kafka08StreamWriter(DataSourceStreamArrowWriter):
-    """A streaming query's sink."""
+    """The writer of a streaming query."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Write the rows of one task."""
         return write_task(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks are done: tell what was written."""
-        tell(f"batch {batchId} wrote", messages)
+        """Log what all tasks wrote."""
+        log_written_rows(f"batch {batchId} wrote", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task failed: what the others wrote stays written."""
-        tell(f"batch {batchId} failed; what stays written is", messages)
+        """Log what was written before a task failed. It stays written."""
+        log_written_rows(f"batch {batchId} failed after writing", messages)
 
 
-def tell(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Log rows per partition."""
-    total = Written()
+def log_written_rows(action: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Log the rows of all tasks, counted by partition."""
+    total = TaskCommitMessage()
     for message in messages:
-        if isinstance(message, Written):
+        if isinstance(message, TaskCommitMessage):
             total.add(message.rows)
-    _logger.info("%s %d rows: %s", what, sum(total.rows.values()), text(total.rows))
+    _logger.info("%s %d rows: %s", action, sum(total.rows.values()), to_json(total.rows))
 
 
 # --- in a task ------------------------------------------------------------------------------------
 
 
-def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Write the rows of one task; returns when each is acknowledged.
+def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
+    """Write the rows of one task, and return once each of them is acknowledged.
 
     Raises:
-        IllegalArgumentError: a row that can't be written; names it.
-        UnsupportedVersionError: timestamps for brokers before 0.10.
+        IllegalArgumentError: a row can't be written.
+        UnsupportedVersionError: a row has a timestamp, and the broker is older than 0.10.
         KafkaError: the broker's reason, with topic and partition.
     """
     for note in options.notes:
@@ -179,13 +185,13 @@ def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Writ
         return runner.run(_write(options, batches))
 
 
-async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Written:
-    written = Written()
-    under_way: deque[list[Deliveries]] = deque()
-    settings: dict[str, Any] = {"acks": "all", **options.client.network, **options.client.own}
+async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
+    written = TaskCommitMessage()
+    unacknowledged: deque[list[Deliveries]] = deque()
+    settings: dict[str, Any] = {"acks": "all", **options.client.network, **options.client.settings}
     if options.partitioner is not None:
         settings["partitioner"] = options.partitioner
-    # Rows come while others are sent: Spark's iterator blocks, so it has a thread.
+    # Spark's iterator blocks. It runs in a thread, so that the producer can send meanwhile.
     batch = await asyncio.to_thread(next, batches, None)
     if batch is None:
         return written
@@ -194,17 +200,18 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Wr
     ) as producer:
         rows = 0
         while batch is not None:
-            under_way.append(await _send(producer, options, batch, rows))
+            unacknowledged.append(await _send(producer, options, batch, rows))
             rows += batch.num_rows
-            if len(under_way) >= _UNDER_WAY:
-                await _acknowledged(under_way.popleft(), written)
+            if len(unacknowledged) >= _MAX_UNACKNOWLEDGED:
+                await _wait_acknowledged(unacknowledged.popleft(), written)
             batch = await asyncio.to_thread(next, batches, None)
-        while under_way:
-            await _acknowledged(under_way.popleft(), written)
+        while unacknowledged:
+            await _wait_acknowledged(unacknowledged.popleft(), written)
     return written
 
 
-async def _acknowledged(sent: list[Deliveries], written: Written) -> None:
+async def _wait_acknowledged(sent: list[Deliveries], written: TaskCommitMessage) -> None:
+    """Wait for the rows of one Arrow batch, and add them to `written`."""
     for deliveries in sent:
         try:
             await deliveries
@@ -216,51 +223,54 @@ async def _acknowledged(sent: list[Deliveries], written: Written) -> None:
 
 
 async def _send(
-    producer: AIOKafkaProducer, options: WriteOptions, batch: pa.RecordBatch, before: int
+    producer: AIOKafkaProducer, options: WriteOptions, batch: pa.RecordBatch, first_row: int
 ) -> list[Deliveries]:
-    """Buffer a batch's rows, before which the task had so many: one call per topic."""
-    _check_rows(options, batch)
-    names = [name for name in _sent(options) if name in batch.schema.names]
+    """Buffer the rows of a batch, topic by topic; `first_row` is the number of its first row."""
+    _check_headers(batch)
+    names = [name for name in _sent_columns(options) if name in batch.schema.names]
     sent = []
     for topic, rows in _by_topic(batch) if options.topic is None else [(options.topic, batch)]:
         try:
             sent.append(await producer.send_arrow(topic, rows.select(names)))
         except UnsupportedVersionError as error:
             error.args = (
-                f"the column 'timestamp': {error.text}; set the option timestamps=drop to "
-                "write the rows without",
+                f"column 'timestamp': {error.text}. Set the option timestamps=drop to write the "
+                "rows without it",
             )
             raise
         except MessageSizeTooLargeError as error:
             error.args = (
-                f"topic {topic!r}: {error.text} (counted from 0 among this topic's rows in the "
-                f"Arrow batch that begins with row {before} of the task; in Spark: the options "
-                "kafka.max.request.size and kafka.buffer.memory)",
+                f"topic {topic!r}: {error.text}. The row is counted from 0 among the rows of this "
+                f"topic in the Arrow batch that begins with row {first_row} of the task. In Spark: "
+                "raise the options kafka.max.request.size and kafka.buffer.memory",
             )
             raise
     return sent
 
 
-def _sent(options: WriteOptions) -> Sequence[str]:
-    return _WITHOUT_TIMESTAMP if options.drop_timestamps else (*_WITHOUT_TIMESTAMP, "timestamp")
+def _sent_columns(options: WriteOptions) -> Sequence[str]:
+    if options.drop_timestamps:
+        return _COLUMNS_WITHOUT_TIMESTAMP
+    return (*_COLUMNS_WITHOUT_TIMESTAMP, "timestamp")
 
 
-def _check_rows(options: WriteOptions, batch: pa.RecordBatch) -> None:
-    names = batch.schema.names
-    if "headers" in names:
+def _check_headers(batch: pa.RecordBatch) -> None:
+    if "headers" in batch.schema.names:
         lengths = pc.list_value_length(batch.column("headers"))
         if (pc.max(lengths).as_py() or 0) > 0:
             raise IllegalArgumentError(
-                "a row has headers, which message formats 0 and 1 don't have; leave the column out"
+                "column 'headers': a row has headers, which message formats 0 and 1 don't have; "
+                "expected empty arrays. Leave the column out"
             )
 
 
 def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows by their topic, in their order."""
+    """Yield the rows of each topic, in their order."""
     column = batch.column("topic")
     if column.null_count:
         raise IllegalArgumentError(
-            "a row has no topic; fill the column, or set the option 'topic' for all rows"
+            "column 'topic': a row has no topic; expected a topic in each row. Fill the column, or "
+            "set the option 'topic' for all rows"
         )
     topics = column.unique().to_pylist()
     for topic in topics:

@@ -1,4 +1,4 @@
-"""A stream to be killed: run by test_recovery in a process of its own.
+"""A stream to be killed: run by test_stream_recovery in a process of its own.
 
 python stream_job.py BOOTSTRAP_SERVERS FOLDER MASTER [follow]: topic t into JSON files, 500 messages
 a batch, until all is read; with `follow` until it is killed.

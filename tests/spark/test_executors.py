@@ -92,7 +92,7 @@ def run(
     return subprocess.run(
         [
             sys.executable,
-            str(ROOT / "tests" / "spark" / "job.py"),
+            str(ROOT / "tests" / "spark" / "executor_job.py"),
             cluster.bootstrap_servers,
             *([] if package is None else [str(package)]),
         ],

@@ -13,11 +13,11 @@ import pytest
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from aiokafka08.spark import offsets, properties
 from aiokafka08.spark.options import (
-    ByOffset,
-    ByTime,
-    NoMatch,
-    Place,
+    LogEnd,
+    NoMatchStrategy,
+    OffsetBound,
     ReadOptions,
+    TimestampBound,
     read_options,
     write_options,
 )
@@ -61,15 +61,15 @@ def test_without_the_extra_the_error_names_it(missing: str) -> None:
 
 def test_the_defaults_are_sparks() -> None:
     batch, stream = read(), read(streaming=True)
-    assert (batch.start, batch.end) == (Place.EARLIEST, Place.LATEST)
-    assert (stream.start, stream.end) == (Place.LATEST, Place.LATEST)
+    assert (batch.start, batch.end) == (LogEnd.EARLIEST, LogEnd.LATEST)
+    assert (stream.start, stream.end) == (LogEnd.LATEST, LogEnd.LATEST)
     assert batch.fail_on_data_loss
     assert batch.limits.max_delay_s == 15 * 60
     assert (batch.limits.min_offsets, batch.limits.max_offsets) == (None, None)
     assert (batch.min_partitions, batch.max_records_per_partition) == (None, None)
     assert (batch.fetch_offset_retries, batch.fetch_offset_interval_s) == (3, 1)
     assert batch.poll_timeout_s == 120
-    assert batch.no_match is NoMatch.ERROR
+    assert batch.no_match_strategy is NoMatchStrategy.ERROR
     assert not batch.include_headers
     assert batch.notes == ()
 
@@ -98,18 +98,21 @@ def test_exactly_one_way_to_name_topics(given: dict[str, str], expected: Any) ->
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "exactly one of the options assign, subscribe, subscribePattern must be given"),
+        (
+            {},
+            "none of them; expected exactly one of the options assign, subscribe, subscribePattern",
+        ),
         ({"subscribe": "a", "assign": '{"a":[0]}'}, "subscribe='a'"),
-        ({"subscribe": " , "}, "subscribe=' , ' names no topic"),
-        ({"subscribePattern": "a("}, "subscribePattern='a(' is no regular expression"),
-        ({"subscribePattern": " "}, "it is empty"),
-        ({"assign": "a"}, "assign='a': it can't be read as JSON"),
-        ({"assign": "[1]"}, "it is no JSON object"),
+        ({"subscribe": " , "}, "subscribe=' , ': no topic is named"),
+        ({"subscribePattern": "a("}, "subscribePattern='a(': missing )"),
+        ({"subscribePattern": " "}, "empty; expected a regular expression"),
+        ({"assign": "a"}, "assign='a': invalid JSON"),
+        ({"assign": "[1]"}, "not a JSON object"),
         ({"assign": '{"a":0}'}, "topic 'a' has 0, not a list"),
         ({"assign": '{"a":[-1]}'}, "-1 is no partition"),
         ({"assign": '{"a":[true]}'}, "True is no partition"),
-        ({"assign": '{"a":[]}'}, "it names no partition"),
-        ({"assign": '{"a":[0],"a":[1]}'}, "a name stands in it twice"),
+        ({"assign": '{"a":[]}'}, "no partition is named"),
+        ({"assign": '{"a":[0],"a":[1]}'}, "a name occurs twice"),
     ],
 )
 def test_wrong_topics_are_named(given: dict[str, str], says: str) -> None:
@@ -124,20 +127,20 @@ ONE = '{"t":{"0":5}}'
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"startingOffsets": "earliest"}, Place.EARLIEST),
-        ({"startingOffsets": " Latest "}, Place.LATEST),
-        ({"startingOffsets": ONE}, ByOffset("startingOffsets", {tp("t"): 5})),
+        ({"startingOffsets": "earliest"}, LogEnd.EARLIEST),
+        ({"startingOffsets": " Latest "}, LogEnd.LATEST),
+        ({"startingOffsets": ONE}, OffsetBound("startingOffsets", {tp("t"): 5})),
         (
             {"startingOffsets": '{"t":{"0":-2,"1":-1}}'},
-            ByOffset("startingOffsets", {tp("t"): -2, tp("t", 1): -1}),
+            OffsetBound("startingOffsets", {tp("t"): -2, tp("t", 1): -1}),
         ),
         (
             {"startingOffsetsByTimestamp": '{"t":{"0":7}}', "startingOffsets": "earliest"},
-            ByTime("startingOffsetsByTimestamp", None, {tp("t"): 7}),
+            TimestampBound("startingOffsetsByTimestamp", None, {tp("t"): 7}),
         ),
         (
             {"startingTimestamp": "9", "startingOffsetsByTimestamp": ONE, "startingOffsets": ONE},
-            ByTime("startingTimestamp", 9),
+            TimestampBound("startingTimestamp", 9),
         ),
     ],
 )
@@ -148,12 +151,15 @@ def test_where_a_query_begins_by_precedence(given: dict[str, str], expected: Any
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"endingOffsets": "latest"}, Place.LATEST),
-        ({"endingOffsets": '{"t":{"0":-1}}'}, ByOffset("endingOffsets", {tp("t"): -1})),
-        ({"endingOffsetsByTimestamp": ONE}, ByTime("endingOffsetsByTimestamp", None, {tp("t"): 5})),
+        ({"endingOffsets": "latest"}, LogEnd.LATEST),
+        ({"endingOffsets": '{"t":{"0":-1}}'}, OffsetBound("endingOffsets", {tp("t"): -1})),
+        (
+            {"endingOffsetsByTimestamp": ONE},
+            TimestampBound("endingOffsetsByTimestamp", None, {tp("t"): 5}),
+        ),
         (
             {"endingTimestamp": "9", "endingOffsetsByTimestamp": ONE},
-            ByTime("endingTimestamp", 9),
+            TimestampBound("endingTimestamp", 9),
         ),
     ],
 )
@@ -162,47 +168,51 @@ def test_where_a_batch_query_ends_by_precedence(given: dict[str, str], expected:
 
 
 WRONG: list[tuple[bool, dict[str, str], str]] = [
-    (False, {"startingOffsets": "latest"}, "startingOffsets='latest': a batch query can't begin"),
-    (False, {"startingOffsets": '{"t":{"0":-1}}'}, "partition 0 has -1: a batch query can't begin"),
+    (False, {"startingOffsets": "latest"}, "startingOffsets='latest': a batch query can't start"),
+    (False, {"startingOffsets": '{"t":{"0":-1}}'}, "partition 0 has -1: a batch query can't start"),
     (False, {"endingOffsets": "earliest"}, "endingOffsets='earliest': a batch query can't end"),
     (False, {"endingOffsets": '{"t":{"0":-2}}'}, "partition 0 has -2: a batch query can't end"),
-    (False, {"startingOffsets": "first"}, "startingOffsets='first': allowed are earliest and"),
-    (False, {"endingOffsets": "x"}, "endingOffsets='x': allowed are latest, and JSON"),
-    (False, {"startingOffsets": '{"t":{"0":-3}}'}, "partition 0 has -3, not an integer from -2 on"),
+    (False, {"startingOffsets": "first"}, "startingOffsets='first': expected earliest, latest"),
+    (False, {"endingOffsets": "x"}, "endingOffsets='x': expected latest, or JSON"),
+    (False, {"startingOffsets": '{"t":{"0":-3}}'}, "partition 0 has -3, not an integer >= -2"),
     (False, {"startingOffsets": '{"t":{"x":1}}'}, "'x' is no partition"),
     (False, {"startingOffsets": f'{{"t":{{"{"9" * 5000}":1}}}}'}, "is no partition"),
     (False, {"startingOffsets": '{"t":{"0":1,"00":2}}'}, "'00' is no partition"),
-    (False, {"startingOffsets": '{"t":{"0":1,"0":2}}'}, "a name stands in it twice"),
+    (False, {"startingOffsets": '{"t":{"0":1,"0":2}}'}, "a name occurs twice"),
     (False, {"startingOffsets": '{"t":{"0":"1"}}'}, "has '1', not an integer"),
     (False, {"startingOffsets": '{"t":{"0":1.5}}'}, "has 1.5, not an integer"),
     (False, {"startingOffsets": '{"t":[1]}'}, "topic 't' has [1]"),
-    (False, {"startingOffsets": '{"t":{"0":'}, "it can't be read as JSON"),
-    (False, {"startingOffsets": "{" * 100_000}, "it can't be read as JSON"),
-    (False, {"startingTimestamp": "noon"}, "startingTimestamp='noon': allowed are integers"),
+    (False, {"startingOffsets": '{"t":{"0":'}, "invalid JSON"),
+    (False, {"startingOffsets": "{" * 100_000}, "invalid JSON"),
+    (False, {"startingTimestamp": "noon"}, "startingTimestamp='noon': expected an integer"),
     (False, {"startingTimestamp": "-1"}, "startingTimestamp='-1'"),
-    (False, {"startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "not an integer from 0 on"),
+    (False, {"startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "not an integer >= 0"),
     (
         False,
         {"startingOffsets": ONE, "endingOffsets": '{"t":{"1":9}}'},
-        "startingOffsets and endingOffsets must name the same partitions; only one has t/0, t/1",
+        "startingOffsets, endingOffsets: only one of them names t/0, t/1",
     ),
     (
         False,
         {"startingOffsets": ONE, "endingOffsets": '{"t":{"0":4}}'},
-        "5 of startingOffsets is above 4 of endingOffsets",
+        "startingOffsets, endingOffsets: topic 't', partition 0 starts at 5 and ends at 4",
     ),
     (
         False,
         {"startingOffsetsByTimestamp": ONE, "endingOffsetsByTimestamp": '{"t":{"0":4}}'},
-        "5 of startingOffsetsByTimestamp is above 4",
+        "endingOffsetsByTimestamp: topic 't', partition 0 starts at 5 and ends at 4",
     ),
-    (False, {"startingOffsetsByTimestampStrategy": "guess"}, "allowed are error, latest, segment"),
-    (True, {"endingOffsets": "latest"}, "endingOffsets='latest' is not allowed in streaming"),
-    (True, {"endingTimestamp": "1"}, "endingTimestamp='1' is not allowed in streaming"),
-    (True, {"endingOffsetsByTimestamp": ONE}, "is not allowed in streaming queries"),
-    (False, {"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe': allowed are true, false"),
-    (False, {"includeHeaders": "1"}, "includeHeaders='1': allowed are true, false"),
-    (False, {"minPartitions": "0"}, "minPartitions='0': allowed are integers from 1"),
+    (
+        False,
+        {"startingOffsetsByTimestampStrategy": "guess"},
+        "expected one of error, latest, segment",
+    ),
+    (True, {"endingOffsets": "latest"}, "endingOffsets='latest' is not supported in streaming"),
+    (True, {"endingTimestamp": "1"}, "endingTimestamp='1' is not supported in streaming"),
+    (True, {"endingOffsetsByTimestamp": ONE}, "is not supported in streaming queries"),
+    (False, {"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe': expected one of true, false"),
+    (False, {"includeHeaders": "1"}, "includeHeaders='1': expected one of true, false"),
+    (False, {"minPartitions": "0"}, "minPartitions='0': expected an integer from 1"),
     (False, {"minPartitions": "1_0"}, "minPartitions='1_0'"),
     (False, {"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition='-5'"),
     (True, {"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger='many'"),
@@ -210,15 +220,15 @@ WRONG: list[tuple[bool, dict[str, str], str]] = [
     (
         True,
         {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
-        "minOffsetsPerTrigger=5 is above maxOffsetsPerTrigger=4",
+        "minOffsetsPerTrigger=5: above maxOffsetsPerTrigger=4",
     ),
-    (True, {"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': allowed are a number and one of"),
+    (True, {"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': expected a number and a unit"),
     (True, {"maxTriggerDelay": "5 weeks"}, "maxTriggerDelay='5 weeks'"),
     (False, {"fetchOffset.numRetries": "x"}, "fetchOffset.numRetries='x'"),
     (False, {"fetchOffset.retryIntervalMs": "-1"}, "fetchOffset.retryIntervalMs='-1'"),
     (False, {"kafkaConsumer.pollTimeoutMs": "0"}, "kafkaConsumer.pollTimeoutMs='0'"),
-    (False, {"startingOfsets": "earliest"}, "startingOfsets='earliest': no such option; there are"),
-    (False, {"path": "/tmp/x"}, "path='/tmp/x': no such option"),
+    (False, {"startingOfsets": "earliest"}, "startingOfsets='earliest': unknown option; expected"),
+    (False, {"path": "/tmp/x"}, "path='/tmp/x': unknown option"),
 ]
 
 
@@ -249,7 +259,7 @@ def test_what_has_no_effect_is_told() -> None:
         }
     )
     assert len(options.notes) == 4
-    assert any("kafka.group.id='g' has no effect: no consumer group" in n for n in options.notes)
+    assert any("kafka.group.id='g' has no effect: Spark assigns" in n for n in options.notes)
 
 
 # --- kafka.* --------------------------------------------------------------------------------------
@@ -276,7 +286,7 @@ def test_java_properties_become_options_of_this_client() -> None:
         "metadata_max_age_ms": 1,
         "connections_max_idle_ms": None,
     }
-    assert client.own == {
+    assert client.settings == {
         "max_bytes": 2097152,
         "check_crcs": False,
         "isolation_level": "read_uncommitted",
@@ -287,15 +297,15 @@ def test_java_properties_become_options_of_this_client() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("auto.offset.reset", "latest", "set the option startingOffsets to earliest or latest"),
-        ("key.deserializer", "X", "keys and values come as bytes"),
-        ("value.deserializer", "X", "keys and values come as bytes"),
-        ("enable.auto.commit", "true", "offsets are kept in Spark's checkpoint"),
+        ("auto.offset.reset", "latest", "Set the option startingOffsets to earliest or latest"),
+        ("key.deserializer", "X", "keys and values are read as bytes"),
+        ("value.deserializer", "X", "keys and values are read as bytes"),
+        ("enable.auto.commit", "true", "Spark's checkpoint keeps the offsets"),
         ("interceptor.classes", "X", "is not supported"),
-        ("acks", "all", "kafka.acks='all': no such option; there are kafka.allow.auto"),
-        ("request.timeout.ms", "x", "kafka.request.timeout.ms='x': allowed are integers"),
-        ("bootstrap.servers", " ", "it is empty"),
-        ("ssl.truststore.location", "x", "kafka.security.protocol isn't SSL"),
+        ("acks", "all", "kafka.acks='all': unknown option; expected one of kafka.allow.auto"),
+        ("request.timeout.ms", "x", "kafka.request.timeout.ms='x': expected an integer"),
+        ("bootstrap.servers", " ", "empty; expected a non-empty text"),
+        ("ssl.truststore.location", "x", "expected kafka.security.protocol=SSL"),
     ],
 )
 def test_java_properties_that_cannot_be_are_refused(name: str, value: str, says: str) -> None:
@@ -340,7 +350,7 @@ def test_errors_do_not_tell_secrets(name: str) -> None:
 
 
 def test_servers_are_needed() -> None:
-    with pytest.raises(IllegalArgumentError, match=r"'kafka\.bootstrap\.servers' must be given"):
+    with pytest.raises(IllegalArgumentError, match=r"'kafka\.bootstrap\.servers' is missing"):
         read({"subscribe": "t"}, bare=True)
 
 
@@ -355,7 +365,7 @@ def test_tls_is_made_of_pem_files() -> None:
         "kafka.ssl.endpoint.identification.algorithm": "",
     }
     client = read(given).client
-    assert client.tls == properties.TLS("/ca.pem", "/me.pem", "secret", False)
+    assert client.tls == properties.TlsOptions("/ca.pem", "/me.pem", "secret", False)
     assert "secret" not in repr(client)
     with pytest.raises(IllegalArgumentError, match="only PEM files can be read"):
         read({**given, "kafka.ssl.truststore.type": "JKS"})
@@ -380,7 +390,7 @@ def test_a_writers_options() -> None:
     )
     assert options.topic == "out"
     assert options.drop_timestamps
-    assert options.client.own == {
+    assert options.client.settings == {
         "acks": "all",
         "compression_type": "snappy",
         "linger_ms": 5,
@@ -392,18 +402,18 @@ def test_a_writers_options() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"topic": " "}, "topic=' ': it is empty"),
-        ({"subscribe": "t"}, "subscribe='t': no such option; there are topic"),
-        ({"timestamps": "maybe"}, "timestamps='maybe': allowed are keep, drop"),
+        ({"topic": " "}, "topic=' ': empty; expected the name of a topic"),
+        ({"subscribe": "t"}, "subscribe='t': unknown option; expected one of topic"),
+        ({"timestamps": "maybe"}, "timestamps='maybe': expected one of keep, drop"),
         ({"kafka.key.serializer": "X"}, "kafka.key.serializer='X' is not supported"),
         ({"kafka.value.serializer": "X"}, "kafka.value.serializer='X' is not supported"),
         ({"kafka.transactional.id": "x"}, "kafka.transactional.id='x' is not supported"),
         ({"kafka.acks": "some"}, "kafka.acks='some'"),
-        ({"kafka.compression.type": "zip"}, "allowed are none, gzip, snappy, lz4"),
+        ({"kafka.compression.type": "zip"}, "expected one of none, gzip, snappy, lz4"),
         ({"kafka.partitioner.class": "com.me.Mine"}, "Java classes can't be called"),
         (
             {"partitioner": "murmur2", "kafka.partitioner.class": "DefaultPartitioner"},
-            "both given",
+            "kafka.partitioner.class is given, too",
         ),
     ],
 )
@@ -426,13 +436,13 @@ def test_a_writer_refuses_what_the_protocol_cannot_do(name: str, value: str) -> 
 
 def test_offsets_are_written_as_spark_writes_them() -> None:
     written = {tp("b", 10): 3, tp("b", 2): 4, tp("a"): 2**62}
-    assert offsets.text(written) == '{"a":{"0":4611686018427387904},"b":{"2":4,"10":3}}'
-    assert offsets.load(json.loads(offsets.text(written))) == written
+    assert offsets.to_json(written) == '{"a":{"0":4611686018427387904},"b":{"2":4,"10":3}}'
+    assert offsets.from_checkpoint(json.loads(offsets.to_json(written))) == written
 
 
 @pytest.mark.parametrize(
     "stored", [{"t": 5}, {"t": {"0": "5"}}, {"t": {"0": -1}}, [], {"t": {"-1": 1}}]
 )
 def test_a_foreign_checkpoint_is_refused(stored: Any) -> None:
-    with pytest.raises(IllegalArgumentError, match="is it the checkpoint of this source"):
-        offsets.load(stored)
+    with pytest.raises(IllegalArgumentError, match="Is it the checkpoint of this source"):
+        offsets.from_checkpoint(stored)

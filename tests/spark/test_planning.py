@@ -9,23 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
-from aiokafka08.spark.offsets import dump, load, parse_offsets
-from aiokafka08.spark.options import ByOffset, ByTime, Topics, TriggerLimits
+from aiokafka08.spark.offsets import from_checkpoint, parse_offsets, to_checkpoint
+from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.spark.planning import (
     MAX_TASKS,
     OffsetRange,
-    available,
-    check_named,
+    check_bound_partitions,
     choose_partitions,
-    lag_text,
-    limited,
-    loss_text,
-    must_wait,
-    plan_batch,
-    plan_query,
-    resolve,
-    split,
-    went_back,
+    count_available,
+    describe_lag,
+    describe_losses,
+    find_ends_below,
+    is_batch_too_small,
+    limit_batch,
+    plan_batch_query,
+    plan_micro_batch,
+    resolve_log_ends,
+    split_ranges,
 )
 from aiokafka08.structs import TopicPartition
 
@@ -40,45 +40,48 @@ KNOWN = {"a": [0, 1], "ab": [0], "b": [0], "__consumer_offsets": [0]}
 @pytest.mark.parametrize(
     ("topics", "expected"),
     [
-        (Topics(subscribe=("b", "a")), [tp(0, "a"), tp(1, "a"), tp(0, "b")]),
-        (Topics(pattern="a.*"), [tp(0, "a"), tp(1, "a"), tp(0, "ab")]),
-        (Topics(pattern="a"), [tp(0, "a"), tp(1, "a")]),
-        (Topics(pattern=".*_offsets"), []),
-        (Topics(assign=(tp(1, "a"),)), [tp(1, "a")]),
+        (TopicSelection(subscribe=("b", "a")), [tp(0, "a"), tp(1, "a"), tp(0, "b")]),
+        (TopicSelection(pattern="a.*"), [tp(0, "a"), tp(1, "a"), tp(0, "ab")]),
+        (TopicSelection(pattern="a"), [tp(0, "a"), tp(1, "a")]),
+        (TopicSelection(pattern=".*_offsets"), []),
+        (TopicSelection(assign=(tp(1, "a"),)), [tp(1, "a")]),
     ],
 )
-def test_partitions_are_chosen(topics: Topics, expected: list[TopicPartition]) -> None:
+def test_partitions_are_chosen(topics: TopicSelection, expected: list[TopicPartition]) -> None:
     assert list(choose_partitions(topics, KNOWN, {"__consumer_offsets"})) == expected
 
 
 @pytest.mark.parametrize(
     ("topics", "says"),
     [
-        (Topics(subscribe=("a", "x", "y")), "the cluster has no topic 'x', 'y'"),
-        (Topics(assign=(tp(0, "x"),)), "the cluster has no topic 'x'"),
-        (Topics(assign=(tp(7, "a"),)), "topic 'a' has no partition 7; it has 0, 1"),
+        (TopicSelection(subscribe=("a", "x", "y")), "the cluster has no topic 'x', 'y'"),
+        (TopicSelection(assign=(tp(0, "x"),)), "the cluster has no topic 'x'"),
+        (
+            TopicSelection(assign=(tp(7, "a"),)),
+            "topic 'a' has no partition 7; expected one of 0, 1",
+        ),
     ],
 )
-def test_what_is_not_there_is_named(topics: Topics, says: str) -> None:
+def test_what_is_not_there_is_named(topics: TopicSelection, says: str) -> None:
     with pytest.raises(UnknownTopicOrPartitionError) as caught:
         choose_partitions(topics, KNOWN)
     assert says in str(caught.value)
 
 
 def test_each_partition_must_be_named() -> None:
-    bound = ByOffset("startingOffsets", {tp(0): 1, tp(1): -2})
-    check_named(bound, [tp(0), tp(1)])
-    with pytest.raises(IllegalArgumentError, match="startingOffsets doesn't name t/2"):
-        check_named(bound, [tp(0), tp(1), tp(2)])
-    with pytest.raises(IllegalArgumentError, match="startingOffsets names, but"):
-        check_named(bound, [tp(0)])
-    with pytest.raises(IllegalArgumentError, match="endingOffsetsByTimestamp doesn't name t/0"):
-        check_named(ByTime("endingOffsetsByTimestamp", None, {}), [tp(0)])
-    check_named(ByTime("startingTimestamp", 5), [tp(0)])
+    bound = OffsetBound("startingOffsets", {tp(0): 1, tp(1): -2})
+    check_bound_partitions(bound, [tp(0), tp(1)])
+    with pytest.raises(IllegalArgumentError, match="startingOffsets: no entry for t/2"):
+        check_bound_partitions(bound, [tp(0), tp(1), tp(2)])
+    with pytest.raises(IllegalArgumentError, match="startingOffsets: entries for partitions"):
+        check_bound_partitions(bound, [tp(0)])
+    with pytest.raises(IllegalArgumentError, match="endingOffsetsByTimestamp: no entry for t/0"):
+        check_bound_partitions(TimestampBound("endingOffsetsByTimestamp", None, {}), [tp(0)])
+    check_bound_partitions(TimestampBound("startingTimestamp", 5), [tp(0)])
 
 
 def test_minus_one_and_two_are_the_ends_of_the_log() -> None:
-    found = resolve(
+    found = resolve_log_ends(
         {tp(0): -2, tp(1): -1, tp(2): 7}, dict.fromkeys(map(tp, range(3)), 3), {tp(1): 9}
     )
     assert found == {tp(0): 3, tp(1): 9, tp(2): 7}
@@ -94,16 +97,16 @@ EARLIEST, LATEST = {tp(0): 10}, {tp(0): 100}
         (50, 50, [], []),
         (5, 100, [(10, 100)], ["the range [5, 10) aged out; the log begins at offset 10"]),
         (5, 8, [], ["the range [5, 8) aged out"]),
-        (90, 120, [(90, 100)], ["the range [100, 120) isn't there; the log ends at offset 100"]),
-        (110, 120, [], ["the range [110, 120) isn't there"]),
+        (90, 120, [(90, 100)], ["the range [100, 120) doesn't exist; the log ends at offset 100"]),
+        (110, 120, [], ["the range [110, 120) doesn't exist"]),
     ],
 )
 def test_a_query_reads_what_there_is_and_names_the_rest(
     start: int, end: int, ranges: list[tuple[int, int]], losses: list[str]
 ) -> None:
     for plan in (
-        plan_query({tp(0): start}, {tp(0): end}, EARLIEST, LATEST),
-        plan_batch({tp(0): start}, {tp(0): end}, EARLIEST, LATEST),
+        plan_batch_query({tp(0): start}, {tp(0): end}, EARLIEST, LATEST),
+        plan_micro_batch({tp(0): start}, {tp(0): end}, EARLIEST, LATEST),
     ):
         assert [(one.start, one.end) for one in plan.ranges] == ranges
         assert len(plan.losses) == len(losses)
@@ -113,28 +116,30 @@ def test_a_query_reads_what_there_is_and_names_the_rest(
 
 
 def test_a_query_that_begins_above_its_end_is_an_error() -> None:
-    with pytest.raises(IllegalArgumentError, match="begin at offset 120 and end at 100; the log"):
-        plan_query({tp(0): 120}, {tp(0): 100}, EARLIEST, LATEST)
+    with pytest.raises(IllegalArgumentError, match="start at offset 120 and end at 100; expected"):
+        plan_batch_query({tp(0): 120}, {tp(0): 100}, EARLIEST, LATEST)
 
 
 def test_a_batch_that_was_journaled_with_a_lower_end_is_empty_and_told() -> None:
-    plan = plan_batch({tp(0): 60}, {tp(0): 50}, EARLIEST, LATEST)
+    plan = plan_micro_batch({tp(0): 60}, {tp(0): 50}, EARLIEST, LATEST)
     assert plan.ranges == ()
-    assert "ended at offset 60 and ends at 50 now" in plan.losses[0]
+    assert "ended at offset 60 and now ends at 50" in plan.losses[0]
 
 
 def test_an_added_partition_is_read_from_its_beginning() -> None:
-    plan = plan_batch({}, {tp(0): 100, tp(1): 5}, {tp(0): 10, tp(1): 0}, {tp(0): 100, tp(1): 5})
+    plan = plan_micro_batch(
+        {}, {tp(0): 100, tp(1): 5}, {tp(0): 10, tp(1): 0}, {tp(0): 100, tp(1): 5}
+    )
     assert plan.ranges == (OffsetRange("t", 0, 10, 100), OffsetRange("t", 1, 0, 5))
     [loss] = plan.losses
     assert "was added and begins at offset 10 instead of 0: the range [0, 10) aged out" in loss
 
 
 def test_a_lost_partition_is_told() -> None:
-    [loss] = plan_batch({tp(0): 20, tp(3): 1}, {tp(0): 20}, EARLIEST, LATEST).losses
+    [loss] = plan_micro_batch({tp(0): 20, tp(3): 1}, {tp(0): 20}, EARLIEST, LATEST).losses
     assert loss == "the partitions t/3 were deleted"
-    [loss] = plan_batch({tp(0): 20}, {tp(0): 30}, {}, {}).losses
-    assert "was deleted; the batch was to read it up to offset 30" in loss
+    [loss] = plan_micro_batch({tp(0): 20}, {tp(0): 30}, {}, {}).losses
+    assert "was deleted; the batch would end at offset 30" in loss
 
 
 # --- tasks ----------------------------------------------------------------------------------------
@@ -168,7 +173,7 @@ def test_tasks_are_balanced(
     max_records: int | None,
     expected: list[int],
 ) -> None:
-    tasks = split(ranges, min_partitions=min_partitions, max_records=max_records)
+    tasks = split_ranges(ranges, min_partitions=min_partitions, max_records=max_records)
     assert sizes(tasks) == expected
 
 
@@ -181,7 +186,7 @@ def test_tasks_cover_each_offset_once(
     pairs: list[tuple[int, int]], min_partitions: int | None, max_records: int | None
 ) -> None:
     ranges = [OffsetRange("t", i, start, start + size) for i, (start, size) in enumerate(pairs)]
-    tasks = split(ranges, min_partitions=min_partitions, max_records=max_records)
+    tasks = split_ranges(ranges, min_partitions=min_partitions, max_records=max_records)
     for one in ranges:
         mine = [task for task in tasks if task.partition == one.partition]
         assert [task.start for task in mine] == [one.start, *(task.end for task in mine[:-1])]
@@ -202,7 +207,7 @@ def test_tasks_cover_each_offset_once(
 )
 def test_too_many_tasks_are_refused(options: dict[str, int | None], says: str) -> None:
     with pytest.raises(IllegalArgumentError, match=says):
-        split(cut((0, 2**50)), **options)
+        split_ranges(cut((0, 2**50)), **options)
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -223,7 +228,7 @@ def test_too_many_tasks_are_refused(options: dict[str, int | None], says: str) -
 def test_a_batch_is_limited_in_proportion(
     start: list[int], latest: list[int], most: int, expected: list[int]
 ) -> None:
-    ends = limited(dict(enumerate_tp(start)), dict(enumerate_tp(latest)), {}, most)
+    ends = limit_batch(dict(enumerate_tp(start)), dict(enumerate_tp(latest)), {}, most)
     assert ends == dict(enumerate_tp(expected))
 
 
@@ -232,8 +237,8 @@ def enumerate_tp(numbers: list[int]) -> list[tuple[TopicPartition, int]]:
 
 
 def test_an_added_partition_has_its_share_from_its_beginning_on() -> None:
-    assert limited({}, {tp(0): 1100}, {tp(0): 1000}, 10) == {tp(0): 1010}
-    assert available({}, {tp(0): 1100}, {tp(0): 1000}) == 100
+    assert limit_batch({}, {tp(0): 1100}, {tp(0): 1000}, 10) == {tp(0): 1010}
+    assert count_available({}, {tp(0): 1100}, {tp(0): 1000}) == 100
 
 
 @given(
@@ -243,9 +248,9 @@ def test_an_added_partition_has_its_share_from_its_beginning_on() -> None:
 def test_limited_batches_come_to_the_end(pairs: list[tuple[int, int]], most: int) -> None:
     start = {tp(i): first for i, (first, _) in enumerate(pairs)}
     latest = {tp(i): first + size for i, (first, size) in enumerate(pairs)}
-    end = limited(start, latest, {}, most)
+    end = limit_batch(start, latest, {}, most)
     assert all(start[one] <= end[one] <= latest[one] for one in latest)
-    assert available(start, end, {}) <= max(most, 0) + len(latest)
+    assert count_available(start, end, {}) <= max(most, 0) + len(latest)
     assert (end == start) == (latest == start)
 
 
@@ -263,19 +268,19 @@ def test_limited_batches_come_to_the_end(pairs: list[tuple[int, int]], most: int
 def test_a_small_batch_waits_until_the_delay_is_over(
     least: int | None, count: int, waited_s: float, waits: bool
 ) -> None:
-    assert must_wait(count, TriggerLimits(least, None, 60), waited_s) is waits
+    assert is_batch_too_small(count, TriggerLimits(least, None, 60), waited_s) is waits
 
 
 def test_ends_that_went_back_are_seen() -> None:
-    assert went_back({tp(0): 5, tp(1): 5}, {tp(0): 6, tp(2): 9}) == {tp(0): (6, 5)}
+    assert find_ends_below({tp(0): 5, tp(1): 5}, {tp(0): 6, tp(2): 9}) == {tp(0): (6, 5)}
 
 
 def test_words() -> None:
-    assert "failOnDataLoss to false" in loss_text(["a", "b"], True)
-    assert loss_text(["a", "b"], False).endswith("a; b")
-    told = lag_text({tp(0): 5}, {tp(0): 10, tp(1): 7})
+    assert "failOnDataLoss to false" in describe_losses(["a", "b"], True)
+    assert describe_losses(["a", "b"], False).endswith("a; b")
+    told = describe_lag({tp(0): 5}, {tp(0): 10, tp(1): 7})
     assert "12 offsets behind in 2 partitions, most in t/1: 7" in told
-    assert lag_text({}, {}) == "no partitions"
+    assert describe_lag({}, {}) == "no partitions"
 
 
 # --- at scale -------------------------------------------------------------------------------------
@@ -286,16 +291,16 @@ def test_a_thousand_partitions_of_a_trillion_offsets() -> None:
     earliest = dict.fromkeys(partitions, 10**6)
     latest = dict.fromkeys(partitions, 10**12)
     start = {one: 10**6 + i for i, one in enumerate(partitions)}
-    end = limited(start, latest, earliest, 10**9)
-    assert 10**9 - 1000 <= available(start, end, earliest) <= 10**9
+    end = limit_batch(start, latest, earliest, 10**9)
+    assert 10**9 - 1000 <= count_available(start, end, earliest) <= 10**9
     assert max(end[one] - start[one] for one in partitions) <= 10**6
-    plan = plan_batch(start, end, earliest, latest)
+    plan = plan_micro_batch(start, end, earliest, latest)
     assert plan.losses == ()
-    tasks = split(plan.ranges, min_partitions=20_000, max_records=None)
+    tasks = split_ranges(plan.ranges, min_partitions=20_000, max_records=None)
     assert len(tasks) == 20_000
-    assert sum(sizes(tasks)) == available(start, end, earliest)
+    assert sum(sizes(tasks)) == count_available(start, end, earliest)
     assert max(sizes(tasks)) <= 1.05 * min(sizes(tasks))
-    stored = json.dumps(dump(end))
+    stored = json.dumps(to_checkpoint(end))
     assert len(stored) < 25_000
-    assert load(json.loads(stored)) == end
+    assert from_checkpoint(json.loads(stored)) == end
     assert parse_offsets("startingOffsets", stored) == end

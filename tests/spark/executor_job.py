@@ -1,6 +1,6 @@
 """A job for executors in processes of their own: run by test_executors in a process of its own.
 
-python job.py BOOTSTRAP_SERVERS [ZIP_OF_THE_PACKAGE]: reads topic t, writes it to topic `copy`, and
+python executor_job.py BOOTSTRAP_SERVERS [ZIP_OF_THE_PACKAGE]: reads topic t, writes it to topic `copy`, and
 prints as JSON what it found. Without the zip the executors have the package installed.
 """
 

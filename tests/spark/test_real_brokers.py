@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.spark.driver import Driver
+from aiokafka08.spark.driver import DriverClient
 from aiokafka08.spark.options import read_options
-from aiokafka08.spark.planning import Resolved
+from aiokafka08.spark.planning import ResolvedOffsets
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.waiting import wait_for
 from tests.spark.conftest import reading, writing
@@ -80,11 +80,11 @@ def test_what_a_broker_deleted_is_named_or_left_out(
     for number in range(5):  # each partition gets several segments, and keeps the last one
         write(spark, cluster.bootstrap_servers, topic, 1200 * number, 1200 * (number + 1))
     given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
-    driver = Driver(read_options(given, streaming=False))
+    driver = DriverClient(read_options(given, streaming=False))
     try:
         partitions = driver.partitions()
 
-        def deleted() -> Resolved | None:
+        def deleted() -> ResolvedOffsets | None:
             first = driver.earliest(partitions)
             return first if all(first.values()) else None
 

@@ -208,7 +208,7 @@ def test_an_end_that_went_backwards_is_told_or_read_again(
     fill(cluster, [10])
     stream.run()
     cluster.truncate("t", 0, 6)
-    with pytest.raises(Exception, match="ended at offset 10 and ends at 6 now"):
+    with pytest.raises(Exception, match="ended at offset 10 and now ends at 6"):
         stream.run()
     stream.run(failOnDataLoss="false")
     cluster.append("t", 0, [b"new"])
@@ -219,9 +219,9 @@ def test_an_end_that_went_backwards_is_told_or_read_again(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"endingOffsets": "latest"}, "endingOffsets='latest' is not allowed in streaming"),
-        ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': allowed are integers"),
-        ({"startingOffsets": '{"t":{"0":1}}'}, "startingOffsets doesn't name t/1, t/2"),
+        ({"endingOffsets": "latest"}, "endingOffsets='latest' is not supported in streaming"),
+        ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an integer"),
+        ({"startingOffsets": '{"t":{"0":1}}'}, "startingOffsets: no entry for t/1, t/2"),
         ({"subscribe": "nowhere"}, "the cluster has no topic 'nowhere'"),
     ],
 )
@@ -313,7 +313,7 @@ def test_a_beginning_beyond_the_end_is_told_or_moved_to_it(
 ) -> None:
     fill(cluster, [10])
     given = {"startingOffsets": '{"t":{"0":12,"1":-2,"2":-1}}'}
-    says = "topic 't', partition 0: the query would begin at offset 12; the log ends at 10"
+    says = "topic 't', partition 0: the query would start at offset 12; the log ends at 10"
     with pytest.raises(OffsetOutOfRangeError) as caught:
         reader(**given).initialOffset()
     assert says in str(caught.value)
@@ -332,13 +332,13 @@ def test_an_end_that_went_back_is_told_before_it_is_journaled(
     one = reader()
     with pytest.raises(OffsetOutOfRangeError) as caught:
         one.latestOffset(begin, ReadAllAvailable())
-    assert "topic 't', partition 0: the log ended at offset 10 and ends at 6 now" in str(
+    assert "topic 't', partition 0: the log ended at offset 10 and now ends at 6" in str(
         caught.value
     )
     lenient = reader(failOnDataLoss="false")
     assert lenient.latestOffset(begin, ReadAllAvailable()) == {"t": {"0": 6, "1": 0, "2": 0}}
     assert lenient.partitions(begin, {"t": {"0": 6, "1": 0, "2": 0}}) == []
-    assert "the log ended at offset 10 and ends at 6 now" in caplog.text
+    assert "the log ended at offset 10 and now ends at 6" in caplog.text
     fill(cluster, [4])
     assert reader().latestOffset(begin, ReadAllAvailable()) == begin
 

@@ -31,11 +31,17 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.spark import driver as driver_module
 from aiokafka08.spark import reader
-from aiokafka08.spark.driver import Driver
-from aiokafka08.spark.options import ByTime, ReadOptions, read_options, write_options
-from aiokafka08.spark.planning import OffsetRange, Resolved, narrow
-from aiokafka08.spark.properties import TLS
-from aiokafka08.spark.reader import MAX_BATCH_BYTES, MAX_INTERVALS, ReadTask, read_task, wanted
+from aiokafka08.spark.driver import DriverClient
+from aiokafka08.spark.options import ReadOptions, TimestampBound, read_options, write_options
+from aiokafka08.spark.planning import OffsetRange, ResolvedOffsets, apply_filters
+from aiokafka08.spark.properties import TlsOptions
+from aiokafka08.spark.reader import (
+    MAX_BATCH_BYTES,
+    MAX_INTERVALS,
+    ReadTask,
+    read_task,
+    to_column_filter,
+)
 from aiokafka08.spark.writer import write_task
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, EmbeddedCluster
@@ -125,7 +131,7 @@ def test_a_log_that_was_cut_after_planning_is_told_or_read_up_to_its_end(
     fill(cluster, [10])
     cluster.truncate("t", 0, end)
     batches = task(cluster, 4, 10, failOnDataLoss=str(fail).lower())
-    says = f"topic 't', partition 0: the range [{max(end, 4)}, 10) isn't there; the log ends at"
+    says = f"topic 't', partition 0: the range [{max(end, 4)}, 10) doesn't exist; the log ends at"
     if fail:
         with pytest.raises(OffsetOutOfRangeError) as caught:
             offsets(batches)
@@ -178,14 +184,14 @@ def test_a_corrupt_message_ends_the_task_behind_those_before_it(cluster: Embedde
     fill(cluster, [1])
     with pytest.raises(CorruptRecordException, match="partition 0, offset 3") as caught:
         offsets(task(cluster, 0, 5))
-    assert "in Spark: startingOffsets and endingOffsets go around it" in str(caught.value)
+    assert "In Spark: skip the message with startingOffsets and endingOffsets" in str(caught.value)
     assert "kafka.check.crcs=false" in str(caught.value)
 
 
 def test_a_message_that_is_too_large_names_sparks_option(cluster: EmbeddedCluster) -> None:
     cluster.append("t", 0, [bytes(5000)])
     sizes = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": "2000"}
-    with pytest.raises(RecordTooLargeError, match=r"in Spark: the option kafka\.fetch\.max\.bytes"):
+    with pytest.raises(RecordTooLargeError, match=r"In Spark: raise the option kafka\.fetch\.max"):
         offsets(task(cluster, 0, 1, **sizes))
 
 
@@ -193,13 +199,15 @@ def test_a_message_that_is_too_large_names_sparks_option(cluster: EmbeddedCluste
 
 
 @pytest.fixture
-def driver(cluster: EmbeddedCluster) -> Iterator[Driver]:
-    made = Driver(options(cluster, fetchOffset__retryIntervalMs="1"))
+def driver(cluster: EmbeddedCluster) -> Iterator[DriverClient]:
+    made = DriverClient(options(cluster, fetchOffset__retryIntervalMs="1"))
     yield made
     made.close()
 
 
-def test_a_question_costs_one_request_per_broker(cluster: EmbeddedCluster, driver: Driver) -> None:
+def test_a_question_costs_one_request_per_broker(
+    cluster: EmbeddedCluster, driver: DriverClient
+) -> None:
     assert len(driver.partitions()) == 3
     before = len(cluster.requests(MetadataRequest))
     partitions = driver.partitions()
@@ -212,11 +220,11 @@ def test_a_question_costs_one_request_per_broker(cluster: EmbeddedCluster, drive
 
 
 def test_an_end_below_what_was_known_is_asked_again(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: DriverClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [6, 6, 10, 11]
 
-    async def ends(router: Any, partitions: Any, which: int) -> Resolved:
+    async def ends(router: Any, partitions: Any, which: int) -> ResolvedOffsets:
         return {T0: answers.pop(0)}
 
     monkeypatch.setattr(driver, "_ends", ends)
@@ -228,7 +236,7 @@ def test_an_end_below_what_was_known_is_asked_again(
 
 
 def test_a_partition_that_is_not_known_any_more_is_asked_for_again(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: DriverClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[tuple[TopicPartition, ...]] = [(), (), (T0,), ()]
     monkeypatch.setattr(driver, "choose_partitions", lambda *_, **__: answers.pop(0))
@@ -243,7 +251,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_created_by_asking(
     cluster: EmbeddedCluster,
 ) -> None:
     once = options(cluster, fetchOffset__numRetries="0", kafka__request__timeout__ms="1000")
-    driver = Driver(once)
+    driver = DriverClient(once)
     try:
         partitions = driver.partitions()
         cluster.delete_topic("t")
@@ -257,7 +265,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_created_by_asking(
 
 
 def test_the_driver_goes_on_after_its_connections_broke(
-    cluster: EmbeddedCluster, driver: Driver
+    cluster: EmbeddedCluster, driver: DriverClient
 ) -> None:
     partitions = driver.partitions()
     cluster.drop_connections()
@@ -280,19 +288,19 @@ def test_a_time_is_asked_for_or_looked_for() -> None:
         for at in times:
             cluster.append("t", 0, [b"x"], timestamp_ms=at)
         for given, fetches in ((options(cluster), False), (on_0_10_0(options(cluster)), True)):
-            driver = Driver(given)
+            driver = DriverClient(given)
             before = len(cluster.requests(FetchRequest))
             try:
                 for at, offset in ((0, 0), (1001, 1), (3001, 3)):
-                    bound = ByTime("startingTimestamp", at)
+                    bound = TimestampBound("startingTimestamp", at)
                     assert driver.by_time(bound, [T0], {T0: 4}, start=True) == {T0: offset}
                 assert (len(cluster.requests(FetchRequest)) > before) == fetches
-                bound = ByTime("startingTimestamp", 5001)
+                bound = TimestampBound("startingTimestamp", 5001)
                 with pytest.raises(IllegalArgumentError, match="no message of that time or later"):
                     driver.by_time(bound, [T0], {T0: 4}, start=True)
                 assert driver.by_time(bound, [T0], {T0: 4}, start=False) == {T0: 4}
                 # Written since the end was asked for: it isn't part of the query.
-                bound = ByTime("startingTimestamp", 5000)
+                bound = TimestampBound("startingTimestamp", 5000)
                 assert driver.by_time(bound, [T0], {T0: 2}, start=False) == {T0: 2}
             finally:
                 driver.close()
@@ -303,9 +311,9 @@ def test_messages_without_timestamps_are_told_from_messages_before_the_time(line
     """A broker of 0.10 says only that there is no message of that time."""
     with EmbeddedCluster(version=line, topics={"t": 1}, clock=lambda: 20.0) as cluster:
         cluster.append_raw("t", 0, encode_entry(0, None, b"old", magic=0))
-        bound = ByTime("startingTimestamp", 2000)
+        bound = TimestampBound("startingTimestamp", 2000)
         for strategy in ("error", "latest", "segment"):
-            driver = Driver(options(cluster, startingOffsetsByTimestampStrategy=strategy))
+            driver = DriverClient(options(cluster, startingOffsetsByTimestampStrategy=strategy))
             try:
                 if strategy == "segment":
                     assert driver.by_time(bound, [T0], {T0: 1}, start=True) == {T0: 0}
@@ -329,9 +337,9 @@ def test_a_time_is_looked_for_with_the_options_of_the_tasks() -> None:
             (on_0_10_0(given["false"]), {T0: 1}),
             (given["true"], {T0: 1}),  # the broker finds it by heads
         ):
-            driver = Driver(made)
+            driver = DriverClient(made)
             try:
-                bound = ByTime("startingTimestamp", 2000)
+                bound = TimestampBound("startingTimestamp", 2000)
                 if expected is None:
                     with pytest.raises(CorruptRecordException, match="partition 0, offset 0"):
                         driver.by_time(bound, [T0], {T0: 2}, start=True)
@@ -347,8 +355,8 @@ def test_a_time_is_looked_for_past_messages_as_large_as_tasks_may_read(limit: st
         cluster.append("t", 0, [bytes(5000)], timestamp_ms=1000)
         cluster.append("t", 0, [b"found"], timestamp_ms=2000)
         sizes = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": limit}
-        driver = Driver(on_0_10_0(options(cluster, **sizes)))
-        bound = ByTime("startingTimestamp", 2000)
+        driver = DriverClient(on_0_10_0(options(cluster, **sizes)))
+        bound = TimestampBound("startingTimestamp", 2000)
         try:
             if limit == "1000":
                 with pytest.raises(RecordTooLargeError):
@@ -381,16 +389,16 @@ def test_a_time_is_looked_for_past_messages_as_large_as_tasks_may_read(limit: st
 def test_a_filter_leaves_few_ranges_that_hold_all_it_lets_through(
     one: Filter, expected: list[tuple[int, int, int]]
 ) -> None:
-    found = wanted(one)
+    found = to_column_filter(one)
     whole = [OffsetRange("t", 0, 0, 100_000)]
-    left = narrow(whole, [] if found is None else [found])
+    left = apply_filters(whole, [] if found is None else [found])
     assert [(part.partition, part.start, part.end) for part in left] == expected
 
 
 def test_a_filter_with_many_offsets_makes_no_more_tasks_than_are_useful() -> None:
-    found = wanted(In(("offset",), tuple(range(0, 10**7, 10**4))))
+    found = to_column_filter(In(("offset",), tuple(range(0, 10**7, 10**4))))
     assert found is not None
-    left = narrow([OffsetRange("t", 0, 0, 10**7)], [found])
+    left = apply_filters([OffsetRange("t", 0, 0, 10**7)], [found])
     assert len(left) <= MAX_INTERVALS
     for offset in range(0, 10**7, 10**4):
         assert sum(part.start <= offset < part.end for part in left) == 1
@@ -401,9 +409,9 @@ def test_a_filter_with_many_offsets_makes_no_more_tasks_than_are_useful() -> Non
 
 def test_files_for_tls_that_cannot_be_read_are_named() -> None:
     with pytest.raises(KafkaConfigurationError) as caught:
-        driver_module.ssl_context(TLS(cafile="/nowhere/ca.pem"))
+        driver_module.ssl_context(TlsOptions(cafile="/nowhere/ca.pem"))
     assert "kafka.ssl.truststore.location='/nowhere/ca.pem'" in str(caught.value)
-    assert "on each executor" in str(caught.value)
+    assert "and on each executor" in str(caught.value)
 
 
 @pytest.mark.real
@@ -419,7 +427,7 @@ def test_a_cluster_is_asked_over_tls() -> None:
             "kafka.ssl.truststore.location": str(real.ca_path),
             "kafka.ssl.truststore.type": "PEM",
         }
-        driver = Driver(read_options(given, streaming=False))
+        driver = DriverClient(read_options(given, streaming=False))
         try:
             assert driver.latest(driver.partitions(), {}) == {T0: 0}
         finally:
@@ -474,5 +482,5 @@ def test_a_topic_that_is_deleted_or_made_anew_while_it_is_read_is_told_or_left_o
     loses(7, f"topic {topic!r}, partition 0 was deleted: the range [7, 9) wasn't read")
     real.create_topic(topic)
     append(5)
-    loses(7, "the range [7, 9) isn't there; the log ends at offset 5")
-    loses(3, "the range [5, 9) isn't there; the log ends at offset 5")
+    loses(7, "the range [7, 9) doesn't exist; the log ends at offset 5")
+    loses(3, "the range [5, 9) doesn't exist; the log ends at offset 5")
