@@ -1,7 +1,9 @@
-"""A job for executors in processes of their own: run by test_executors in a process of its own.
+"""Copy a topic with a Spark job whose executors are separate processes.
 
-python executor_job.py BOOTSTRAP_SERVERS [ZIP_OF_THE_PACKAGE]: reads topic t, writes it to topic `copy`, and
-prints as JSON what it found. Without the zip the executors have the package installed.
+    python executor_job.py BOOTSTRAP_SERVERS [ZIP_OF_THE_PACKAGE]
+
+The job reads topic `t`, writes it to topic `copy`, and prints a summary as JSON. With a zip, Spark
+sends that to the executors; otherwise the package is installed there. test_executors runs it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from aiokafka08.spark import register
 
 
 def where(_: Iterable[int]) -> Iterable[tuple[int, str, str]]:
-    """The executor's Python daemon, the file that the package came from, and the twin that runs."""
+    """Yield the id of the executor's Python daemon, the file of the package, and the twin in use."""
     import os
 
     import aiokafka08
