@@ -1,7 +1,8 @@
-"""One Spark for the session (a JVM takes seconds to start), local with two cores.
+"""Fixtures and helpers for tests with Spark: one local Spark session with two cores.
 
-Spark's Python workers are processes of their own: they find the package by PYTHONPATH, and run
-without asyncio's debug mode, which the session sets for itself.
+All tests share the session, since a JVM takes seconds to start. Spark's Python workers are separate
+processes. They find the package through PYTHONPATH, and run without asyncio's debug mode, which is
+set for the test process.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.spark import register
+from aiokafka08.spark.options import ReadOptions, read_options
 from aiokafka08.testing import EmbeddedCluster
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        # The JVM keeps this environment for its workers; other tests don't.
+        # The JVM passes this environment on to its workers. The patch ends before other tests.
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -67,7 +69,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def spark_home(folder: Path) -> str:
-    """A SPARK_HOME of links: workers of a local cluster keep their files in SPARK_HOME/work."""
+    """Create a SPARK_HOME of symbolic links, since a local cluster writes to SPARK_HOME/work."""
     import pyspark
 
     home = folder / "home"
@@ -79,7 +81,7 @@ def spark_home(folder: Path) -> str:
 
 
 def reading(spark: Any, cluster: EmbeddedCluster | str, **options: str) -> Any:
-    """A batch DataFrame; all of topic t unless the options say otherwise."""
+    """Return a batch DataFrame; of topic t unless the options select another one."""
     servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
     reader = spark.read.format("kafka08").option("kafka.bootstrap.servers", servers)
     if not {"assign", "subscribe", "subscribePattern"} & options.keys():
@@ -90,7 +92,7 @@ def reading(spark: Any, cluster: EmbeddedCluster | str, **options: str) -> Any:
 
 
 def writing(frame: Any, cluster: EmbeddedCluster | str, **options: str) -> None:
-    """Append a DataFrame."""
+    """Append a DataFrame to a topic."""
     servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
     writer = frame.write.format("kafka08").option("kafka.bootstrap.servers", servers)
     for name, value in options.items():
@@ -99,7 +101,7 @@ def writing(frame: Any, cluster: EmbeddedCluster | str, **options: str) -> None:
 
 
 def fill(cluster: EmbeddedCluster, counts: list[int], topic: str = "t") -> None:
-    """So many messages in each partition, "partition-number" as the value."""
+    """Append `counts` messages to the partitions, with values like "partition-number"."""
     for partition, count in enumerate(counts):
         if count:
             begin = cluster.offsets(topic, partition).end
@@ -107,7 +109,19 @@ def fill(cluster: EmbeddedCluster, counts: list[int], topic: str = "t") -> None:
             cluster.append(topic, partition, values, [b"k%d" % partition] * count)
 
 
+def batch_options(cluster: EmbeddedCluster, **given: str) -> ReadOptions:
+    """Return checked options of a batch query of topic t, for tests without a session."""
+    named = {name.replace("__", "."): value for name, value in given.items()}
+    base = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "subscribe": "t",
+        "kafka.retry.backoff.ms": "10",
+        "kafkaConsumer.pollTimeoutMs": "20000",
+    }
+    return read_options(base | named, streaming=False)
+
+
 def found(frame: Any) -> list[str]:
-    """The values of a DataFrame, sorted by partition and offset."""
+    """Return the values of a DataFrame, sorted by partition and offset."""
     rows = frame.select("partition", "offset", "value").collect()
     return [bytes(row.value).decode() for row in sorted(rows)]

@@ -18,7 +18,7 @@ from aiokafka08.spark import register
 
 
 def where(_: Iterable[int]) -> Iterable[tuple[int, str, str]]:
-    """Yield the id of the executor's Python daemon, the file of the package, and the twin in use."""
+    """Yield the executor's Python daemon, the path of the package, and the twin in use."""
     import os
 
     import aiokafka08

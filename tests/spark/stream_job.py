@@ -1,4 +1,4 @@
-"""A stream to be killed: run by test_stream_recovery in a process of its own.
+"""Run a streaming query that test_stream_recovery kills, in a separate process.
 
 python stream_job.py BOOTSTRAP_SERVERS FOLDER MASTER [follow]: topic t into JSON files, 500 messages
 a batch, until all is read; with `follow` until it is killed.
@@ -18,7 +18,7 @@ def main(servers: str, folder: str, master: str, follow: str = "") -> None:
         SparkSession.builder.master(master)
         .config("spark.task.maxFailures", "8")
         .config("spark.executor.memory", "640m")
-        # Killed ones leave there what they unpacked.
+        # A killed executor leaves its unpacked libraries behind, here in the test's folder.
         .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={folder}")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

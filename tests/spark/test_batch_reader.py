@@ -1,4 +1,4 @@
-"""Batch queries on the embedded cluster: what is read, and what wrong input is told."""
+"""Batch queries on the embedded cluster: rows, offsets, filters, lost data, wrong options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def values(partition: int, start: int, end: int) -> list[str]:
     return [f"{partition}-{i}" for i in range(start, end)]
 
 
-def test_all_columns_as_sparks_own_source_has_them(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_columns_are_those_of_sparks_own_source(spark: Any, cluster: EmbeddedCluster) -> None:
     cluster.append("t", 1, [b"v", None, b""], [None, b"k", b""], codec=Codec.SNAPPY)
     frame = reading(spark, cluster, includeHeaders="true")
     assert frame.schema.simpleString() == (
@@ -35,7 +35,7 @@ def test_all_columns_as_sparks_own_source_has_them(spark: Any, cluster: Embedded
     ]
 
 
-def test_timestamps_come_where_the_format_has_them(spark: Any) -> None:
+def test_timestamp_of_message_format_1_is_read(spark: Any) -> None:
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
         cluster.append("t", 0, [b"a"], timestamp_ms=1_600_000_000_123)
         [row] = reading(spark, cluster).collect()
@@ -45,9 +45,7 @@ def test_timestamps_come_where_the_format_has_them(spark: Any) -> None:
     assert row.timestampType == 0
 
 
-def test_a_query_reads_everything_once_across_partitions(
-    spark: Any, cluster: EmbeddedCluster
-) -> None:
+def test_query_reads_each_message_once(spark: Any, cluster: EmbeddedCluster) -> None:
     fill(cluster, [500, 0, 300])
     frame = reading(spark, cluster)
     assert frame.rdd.getNumPartitions() == 2
@@ -60,7 +58,7 @@ def test_a_query_reads_everything_once_across_partitions(
     assert small.count() == 800
 
 
-def test_an_empty_topic_gives_no_rows(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_empty_topic_returns_no_rows(spark: Any, cluster: EmbeddedCluster) -> None:
     assert reading(spark, cluster).count() == 0
 
 
@@ -83,14 +81,14 @@ def test_an_empty_topic_gives_no_rows(spark: Any, cluster: EmbeddedCluster) -> N
         ({"subscribePattern": "T"}, []),
     ],
 )
-def test_what_the_options_name_is_read(
+def test_options_select_partitions_and_offsets(
     spark: Any, cluster: EmbeddedCluster, options: dict[str, str], expected: list[str]
 ) -> None:
     fill(cluster, [5, 4, 2])
     assert found(reading(spark, cluster, **options)) == expected
 
 
-def test_filters_bound_what_is_read(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_filter_pushdown_limits_tasks(spark: Any, cluster: EmbeddedCluster) -> None:
     fill(cluster, [1000, 1000, 1000])
     frame = reading(spark, cluster)
 
@@ -108,9 +106,7 @@ def test_filters_bound_what_is_read(spark: Any, cluster: EmbeddedCluster) -> Non
     assert tasks("partition <= 0 AND offset > 997") == (1, values(0, 998, 1000))
 
 
-def test_filters_are_not_pushed_down_where_that_is_refused(
-    spark: Any, cluster: EmbeddedCluster
-) -> None:
+def test_filter_pushdown_off_reads_all_partitions(spark: Any, cluster: EmbeddedCluster) -> None:
     fill(cluster, [10, 10, 10])
     assert spark.conf.get(PUSHDOWN_CONF) == "true"
     spark.conf.unset(PUSHDOWN_CONF)
@@ -124,7 +120,7 @@ def test_filters_are_not_pushed_down_where_that_is_refused(
         register(spark)
 
 
-def test_no_topic_is_created_by_reading(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_reading_missing_topic_does_not_create_it(spark: Any, cluster: EmbeddedCluster) -> None:
     with pytest.raises(Exception, match="the cluster has no topic 'missing'"):
         reading(spark, cluster, subscribe="missing").collect()
     assert found(reading(spark, cluster, subscribePattern="missing.*")) == []
@@ -135,7 +131,7 @@ def test_no_topic_is_created_by_reading(spark: Any, cluster: EmbeddedCluster) ->
 
 
 def test_requests_do_not_grow_with_partitions(spark: Any) -> None:
-    """Driver and one task: no broker is asked per partition."""
+    """The driver and the one task send no request per partition."""
     from aiokafka08.protocol.api import ListOffsetsRequest
 
     with EmbeddedCluster(brokers=2, topics={"t": 40}) as cluster:
@@ -149,12 +145,12 @@ def test_requests_do_not_grow_with_partitions(spark: Any) -> None:
     assert len(asked) == 4
 
 
-# --- times ----------------------------------------------------------------------------------------
+# --- timestamps -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def timed() -> Any:
-    """Ten messages with times 1000 to 10000 in each of two partitions; 0.10."""
+    """Ten messages in each of two partitions, with timestamps from 1000 to 10000; 0.10."""
     with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=lambda: 20.0) as cluster:
         for partition in (0, 1):
             for i in range(10):
@@ -183,20 +179,20 @@ def timed() -> Any:
         ),
     ],
 )
-def test_times_are_exact_where_messages_have_them(
+def test_timestamp_bounds_are_exact_with_timestamps(
     spark: Any, timed: EmbeddedCluster, options: dict[str, str], expected: list[str]
 ) -> None:
     assert found(reading(spark, timed, **options)) == expected
 
 
-def test_a_time_without_a_message_is_an_error(spark: Any, timed: EmbeddedCluster) -> None:
+def test_timestamp_bound_without_message_raises(spark: Any, timed: EmbeddedCluster) -> None:
     with pytest.raises(
         Exception, match=r"startingTimestamp=11000: topic .t., partition .: no message"
     ):
         reading(spark, timed, startingTimestamp="11000").collect()
 
 
-def test_times_without_timestamps_take_the_grain_of_segments(spark: Any) -> None:
+def test_timestamp_bound_in_format_0_starts_at_segment(spark: Any) -> None:
     now = [1000.0]
     with EmbeddedCluster(topics={"t": 1}, clock=lambda: now[0]) as cluster:
         fill(cluster, [5])
@@ -215,10 +211,10 @@ def test_times_without_timestamps_take_the_grain_of_segments(spark: Any) -> None
         assert found(frame) == values(0, 5, 10)
 
 
-# --- loss and bad input ---------------------------------------------------------------------------
+# --- lost data and wrong input --------------------------------------------------------------------
 
 
-def test_offsets_that_aged_out_are_loss(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_aged_out_offsets_raise_or_are_skipped(spark: Any, cluster: EmbeddedCluster) -> None:
     fill(cluster, [10])
     cluster.delete_before("t", 0, 4)
     start = '{"t":{"0":2,"1":-2,"2":-2}}'
@@ -231,7 +227,7 @@ def test_offsets_that_aged_out_are_loss(spark: Any, cluster: EmbeddedCluster) ->
     assert found(reading(spark, cluster)) == values(0, 4, 10)
 
 
-def test_offsets_beyond_the_end_are_told(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_offsets_after_log_end_raise_or_are_skipped(spark: Any, cluster: EmbeddedCluster) -> None:
     fill(cluster, [10])
     end = '{"t":{"0":12,"1":-1,"2":-1}}'
     with pytest.raises(Exception, match=r"the range \[10, 12\) doesn't exist; the log ends at"):
@@ -242,7 +238,7 @@ def test_offsets_beyond_the_end_are_told(spark: Any, cluster: EmbeddedCluster) -
         reading(spark, cluster, startingOffsets=end.replace("-1", "-2")).collect()
 
 
-def test_a_corrupt_message_is_told_with_its_offset(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_corrupt_message_raises_with_its_offset(spark: Any, cluster: EmbeddedCluster) -> None:
     from aiokafka08.protocol.message_set import encode_entry
 
     fill(cluster, [3])
@@ -267,14 +263,14 @@ def test_a_corrupt_message_is_told_with_its_offset(spark: Any, cluster: Embedded
         ({"kafka__auto__offset__reset": "x"}, r"kafka.auto.offset.reset='x' is not supported"),
     ],
 )
-def test_wrong_options_are_told_on_the_driver(
+def test_wrong_options_raise_on_the_driver(
     spark: Any, cluster: EmbeddedCluster, options: dict[str, str], says: str
 ) -> None:
     with pytest.raises(Exception, match=says):
         reading(spark, cluster, **options).collect()
 
 
-def test_a_schema_of_ones_own_is_refused(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_user_schema_is_refused(spark: Any, cluster: EmbeddedCluster) -> None:
     frame = (
         spark.read.format("kafka08")
         .schema("value string")
@@ -286,7 +282,7 @@ def test_a_schema_of_ones_own_is_refused(spark: Any, cluster: EmbeddedCluster) -
         frame.collect()
 
 
-def test_an_unreachable_broker_is_told(spark: Any) -> None:
+def test_unreachable_broker_raises(spark: Any) -> None:
     port = free_port()
     with pytest.raises(Exception, match=f"NoBrokersAvailable.*127.0.0.1:{port}"):
         reading(spark, f"127.0.0.1:{port}", fetchOffset__retryIntervalMs="10").collect()

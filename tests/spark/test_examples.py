@@ -1,4 +1,4 @@
-"""The Spark examples, with the session's Spark: what they promise is what they do."""
+"""The Spark examples and the stream of the README run, with the session's Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ aggregate = runpy.run_path(str(ROOT / "examples" / "spark_aggregate.py"))["aggre
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
-def test_readmes_stream_reads_a_topic(spark: Any, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+def test_readme_stream_reads_a_topic(spark: Any, cluster: EmbeddedCluster, tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     [program] = [one for one in re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S)
                  if "spark" in one]  # fmt: skip
@@ -48,14 +48,14 @@ def test_readmes_stream_reads_a_topic(spark: Any, cluster: EmbeddedCluster, tmp_
 
 
 def program(example: str, *arguments: str) -> None:
-    """As a user does, but in this process: `getOrCreate` finds the session."""
+    """Run an example as a program in this process, where `getOrCreate` finds the session."""
     path = str(ROOT / "examples" / example)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [path, *arguments])
         runpy.run_path(path, run_name="__main__")
 
 
-def test_the_drain_runs_as_a_program_and_says_how_far_it_came(
+def test_drain_copies_topic_and_prints_end_offsets(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with EmbeddedCluster(version="0.10", topics={"t": 3}) as target:
@@ -69,9 +69,9 @@ def test_the_drain_runs_as_a_program_and_says_how_far_it_came(
             copied = [[one.value for one in target.log("t", partition)] for partition in range(3)]
             there = [[one.value for one in cluster.log("t", partition)] for partition in range(3)]
             assert copied == there
-            told = capsys.readouterr().out.strip()
-            assert told.startswith("copied t up to ")
-            return json.loads(told.removeprefix("copied t up to "))
+            printed = capsys.readouterr().out.strip()
+            assert printed.startswith("copied t up to ")
+            return json.loads(printed.removeprefix("copied t up to "))
 
         fill(cluster, [5, 0, 3])
         assert drain() == {"t": {"0": 5, "1": 0, "2": 3}}
@@ -80,7 +80,7 @@ def test_the_drain_runs_as_a_program_and_says_how_far_it_came(
         assert drain() == {"t": {"0": 6, "1": 1, "2": 4}}
 
 
-def test_events_are_counted_by_minute_and_plotted(
+def test_aggregate_counts_by_minute_and_plots(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def send(*events: tuple[str, str]) -> None:
@@ -104,8 +104,13 @@ def test_events_are_counted_by_minute_and_plotted(
         *("--bootstrap", cluster.bootstrap_servers, "--topic", "t"),
         *("--checkpoint", str(tmp_path / "checkpoint"), "--plot", str(image)),
     )
-    told = capsys.readouterr().out.splitlines()
-    assert [line[13:] for line in told] == [":00 in: 2", ":00 out: 1", ":01 in: 2", ":02 <out>: 1"]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[13:] for line in lines] == [
+        ":00 in: 2",
+        ":00 out: 1",
+        ":01 in: 2",
+        ":02 <out>: 1",
+    ]
     rows = aggregate(*run)
     assert [(row.minute.minute, row.kind, row["count"]) for row in rows] == [
         (0, "in", 2),

@@ -1,4 +1,4 @@
-"""Executors in processes of their own: what they need, and what is said where it is missing."""
+"""Executors in separate processes get the package as a zip or as a wheel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def filled() -> Iterator[EmbeddedCluster]:
-    """The numbers below 5000 in each of two partitions, in sets of snappy."""
+    """The numbers below 5000 in each of two partitions, compressed with snappy."""
     with EmbeddedCluster(brokers=2, topics={"t": 2, "copy": 2}) as cluster:
         for partition in (0, 1):
             for start in range(0, 5000, 500):
@@ -35,7 +35,7 @@ def filled() -> Iterator[EmbeddedCluster]:
 
 
 def zipped(folder: Path) -> Path:
-    """The package as a zip: pure Python only."""
+    """Return a zip of the package, with its pure Python files only."""
     package = folder / "aiokafka08.zip"
     with zipfile.ZipFile(package, "w") as archive:
         for path in (ROOT / "aiokafka08").rglob("*.py"):
@@ -44,7 +44,7 @@ def zipped(folder: Path) -> Path:
 
 
 def wheel(folder: Path) -> Path:
-    """The package as it is installed; built away from here, where other tests use what is built."""
+    """Build a wheel of the package, in a copy: other tests use the extensions built here."""
     source = folder / "source"
     ignore = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
     shutil.copytree(ROOT / "aiokafka08", source / "aiokafka08", ignore=ignore)
@@ -56,7 +56,7 @@ def wheel(folder: Path) -> Path:
 
 
 def python_with(folder: Path, *packages: str) -> str:
-    """A Python of the executors' own, with nothing but these packages."""
+    """Create a virtual environment with only these packages, and return its Python."""
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     python = str(folder / "venv" / "bin" / "python")
     pip(python, "install", *packages)
@@ -73,7 +73,7 @@ def run(
     python: str = sys.executable,
     package: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """The job, whose executors run this Python; the driver is a process with this one's."""
+    """Run the job; `python` is the Python of its executors, and the driver runs this one."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -105,7 +105,7 @@ def run(
 
 
 def copied(done: subprocess.CompletedProcess[str], cluster: EmbeddedCluster) -> dict[str, Any]:
-    """Check that the job read and wrote all there is; what it found."""
+    """Check that the job read and wrote all messages, and return its summary."""
     assert done.returncode == 0, done.stderr[-5000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert found["messages"] == 10_000
@@ -117,9 +117,7 @@ def copied(done: subprocess.CompletedProcess[str], cluster: EmbeddedCluster) -> 
     return found
 
 
-def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(
-    filled: EmbeddedCluster, tmp_path: Path
-) -> None:
+def test_zip_of_the_package_runs_on_two_executors(filled: EmbeddedCluster, tmp_path: Path) -> None:
     found = copied(run(filled, tmp_path, package=zipped(tmp_path)), filled)
     assert all(".zip" in file for file in found["files"])
     assert found["twins"] == ["python"]
@@ -127,9 +125,7 @@ def test_a_job_runs_on_several_executors_with_the_package_as_a_zip(
 
 @pytest.mark.full
 @pytest.mark.timeout(1500)
-def test_a_job_runs_where_executors_have_nothing_but_the_wheel(
-    filled: EmbeddedCluster, tmp_path: Path
-) -> None:
+def test_wheel_alone_runs_on_executors(filled: EmbeddedCluster, tmp_path: Path) -> None:
     python = python_with(tmp_path, f"aiokafka08[arrow] @ {wheel(tmp_path).as_uri()}")
     found = copied(run(filled, tmp_path, python), filled)
     assert all(Path(file).is_relative_to(tmp_path / "venv") for file in found["files"])
@@ -138,8 +134,8 @@ def test_a_job_runs_where_executors_have_nothing_but_the_wheel(
 
 @pytest.mark.full
 @pytest.mark.timeout(1500)
-def test_what_a_zip_needs_beside_it_is_named(filled: EmbeddedCluster, tmp_path: Path) -> None:
-    """pyarrow always; what decompresses where it is needed."""
+def test_zip_without_codec_packages_names_them(filled: EmbeddedCluster, tmp_path: Path) -> None:
+    """pyarrow is always needed; packages of codecs only for topics that use them."""
     python = python_with(tmp_path, "pyarrow")
     done = run(filled, tmp_path, python, zipped(tmp_path))
     assert done.returncode

@@ -1,4 +1,4 @@
-"""Options: Spark's names, defaults, precedence and refusals; every error names what was wrong."""
+"""Options have Spark's names, defaults and precedence; errors show the option and its value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tp(topic: str, partition: int = 0) -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
-def test_the_pure_modules_import_neither_pyspark_nor_the_network() -> None:
+def test_pure_modules_import_no_pyspark_and_no_network() -> None:
     code = (
         "import sys, aiokafka08.spark.options, aiokafka08.spark.planning; print(*[name for name in"
         " sys.modules if name.split('.')[0] in ('pyspark', 'pyarrow', 'asyncio')"
@@ -48,7 +48,7 @@ def test_the_pure_modules_import_neither_pyspark_nor_the_network() -> None:
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
-def test_without_the_extra_the_error_names_it(missing: str) -> None:
+def test_missing_extra_raises_with_pip_command(missing: str) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         "import aiokafka08.spark, aiokafka08.errors\n"
@@ -59,7 +59,7 @@ def test_without_the_extra_the_error_names_it(missing: str) -> None:
     assert "pip install 'aiokafka08[spark]'" in done.stdout
 
 
-def test_the_defaults_are_sparks() -> None:
+def test_defaults_are_those_of_spark() -> None:
     batch, stream = read(), read(streaming=True)
     assert (batch.start, batch.end) == (LogEnd.EARLIEST, LogEnd.LATEST)
     assert (stream.start, stream.end) == (LogEnd.LATEST, LogEnd.LATEST)
@@ -74,7 +74,7 @@ def test_the_defaults_are_sparks() -> None:
     assert batch.notes == ()
 
 
-def test_names_are_known_in_any_case() -> None:
+def test_option_names_ignore_case() -> None:
     options = read_options(
         {"KAFKA.bootstrap.SERVERS": "k", "SUBSCRIBE": "t", "failondataloss": "FALSE"},
         streaming=False,
@@ -90,7 +90,7 @@ def test_names_are_known_in_any_case() -> None:
         ({"assign": '{"b":[2,0],"a":[1]}'}, (tp("a", 1), tp("b", 0), tp("b", 2))),
     ],
 )
-def test_exactly_one_way_to_name_topics(given: dict[str, str], expected: Any) -> None:
+def test_topics_are_selected_in_three_ways(given: dict[str, str], expected: Any) -> None:
     topics = read(SERVERS | given, bare=True).topics
     assert expected in (topics.subscribe, topics.pattern, topics.assign)
 
@@ -115,7 +115,7 @@ def test_exactly_one_way_to_name_topics(given: dict[str, str], expected: Any) ->
         ({"assign": '{"a":[0],"a":[1]}'}, "a name occurs twice"),
     ],
 )
-def test_wrong_topics_are_named(given: dict[str, str], says: str) -> None:
+def test_wrong_topic_selection_raises(given: dict[str, str], says: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         read(SERVERS | given, bare=True)
     assert says in str(caught.value)
@@ -144,7 +144,7 @@ ONE = '{"t":{"0":5}}'
         ),
     ],
 )
-def test_where_a_query_begins_by_precedence(given: dict[str, str], expected: Any) -> None:
+def test_start_bound_follows_precedence(given: dict[str, str], expected: Any) -> None:
     assert read(given, streaming=True).start == expected
 
 
@@ -163,7 +163,7 @@ def test_where_a_query_begins_by_precedence(given: dict[str, str], expected: Any
         ),
     ],
 )
-def test_where_a_batch_query_ends_by_precedence(given: dict[str, str], expected: Any) -> None:
+def test_end_bound_follows_precedence(given: dict[str, str], expected: Any) -> None:
     assert read(given).end == expected
 
 
@@ -233,7 +233,7 @@ WRONG: list[tuple[bool, dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("streaming", "given", "says"), WRONG)
-def test_a_wrong_option_is_named_with_its_value(
+def test_wrong_option_raises_with_its_value(
     streaming: bool, given: dict[str, str], says: str
 ) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
@@ -245,11 +245,11 @@ def test_a_wrong_option_is_named_with_its_value(
     ("given", "seconds"),
     [("15m", 900), ("2 min", 120), ("10", 0.01), ("3h", 10800), ("1d", 86400), ("500us", 0.0005)],
 )
-def test_trigger_delays_have_units(given: str, seconds: float) -> None:
+def test_max_trigger_delay_accepts_units(given: str, seconds: float) -> None:
     assert read({"maxTriggerDelay": given}, streaming=True).limits.max_delay_s == seconds
 
 
-def test_what_has_no_effect_is_told() -> None:
+def test_options_without_effect_are_noted() -> None:
     options = read(
         {
             "maxOffsetsPerTrigger": "5",
@@ -265,7 +265,7 @@ def test_what_has_no_effect_is_told() -> None:
 # --- kafka.* --------------------------------------------------------------------------------------
 
 
-def test_java_properties_become_options_of_this_client() -> None:
+def test_java_properties_are_mapped_to_client_settings() -> None:
     client = read(
         {
             "kafka.client.id": "me",
@@ -308,7 +308,7 @@ def test_java_properties_become_options_of_this_client() -> None:
         ("ssl.truststore.location", "x", "expected kafka.security.protocol=SSL"),
     ],
 )
-def test_java_properties_that_cannot_be_are_refused(name: str, value: str, says: str) -> None:
+def test_unsupported_java_property_raises(name: str, value: str, says: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         read({f"kafka.{name}": value})
     assert says in str(caught.value)
@@ -323,7 +323,7 @@ def test_java_properties_that_cannot_be_are_refused(name: str, value: str, says:
         ("isolation.level", "read_committed"),
     ],
 )
-def test_what_the_protocol_cannot_do_is_refused(name: str, value: str) -> None:
+def test_property_beyond_the_protocol_raises(name: str, value: str) -> None:
     with pytest.raises(UnsupportedVersionError) as caught:
         read({f"kafka.{name}": value})
     assert f"kafka.{name}=" in str(caught.value)
@@ -341,7 +341,7 @@ def test_what_the_protocol_cannot_do_is_refused(name: str, value: str) -> None:
         "password",
     ],
 )
-def test_errors_do_not_tell_secrets(name: str) -> None:
+def test_errors_hide_secrets(name: str) -> None:
     for check in (read, lambda given: write_options(SERVERS | given)):
         with pytest.raises((IllegalArgumentError, UnsupportedVersionError)) as caught:
             check({name: "hush"})
@@ -349,12 +349,12 @@ def test_errors_do_not_tell_secrets(name: str) -> None:
         assert "hush" not in str(caught.value)
 
 
-def test_servers_are_needed() -> None:
+def test_missing_bootstrap_servers_raises() -> None:
     with pytest.raises(IllegalArgumentError, match=r"'kafka\.bootstrap\.servers' is missing"):
         read({"subscribe": "t"}, bare=True)
 
 
-def test_tls_is_made_of_pem_files() -> None:
+def test_tls_properties_accept_only_pem_files() -> None:
     given = {
         "kafka.security.protocol": "ssl",
         "kafka.ssl.truststore.location": "/ca.pem",
@@ -371,10 +371,10 @@ def test_tls_is_made_of_pem_files() -> None:
         read({**given, "kafka.ssl.truststore.type": "JKS"})
 
 
-# --- writing --------------------------------------------------------------------------------------
+# --- writer ---------------------------------------------------------------------------------------
 
 
-def test_a_writers_options() -> None:
+def test_writer_options_are_mapped() -> None:
     options = write_options(
         SERVERS
         | {
@@ -417,7 +417,7 @@ def test_a_writers_options() -> None:
         ),
     ],
 )
-def test_a_writers_wrong_option_is_named(given: dict[str, str], says: str) -> None:
+def test_wrong_writer_option_raises(given: dict[str, str], says: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         write_options(SERVERS | given)
     assert says in str(caught.value)
@@ -426,7 +426,7 @@ def test_a_writers_wrong_option_is_named(given: dict[str, str], says: str) -> No
 @pytest.mark.parametrize(
     ("name", "value"), [("compression.type", "zstd"), ("enable.idempotence", "true")]
 )
-def test_a_writer_refuses_what_the_protocol_cannot_do(name: str, value: str) -> None:
+def test_writer_property_beyond_the_protocol_raises(name: str, value: str) -> None:
     with pytest.raises(UnsupportedVersionError, match="message format 2"):
         write_options(SERVERS | {f"kafka.{name}": value})
 
@@ -434,7 +434,7 @@ def test_a_writer_refuses_what_the_protocol_cannot_do(name: str, value: str) -> 
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def test_offsets_are_written_as_spark_writes_them() -> None:
+def test_checkpoint_json_is_that_of_spark() -> None:
     written = {tp("b", 10): 3, tp("b", 2): 4, tp("a"): 2**62}
     assert offsets.to_json(written) == '{"a":{"0":4611686018427387904},"b":{"2":4,"10":3}}'
     assert offsets.from_checkpoint(json.loads(offsets.to_json(written))) == written
@@ -443,6 +443,6 @@ def test_offsets_are_written_as_spark_writes_them() -> None:
 @pytest.mark.parametrize(
     "stored", [{"t": 5}, {"t": {"0": "5"}}, {"t": {"0": -1}}, [], {"t": {"-1": 1}}]
 )
-def test_a_foreign_checkpoint_is_refused(stored: Any) -> None:
+def test_foreign_checkpoint_raises(stored: Any) -> None:
     with pytest.raises(IllegalArgumentError, match="Is it the checkpoint of this source"):
         offsets.from_checkpoint(stored)

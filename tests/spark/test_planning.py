@@ -1,4 +1,4 @@
-"""Planning: each offset once, in balanced tasks; limits; what counts as loss."""
+"""Planning covers each offset once, in balanced tasks, within the limits, and names losses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ KNOWN = {"a": [0, 1], "ab": [0], "b": [0], "__consumer_offsets": [0]}
         (TopicSelection(assign=(tp(1, "a"),)), [tp(1, "a")]),
     ],
 )
-def test_partitions_are_chosen(topics: TopicSelection, expected: list[TopicPartition]) -> None:
+def test_topic_selection_chooses_partitions(
+    topics: TopicSelection, expected: list[TopicPartition]
+) -> None:
     assert list(choose_partitions(topics, KNOWN, {"__consumer_offsets"})) == expected
 
 
@@ -62,13 +64,13 @@ def test_partitions_are_chosen(topics: TopicSelection, expected: list[TopicParti
         ),
     ],
 )
-def test_what_is_not_there_is_named(topics: TopicSelection, says: str) -> None:
+def test_missing_topic_or_partition_raises(topics: TopicSelection, says: str) -> None:
     with pytest.raises(UnknownTopicOrPartitionError) as caught:
         choose_partitions(topics, KNOWN)
     assert says in str(caught.value)
 
 
-def test_each_partition_must_be_named() -> None:
+def test_bound_must_have_an_entry_for_each_partition() -> None:
     bound = OffsetBound("startingOffsets", {tp(0): 1, tp(1): -2})
     check_bound_partitions(bound, [tp(0), tp(1)])
     with pytest.raises(IllegalArgumentError, match="startingOffsets: no entry for t/2"):
@@ -80,7 +82,7 @@ def test_each_partition_must_be_named() -> None:
     check_bound_partitions(TimestampBound("startingTimestamp", 5), [tp(0)])
 
 
-def test_minus_one_and_two_are_the_ends_of_the_log() -> None:
+def test_minus_1_and_minus_2_are_the_ends_of_the_log() -> None:
     found = resolve_log_ends(
         {tp(0): -2, tp(1): -1, tp(2): 7}, dict.fromkeys(map(tp, range(3)), 3), {tp(1): 9}
     )
@@ -101,7 +103,7 @@ EARLIEST, LATEST = {tp(0): 10}, {tp(0): 100}
         (110, 120, [], ["the range [110, 120) doesn't exist"]),
     ],
 )
-def test_a_query_reads_what_there_is_and_names_the_rest(
+def test_plan_has_existing_ranges_and_the_losses(
     start: int, end: int, ranges: list[tuple[int, int]], losses: list[str]
 ) -> None:
     for plan in (
@@ -110,23 +112,23 @@ def test_a_query_reads_what_there_is_and_names_the_rest(
     ):
         assert [(one.start, one.end) for one in plan.ranges] == ranges
         assert len(plan.losses) == len(losses)
-        for told, expected in zip(plan.losses, losses, strict=True):
-            assert expected in told
-            assert "topic 't', partition 0" in told
+        for loss, expected in zip(plan.losses, losses, strict=True):
+            assert expected in loss
+            assert "topic 't', partition 0" in loss
 
 
-def test_a_query_that_begins_above_its_end_is_an_error() -> None:
+def test_query_that_starts_after_its_end_raises() -> None:
     with pytest.raises(IllegalArgumentError, match="start at offset 120 and end at 100; expected"):
         plan_batch_query({tp(0): 120}, {tp(0): 100}, EARLIEST, LATEST)
 
 
-def test_a_batch_that_was_journaled_with_a_lower_end_is_empty_and_told() -> None:
+def test_batch_that_ends_before_its_start_is_a_loss() -> None:
     plan = plan_micro_batch({tp(0): 60}, {tp(0): 50}, EARLIEST, LATEST)
     assert plan.ranges == ()
     assert "ended at offset 60 and now ends at 50" in plan.losses[0]
 
 
-def test_an_added_partition_is_read_from_its_beginning() -> None:
+def test_added_partition_is_read_from_its_earliest_offset() -> None:
     plan = plan_micro_batch(
         {}, {tp(0): 100, tp(1): 5}, {tp(0): 10, tp(1): 0}, {tp(0): 100, tp(1): 5}
     )
@@ -135,7 +137,7 @@ def test_an_added_partition_is_read_from_its_beginning() -> None:
     assert "was added and begins at offset 10 instead of 0: the range [0, 10) aged out" in loss
 
 
-def test_a_lost_partition_is_told() -> None:
+def test_deleted_partition_is_a_loss() -> None:
     [loss] = plan_micro_batch({tp(0): 20, tp(3): 1}, {tp(0): 20}, EARLIEST, LATEST).losses
     assert loss == "the partitions t/3 were deleted"
     [loss] = plan_micro_batch({tp(0): 20}, {tp(0): 30}, {}, {}).losses
@@ -205,7 +207,7 @@ def test_tasks_cover_each_offset_once(
         ({"min_partitions": None, "max_records": 1}, "maxRecordsPerPartition=1"),
     ],
 )
-def test_too_many_tasks_are_refused(options: dict[str, int | None], says: str) -> None:
+def test_too_many_tasks_raise(options: dict[str, int | None], says: str) -> None:
     with pytest.raises(IllegalArgumentError, match=says):
         split_ranges(cut((0, 2**50)), **options)
 
@@ -219,13 +221,13 @@ def test_too_many_tasks_are_refused(options: dict[str, int | None], says: str) -
         ([0, 0], [100, 100], 1000, [100, 100]),
         ([0, 0], [100, 100], 50, [25, 25]),
         ([0, 0], [300, 100], 40, [30, 10]),
-        ([0, 0], [1000, 1], 10, [9, 1]),  # nobody starves
+        ([0, 0], [1000, 1], 10, [9, 1]),  # each partition gets at least one offset
         ([5, 50], [5, 100], 10, [5, 60]),
-        ([50, 0], [40, 100], 10, [40, 10]),  # went back: told when the batch is planned
+        ([50, 0], [40, 100], 10, [40, 10]),  # truncated: a loss when the batch is planned
         ([0, 2**62], [0, 2**63 - 1], 2**62, [0, 2**63 - 1]),
     ],
 )
-def test_a_batch_is_limited_in_proportion(
+def test_batch_limit_is_shared_in_proportion(
     start: list[int], latest: list[int], most: int, expected: list[int]
 ) -> None:
     ends = limit_batch(dict(enumerate_tp(start)), dict(enumerate_tp(latest)), {}, most)
@@ -236,7 +238,7 @@ def enumerate_tp(numbers: list[int]) -> list[tuple[TopicPartition, int]]:
     return [(tp(i), number) for i, number in enumerate(numbers)]
 
 
-def test_an_added_partition_has_its_share_from_its_beginning_on() -> None:
+def test_batch_limit_counts_added_partition_from_earliest() -> None:
     assert limit_batch({}, {tp(0): 1100}, {tp(0): 1000}, 10) == {tp(0): 1010}
     assert count_available({}, {tp(0): 1100}, {tp(0): 1000}) == 100
 
@@ -245,7 +247,7 @@ def test_an_added_partition_has_its_share_from_its_beginning_on() -> None:
     st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1, max_size=10),
     st.integers(1, 2**41),
 )
-def test_limited_batches_come_to_the_end(pairs: list[tuple[int, int]], most: int) -> None:
+def test_limited_batches_reach_the_end(pairs: list[tuple[int, int]], most: int) -> None:
     start = {tp(i): first for i, (first, _) in enumerate(pairs)}
     latest = {tp(i): first + size for i, (first, size) in enumerate(pairs)}
     end = limit_batch(start, latest, {}, most)
@@ -265,28 +267,28 @@ def test_limited_batches_come_to_the_end(pairs: list[tuple[int, int]], most: int
         (10, 0, 60, False),
     ],
 )
-def test_a_small_batch_waits_until_the_delay_is_over(
+def test_small_batch_is_delayed_up_to_max_trigger_delay(
     least: int | None, count: int, waited_s: float, waits: bool
 ) -> None:
     assert is_batch_too_small(count, TriggerLimits(least, None, 60), waited_s) is waits
 
 
-def test_ends_that_went_back_are_seen() -> None:
+def test_find_ends_below_returns_known_offset_and_end() -> None:
     assert find_ends_below({tp(0): 5, tp(1): 5}, {tp(0): 6, tp(2): 9}) == {tp(0): (6, 5)}
 
 
-def test_words() -> None:
+def test_texts_of_losses_and_lag() -> None:
     assert "failOnDataLoss to false" in describe_losses(["a", "b"], True)
     assert describe_losses(["a", "b"], False).endswith("a; b")
-    told = describe_lag({tp(0): 5}, {tp(0): 10, tp(1): 7})
-    assert "12 offsets behind in 2 partitions, most in t/1: 7" in told
+    lag = describe_lag({tp(0): 5}, {tp(0): 10, tp(1): 7})
+    assert "12 offsets behind in 2 partitions, most in t/1: 7" in lag
     assert describe_lag({}, {}) == "no partitions"
 
 
 # --- at scale -------------------------------------------------------------------------------------
 
 
-def test_a_thousand_partitions_of_a_trillion_offsets() -> None:
+def test_thousand_partitions_of_a_trillion_offsets() -> None:
     partitions = [tp(i, f"topic-{i % 10}") for i in range(1000)]
     earliest = dict.fromkeys(partitions, 10**6)
     latest = dict.fromkeys(partitions, 10**12)

@@ -1,4 +1,4 @@
-"""Spark on real brokers: every line reads and writes; the bridge from 0.8.2.2 to 3.9.1."""
+"""Spark reads and writes each line of real brokers, and copies a topic from 0.8.2.2 to 3.9.1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = ["0.8.2.2", *(pytest.param(one, marks=full) for one in ("0.9.0.1", "0.10
 
 
 def write(spark: Any, servers: str, topic: str, start: int, end: int, codec: str = "none") -> None:
-    """Numbers as values, their last digit as the key, partition number % 3."""
+    """Write numbers as values, with their last digit as key, to partition number % 3."""
     frame = spark.range(start, end, 1, 2).selectExpr(
         "CAST(id % 10 AS STRING) AS key",
         "CAST(id AS STRING) AS value",
@@ -37,7 +37,7 @@ def write(spark: Any, servers: str, topic: str, start: int, end: int, codec: str
 
 
 def rows(spark: Any, servers: str, topic: str) -> list[tuple[Any, ...]]:
-    """Partition, key and value, in the order of the log."""
+    """Return partition, key and value of each message, in the order of the log."""
     found = reading(spark, servers, subscribe=topic)
     columns = found.select("partition", "offset", "key", "value").collect()
     return [
@@ -47,7 +47,7 @@ def rows(spark: Any, servers: str, topic: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("version", LINES)
-def test_what_is_written_is_read(
+def test_written_rows_are_read(
     spark: Any, broker_clusters: BrokerClusters, unique_topic: NewName, version: str
 ) -> None:
     cluster = broker_clusters.get(version)
@@ -71,13 +71,13 @@ def test_what_is_written_is_read(
 
 
 @pytest.mark.parametrize("version", LINES)
-def test_what_a_broker_deleted_is_named_or_left_out(
+def test_range_deleted_by_retention_raises_or_is_skipped(
     spark: Any, broker_clusters: BrokerClusters, unique_topic: NewName, version: str
 ) -> None:
     cluster = broker_clusters.get(version)
     topic = unique_topic("aged")
     cluster.create_topic(topic, 3, config={"segment.bytes": 18_000, "retention.bytes": 1})
-    for number in range(5):  # each partition gets several segments, and keeps the last one
+    for number in range(5):  # several segments per partition; retention keeps the last one
         write(spark, cluster.bootstrap_servers, topic, 1200 * number, 1200 * (number + 1))
     given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
     driver = DriverClient(read_options(given, streaming=False))
@@ -88,7 +88,7 @@ def test_what_a_broker_deleted_is_named_or_left_out(
             first = driver.earliest(partitions)
             return first if all(first.values()) else None
 
-        first = wait_for(deleted, 100, "retention")  # brokers first look after 30 s
+        first = wait_for(deleted, 100, "retention")  # brokers start to check after 30 s
     finally:
         driver.close()
     zeros = {topic: {"0": 0, "1": 0, "2": 0}}
@@ -103,7 +103,7 @@ def test_what_a_broker_deleted_is_named_or_left_out(
         assert offsets[0] >= begin > 0
 
 
-def test_a_topic_is_drained_to_a_modern_broker_and_resumed(
+def test_drain_to_modern_broker_is_resumed(
     spark: Any, broker_clusters: BrokerClusters, unique_topic: NewName, tmp_path: Path
 ) -> None:
     old, new = broker_clusters.get("0.8.2.2"), broker_clusters.get("3.9.1")
@@ -130,7 +130,7 @@ def test_a_topic_is_drained_to_a_modern_broker_and_resumed(
         assert rows(spark, new.bootstrap_servers, topic) == expected
 
 
-def test_a_broker_that_is_too_new_is_named(
+def test_too_new_broker_raises_with_its_version(
     spark: Any, broker_clusters: BrokerClusters, tmp_path: Path
 ) -> None:
     servers = broker_clusters.get("4.1.0").bootstrap_servers

@@ -1,4 +1,4 @@
-"""Micro-batches on the embedded cluster: each message once, whatever fails, stops and moves."""
+"""Micro-batches on the embedded cluster have each message once, after failures and restarts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Handle = Callable[[Any, int], None]
 
 
 class Stream:
-    """A query into an idempotent sink: a file per batch, overwritten by its repetition."""
+    """A query with an idempotent sink: one file per batch, overwritten by a repeated batch."""
 
     def __init__(self, spark: Any, cluster: EmbeddedCluster, folder: Path, **options: str) -> None:
         self.spark, self.cluster, self.folder = spark, cluster, folder
@@ -36,7 +36,7 @@ class Stream:
         } | options
 
     def run(self, fail_in: int | None = None, **options: str) -> Any:
-        """Until all that is there now is read (AvailableNow); raises what the query failed with."""
+        """Run until all available messages are read, and raise the error of the query."""
         query = self.start(fail_in, **options)
         try:
             query.awaitTermination()
@@ -54,7 +54,7 @@ class Stream:
 
         def write(frame: Any, batch: int) -> None:
             if batch == fail_in:
-                raise RuntimeError(f"batch {batch} was told to fail")
+                raise RuntimeError(f"batch {batch} fails on purpose")
             rows = frame.select("partition", "offset", "value").collect()
             Path(sink).mkdir(exist_ok=True)
             text = json.dumps([[r.partition, r.offset, bytes(r.value).decode()] for r in rows])
@@ -69,7 +69,7 @@ class Stream:
         )
 
     def batches(self) -> list[list[str]]:
-        """The values of each batch in the sink."""
+        """Return the values of each batch in the sink."""
         found = sorted((self.folder / "sink").glob("*.json"), key=lambda path: int(path.stem))
         return [[value for _, _, value in sorted(json.loads(p.read_text()))] for p in found]
 
@@ -82,7 +82,7 @@ class Stream:
         return [value for _, _, value in sorted(rows)]
 
     def journal(self, batch: int) -> Any:
-        """The offsets that Spark journaled as the end of a batch."""
+        """Return the offsets that Spark journaled as the end of a batch."""
         lines = (self.folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()
         return json.loads(lines[2])
 
@@ -96,7 +96,7 @@ def expected(*counts: int) -> list[str]:
     return [f"{partition}-{i}" for partition, count in enumerate(counts) for i in range(count)]
 
 
-def test_a_query_goes_on_where_it_ended(stream: Stream, cluster: EmbeddedCluster) -> None:
+def test_query_resumes_where_it_ended(stream: Stream, cluster: EmbeddedCluster) -> None:
     fill(cluster, [5, 3, 0])
     stream.run()
     assert stream.values() == expected(5, 3)
@@ -111,21 +111,21 @@ def test_a_query_goes_on_where_it_ended(stream: Stream, cluster: EmbeddedCluster
 
 @pytest.mark.parametrize("fail_in", [0, 1])
 @pytest.mark.parametrize("begin", ["earliest", "latest"])
-def test_nothing_is_skipped_when_a_first_batch_fails_and_the_log_moves(
+def test_failed_first_batch_is_repeated_without_a_gap(
     stream: Stream, cluster: EmbeddedCluster, fail_in: int, begin: str
 ) -> None:
     fill(cluster, [4, 4, 4])
     stream.options["startingOffsets"] = begin
     if begin == "latest":
         before = [4, 4, 4]
-        if fail_in == 1:  # there is a batch 1 only when something comes: journal batch 0 first
+        if fail_in == 1:  # batch 1 needs new messages: journal batch 0 first
             stream.run()
             fill(cluster, [2, 0, 1])
     else:
         before = [0, 0, 0]
-    with pytest.raises(Exception, match=f"batch {fail_in} was told to fail"):
+    with pytest.raises(Exception, match=f"batch {fail_in} fails on purpose"):
         stream.run(fail_in=fail_in)
-    fill(cluster, [3, 3, 3])  # "latest" moves
+    fill(cluster, [3, 3, 3])  # the latest offset moves
     if begin == "earliest" and fail_in == 0:
         cluster.delete_before("t", 2, 0)
     stream.run()
@@ -133,12 +133,12 @@ def test_nothing_is_skipped_when_a_first_batch_fails_and_the_log_moves(
     assert stream.values() == [f"{p}-{i}" for p in range(3) for i in range(before[p], ends[p])]
 
 
-def test_an_aged_out_first_batch_is_told_or_skipped(
+def test_aged_out_first_batch_raises_or_is_skipped(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
-    """The log's beginning moves before the restart: that is a loss, not a new beginning."""
+    """The log begins later at the restart: that is a loss, not a new start of the query."""
     fill(cluster, [6])
-    with pytest.raises(Exception, match="batch 1 was told to fail"):
+    with pytest.raises(Exception, match="batch 1 fails on purpose"):
         stream.run(fail_in=1)
     cluster.delete_before("t", 0, 2)
     with pytest.raises(Exception, match=r"the range \[0, 2\) aged out"):
@@ -147,14 +147,14 @@ def test_an_aged_out_first_batch_is_told_or_skipped(
     assert stream.values() == ["0-2", "0-3", "0-4", "0-5"]
 
 
-def test_batches_are_limited(stream: Stream, cluster: EmbeddedCluster) -> None:
+def test_max_offsets_per_trigger_limits_batches(stream: Stream, cluster: EmbeddedCluster) -> None:
     fill(cluster, [20, 10, 0])
     stream.run(maxOffsetsPerTrigger="12")
     assert [len(batch) for batch in stream.batches()] == [0, 12, 12, 6]
     assert stream.values() == expected(20, 10)
 
 
-def test_a_small_batch_waits_but_not_for_available_now(
+def test_available_now_ignores_min_offsets_per_trigger(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
     fill(cluster, [3])
@@ -162,7 +162,7 @@ def test_a_small_batch_waits_but_not_for_available_now(
     assert stream.values() == expected(3)
 
 
-def test_progress_tells_the_lag(stream: Stream, cluster: EmbeddedCluster) -> None:
+def test_progress_reports_the_latest_offset(stream: Stream, cluster: EmbeddedCluster) -> None:
     fill(cluster, [5, 5, 5])
     query = stream.start(trigger={"processingTime": "100 milliseconds"}, maxOffsetsPerTrigger="6")
     try:
@@ -175,7 +175,7 @@ def test_progress_tells_the_lag(stream: Stream, cluster: EmbeddedCluster) -> Non
     assert json.loads(source["latestOffset"]) == {"t": {"0": 5, "1": 5, "2": 5}}
 
 
-def test_added_partitions_and_topics_are_read_from_their_beginning(
+def test_added_topic_is_read_from_its_earliest_offset(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
     del stream.options["subscribe"]
@@ -189,7 +189,7 @@ def test_added_partitions_and_topics_are_read_from_their_beginning(
     assert sorted(stream.values()) == ["0-0", "0-1", "0-5"]
 
 
-def test_a_deleted_topic_is_told_or_left_out(stream: Stream, cluster: EmbeddedCluster) -> None:
+def test_deleted_topic_raises_or_is_skipped(stream: Stream, cluster: EmbeddedCluster) -> None:
     cluster.create_topic("gone", 1)
     fill(cluster, [2], "gone")
     stream.options["subscribe"] = "t,gone"
@@ -202,9 +202,7 @@ def test_a_deleted_topic_is_told_or_left_out(stream: Stream, cluster: EmbeddedCl
     assert sorted(stream.values()) == ["0-0", "0-0", "0-1", "0-1"]
 
 
-def test_an_end_that_went_backwards_is_told_or_read_again(
-    stream: Stream, cluster: EmbeddedCluster
-) -> None:
+def test_truncated_log_raises_or_is_read_again(stream: Stream, cluster: EmbeddedCluster) -> None:
     fill(cluster, [10])
     stream.run()
     cluster.truncate("t", 0, 6)
@@ -225,13 +223,13 @@ def test_an_end_that_went_backwards_is_told_or_read_again(
         ({"subscribe": "nowhere"}, "the cluster has no topic 'nowhere'"),
     ],
 )
-def test_wrong_options_end_the_query(stream: Stream, options: dict[str, str], says: str) -> None:
+def test_wrong_options_fail_the_query(stream: Stream, options: dict[str, str], says: str) -> None:
     stream.options |= options
     with pytest.raises(Exception, match=says):
         stream.run()
 
 
-# --- the reader by itself, without a Spark session ------------------------------------------------
+# --- the reader alone, without a Spark session ----------------------------------------------------
 
 MakeReader = Callable[..., Kafka08StreamReader]
 
@@ -258,9 +256,7 @@ def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
     return [(one.value.partition, one.value.start, one.value.end) for one in tasks]
 
 
-def test_the_reader_travels_without_its_connections(
-    reader: MakeReader, cluster: EmbeddedCluster
-) -> None:
+def test_pickled_reader_has_only_the_options(reader: MakeReader, cluster: EmbeddedCluster) -> None:
     one = reader()
     first = one.initialOffset()
     fill(cluster, [3])
@@ -269,9 +265,7 @@ def test_the_reader_travels_without_its_connections(
     assert list(copy.__dict__) == ["_options"]
 
 
-def test_a_repeated_batch_0_reads_nothing_wherever_the_log_moved(
-    reader: MakeReader, cluster: EmbeddedCluster
-) -> None:
+def test_repeated_batch_0_reads_nothing(reader: MakeReader, cluster: EmbeddedCluster) -> None:
     fill(cluster, [5, 5, 5])
     journaled = reader(startingOffsets="latest").initialOffset()
     fill(cluster, [2, 2, 2])
@@ -280,26 +274,24 @@ def test_a_repeated_batch_0_reads_nothing_wherever_the_log_moved(
     assert again.partitions(again.initialOffset(), journaled) == []
 
 
-def test_a_repeated_batch_0_that_sparks_own_source_began_is_read(
+def test_repeated_batch_0_of_sparks_own_source_is_read(
     reader: MakeReader, cluster: EmbeddedCluster
 ) -> None:
-    """Spark's own source has messages in batch 0; its checkpoint goes on with this one."""
+    """Spark's own source has messages in batch 0; this source resumes its checkpoint."""
     fill(cluster, [5, 5, 5])
     one = reader(startingOffsets="earliest")
     begin = one.initialOffset()
     assert ranges(one.partitions(begin, {"t": {"0": 3, "1": 0, "2": 5}})) == [(0, 0, 3), (2, 0, 5)]
 
 
-def test_a_small_batch_is_put_off_until_there_is_enough(
-    reader: MakeReader, cluster: EmbeddedCluster
-) -> None:
+def test_small_batch_is_delayed(reader: MakeReader, cluster: EmbeddedCluster) -> None:
     one = reader(startingOffsets="latest", minOffsetsPerTrigger="4", maxTriggerDelay="1h")
     limit = one.getDefaultReadLimit()
     begin = one.initialOffset()
     assert one.latestOffset(begin, limit) == begin  # batch 0
     fill(cluster, [1])
     first = one.latestOffset(begin, limit)
-    assert first == {"t": {"0": 1, "1": 0, "2": 0}}  # nothing waits longer than since ever
+    assert first == {"t": {"0": 1, "1": 0, "2": 0}}  # the first batch is never delayed
     fill(cluster, [1, 2])
     assert one.latestOffset(first, limit) == first
     fill(cluster, [1])
@@ -308,7 +300,7 @@ def test_a_small_batch_is_put_off_until_there_is_enough(
     assert one.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 3, "1": 2, "2": 1}}
 
 
-def test_a_beginning_beyond_the_end_is_told_or_moved_to_it(
+def test_start_after_log_end_raises_or_moves_to_the_end(
     reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(cluster, [10])
@@ -322,10 +314,10 @@ def test_a_beginning_beyond_the_end_is_told_or_moved_to_it(
     assert says in caplog.text
 
 
-def test_an_end_that_went_back_is_told_before_it_is_journaled(
+def test_truncated_log_raises_before_it_is_journaled(
     reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A new leader may need longer than the retries: then the next restart finds all in order."""
+    """If the new leader catches up after the retries, the next restart reads on."""
     fill(cluster, [10])
     begin = {"t": {"0": 10, "1": 0, "2": 0}}
     cluster.truncate("t", 0, 6)
@@ -343,10 +335,10 @@ def test_an_end_that_went_back_is_told_before_it_is_journaled(
     assert reader().latestOffset(begin, ReadAllAvailable()) == begin
 
 
-def test_a_lost_partition_is_told_before_that_is_journaled(
+def test_deleted_partition_raises_before_it_is_journaled(
     reader: MakeReader, cluster: EmbeddedCluster
 ) -> None:
-    """Deleted or, as brokers that just came up have it, not known yet."""
+    """The partition may be deleted, or not known yet to brokers that have just started."""
     cluster.create_topic("gone", 1)
     one = reader(subscribe="t,gone")
     begin = one.initialOffset()
@@ -357,7 +349,7 @@ def test_a_lost_partition_is_told_before_that_is_journaled(
     assert lenient.latestOffset(begin, ReadAllAvailable()) == {"t": begin["t"]}
 
 
-def test_a_stream_without_a_broker_is_told(reader: MakeReader) -> None:
+def test_unreachable_broker_raises(reader: MakeReader) -> None:
     port = free_port()
     one = reader(**{"kafka.bootstrap.servers": f"127.0.0.1:{port}"})
     with pytest.raises(NoBrokersAvailable, match=f"127.0.0.1:{port}"):

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a stream: the sink holds every message once when it has gone on."""
+"""After kill -9 in the middle of a stream, the resumed query has each message once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def start(
             "PYTHONPATH": str(ROOT),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            # What is killed doesn't tidy up.
+            # A killed process doesn't remove its files.
             "SPARK_LOCAL_DIRS": str(folder),
             "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder}",
         },
@@ -63,14 +63,14 @@ def start(
 
 
 def end(job: subprocess.Popen[bytes]) -> None:
-    """SIGKILL for the driver and all its processes."""
+    """Send SIGKILL to the driver and all its processes."""
     if job.poll() is None:
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
 
 
 def committed(folder: Path) -> int:
-    """How many batches are done."""
+    """Return the number of committed batches."""
     commits = folder / "checkpoint" / "commits"
     return len([one for one in commits.glob("*") if one.name.isdigit()])
 
@@ -83,7 +83,7 @@ def wait(condition: Callable[[], bool]) -> None:
 
 
 def sink(folder: Path) -> list[str]:
-    """What the sink's log says was written: files of batches that were not done don't count."""
+    """Return the values that the sink's log lists; files of unfinished batches don't count."""
     paths = {
         json.loads(line)["path"].removeprefix("file://")
         for log in (folder / "sink" / "_spark_metadata").glob("[0-9]*")
@@ -98,7 +98,7 @@ EXPECTED = sorted(f"{p}-{i}" for p, count in enumerate(COUNTS) for i in range(co
 
 
 def python_workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The processes in which Spark runs the tasks' Python."""
+    """Return the processes in which Spark runs the Python of tasks."""
     found = []
     for one in psutil.Process(process.pid).children(recursive=True):
         try:
@@ -116,7 +116,7 @@ def filled(cluster: EmbeddedCluster) -> EmbeddedCluster:
     return cluster
 
 
-def test_the_whole_driver_is_killed(filled: EmbeddedCluster, tmp_path: Path) -> None:
+def test_killed_driver_resumes_exactly_once(filled: EmbeddedCluster, tmp_path: Path) -> None:
     first = start(filled.bootstrap_servers, tmp_path, "follow")
     try:
         wait(lambda: committed(tmp_path) >= 3)
@@ -132,7 +132,7 @@ def test_the_whole_driver_is_killed(filled: EmbeddedCluster, tmp_path: Path) -> 
 
 
 def kill_workers(job: subprocess.Popen[bytes], folder: Path, count: int) -> None:
-    """SIGKILL for so many Python workers, one after the other, while batches come and go."""
+    """Send SIGKILL to `count` Python workers, one after the other, each during another batch."""
     killed = 0
     while killed < count and job.poll() is None:
         for worker in python_workers(job)[:1]:
@@ -144,7 +144,7 @@ def kill_workers(job: subprocess.Popen[bytes], folder: Path, count: int) -> None
 
 
 @pytest.mark.full
-def test_executors_python_workers_and_a_broker_are_killed(
+def test_killed_python_workers_and_broker_lose_nothing(
     filled: EmbeddedCluster, tmp_path: Path
 ) -> None:
     job = start(filled.bootstrap_servers, tmp_path, master="local-cluster[2,1,1024]")
@@ -161,8 +161,8 @@ def test_executors_python_workers_and_a_broker_are_killed(
 @pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(1500)
-def test_a_real_broker_python_workers_and_the_driver_are_killed(tmp_path: Path) -> None:
-    """Three brokers 0.8.2.2, one of which is dead from the middle of the stream to its end."""
+def test_killed_real_broker_workers_and_driver_lose_nothing(tmp_path: Path) -> None:
+    """One of three brokers 0.8.2.2 is killed in the middle of the stream and stays down."""
     require_real_brokers()
     with RealCluster("0.8.2.2", 3) as real:
         real.create_topic("t", 3, 3)
@@ -183,13 +183,13 @@ def test_a_real_broker_python_workers_and_the_driver_are_killed(tmp_path: Path) 
         finally:
             end(last)
         stored = log(real)
-    # A batch of the producer whose answer was lost may be stored twice.
+    # A produce request whose response was lost may be stored twice.
     assert sorted(set(stored)) == EXPECTED
     assert sorted(sink(tmp_path)) == sorted(stored)
 
 
 def append(real: RealCluster, starts: list[int], ends: list[int]) -> None:
-    """Messages of each partition, acknowledged by all replicas that are in sync."""
+    """Append messages to each partition, acknowledged by all in-sync replicas."""
     options = {"kafka.bootstrap.servers": real.bootstrap_servers, "topic": "t", "kafka.acks": "all"}
     for partition, (start, end) in enumerate(zip(starts, ends, strict=True)):
         values = [f"{partition}-{i}" for i in range(start, end)]
@@ -198,7 +198,7 @@ def append(real: RealCluster, starts: list[int], ends: list[int]) -> None:
 
 
 def log(real: RealCluster) -> list[str]:
-    """The values of all messages that are stored."""
+    """Return the values of all stored messages."""
     options = {"kafka.bootstrap.servers": real.bootstrap_servers, "subscribe": "t"}
     reader = Kafka08Reader(read_options(options, streaming=False))
     return [

@@ -1,4 +1,4 @@
-"""Writes on the embedded cluster: what arrives, what is refused, and what a failure says."""
+"""Writes on the embedded cluster: stored messages, refused columns, errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stored(cluster: EmbeddedCluster, topic: str = "t", partitions: int = 3) -> l
     ]
 
 
-def test_rows_are_written_each_once_with_keys_by_partitioner(
+def test_each_row_is_written_once_to_its_keys_partition(
     spark: Any, cluster: EmbeddedCluster
 ) -> None:
     frame = spark.range(2000).selectExpr(
@@ -50,18 +50,18 @@ def test_rows_are_written_each_once_with_keys_by_partitioner(
     assert all(len(one) == 1 for one in homes.values())
 
 
-def test_topic_and_partition_columns_say_where_to(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_topic_and_partition_columns_are_followed(spark: Any, cluster: EmbeddedCluster) -> None:
     cluster.create_topic("u", 1)
     rows = [("t", 2, b"a"), ("u", None, b"b"), ("t", 0, b"c"), ("t", 2, b"d")]
     frame = spark.createDataFrame(rows, "topic string, partition int, value binary").coalesce(1)
     writing(frame, cluster)
     assert stored(cluster) == [[(None, b"c")], [], [(None, b"a"), (None, b"d")]]
     assert stored(cluster, "u", 1) == [[(None, b"b")]]
-    writing(frame.where("partition = 0"), cluster, topic="u")  # the option goes before the column
+    writing(frame.where("partition = 0"), cluster, topic="u")  # the option has precedence
     assert stored(cluster, "u", 1) == [[(None, b"b"), (None, b"c")]]
 
 
-def test_null_keys_and_values_are_written_as_they_are(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_null_keys_and_values_are_written(spark: Any, cluster: EmbeddedCluster) -> None:
     rows = [("k", None), (None, "v"), (None, None), ("", ""), (None, None)]
     frame = spark.createDataFrame(rows, "key string, value string").coalesce(1)
     writing(frame.selectExpr("*", "0 AS partition"), cluster, topic="t")
@@ -71,7 +71,7 @@ def test_null_keys_and_values_are_written_as_they_are(spark: Any, cluster: Embed
     assert stored(cluster)[1] == [(None, value) for _, value in written]
 
 
-def test_timestamps_where_the_format_has_them(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_timestamps_need_message_format_1_or_drop(spark: Any, cluster: EmbeddedCluster) -> None:
     at = datetime.datetime(2020, 1, 2, 3, 4, 5, 678000, datetime.UTC)
     frame = spark.createDataFrame([("x", at)], "value string, timestamp timestamp")
     with pytest.raises(Exception, match="column 'timestamp'") as caught:
@@ -114,7 +114,7 @@ def test_timestamps_where_the_format_has_them(spark: Any, cluster: EmbeddedClust
         (["'v' AS value"], {"topic": "t/u"}, "'t/u' is not a topic name"),
     ],
 )
-def test_what_cannot_be_written_is_told(
+def test_unwritable_columns_raise(
     spark: Any,
     cluster: EmbeddedCluster,
     expression: list[str],
@@ -126,7 +126,7 @@ def test_what_cannot_be_written_is_told(
     assert stored(cluster) == [[], [], []]
 
 
-def test_only_appending_is_possible(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_modes_other_than_append_raise(spark: Any, cluster: EmbeddedCluster) -> None:
     writer = (
         spark.range(1)
         .selectExpr("'v' AS value")
@@ -134,7 +134,7 @@ def test_only_appending_is_possible(spark: Any, cluster: EmbeddedCluster) -> Non
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
         .option("topic", "t")
     )
-    # Spark's default mode, errorifexists, isn't for Python sources; it says so itself.
+    # Spark itself refuses its default mode, errorifexists, for Python sources.
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         writer.save()
     with pytest.raises(Exception, match="mode='overwrite': kafka08 can only append"):
@@ -142,18 +142,18 @@ def test_only_appending_is_possible(spark: Any, cluster: EmbeddedCluster) -> Non
     assert stored(cluster) == [[], [], []]
 
 
-def test_a_brokers_refusal_fails_the_job(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_broker_error_fails_the_job(spark: Any, cluster: EmbeddedCluster) -> None:
     cluster.fault(ProduceRequest, then=Answer(29))
     with pytest.raises(Exception, match=r"TopicAuthorization.*rows for .* were not written"):
         writing(spark.range(10).selectExpr("'v' AS value"), cluster, topic="t")
 
 
-def test_an_unreachable_broker_fails_the_job(spark: Any) -> None:
+def test_unreachable_broker_fails_the_job(spark: Any) -> None:
     with pytest.raises(Exception, match="NoBrokersAvailable"):
         writing(spark.range(1).selectExpr("'v' AS value"), f"127.0.0.1:{free_port()}", topic="t")
 
 
-def test_a_stream_is_copied_and_resumed(
+def test_stream_copy_resumes_where_it_ended(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     with EmbeddedCluster(version="0.9", topics={"t": 3}) as target:
@@ -188,10 +188,10 @@ def test_a_stream_is_copied_and_resumed(
 @pytest.mark.parametrize(
     "column", [pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view()]
 )
-def test_arrows_other_types_of_text_and_bytes_are_written(
+def test_all_arrow_types_of_text_and_bytes_are_written(
     cluster: EmbeddedCluster, column: pa.DataType
 ) -> None:
-    """Spark sends large ones with spark.sql.execution.arrow.useLargeVarTypes."""
+    """Spark sends large types with spark.sql.execution.arrow.useLargeVarTypes."""
     values = pa.array([b"a", None, b""], pa.binary())
     values = (
         values.cast(pa.string()).cast(column) if "string" in str(column) else values.cast(column)
@@ -209,7 +209,7 @@ def test_arrows_other_types_of_text_and_bytes_are_written(
     ]
 
 
-def test_a_row_that_is_too_large_is_named(cluster: EmbeddedCluster) -> None:
+def test_too_large_row_raises_with_its_number(cluster: EmbeddedCluster) -> None:
     batches = [
         pa.RecordBatch.from_pydict({"value": ["a", "b", "c"]}),
         pa.RecordBatch.from_pydict({"value": ["d", "v" * 2000], "key": [None, "k"]}),
@@ -227,10 +227,10 @@ def test_a_row_that_is_too_large_is_named(cluster: EmbeddedCluster) -> None:
     assert "the Arrow batch that begins with row 3 of the task" in str(caught.value)
     assert "kafka.max.request.size" in str(caught.value)
     written = sorted(value for log in stored(cluster) for _, value in log)
-    assert written in ([], [b"a", b"b", b"c"]), "nothing of the batch with that row"
+    assert written in ([], [b"a", b"b", b"c"]), "no row of the batch with that row is written"
 
 
-def test_a_batch_for_several_topics_and_partitions_keeps_its_order(
+def test_rows_of_several_partitions_keep_their_order(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.create_topic("u", 2)
@@ -251,7 +251,7 @@ def test_a_batch_for_several_topics_and_partitions_keeps_its_order(
         assert [int(value) for _, value in log] == list(range(rest, count, 4))
 
 
-def test_a_topic_that_is_not_there_and_not_created_is_told() -> None:
+def test_missing_topic_without_auto_create_raises() -> None:
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b"v"])})
     with EmbeddedCluster(auto_create=False) as cluster:
         given = {
@@ -264,7 +264,7 @@ def test_a_topic_that_is_not_there_and_not_created_is_told() -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_wrong_partitioner_is_told_on_the_driver(streaming: bool) -> None:
+def test_wrong_partitioner_raises_on_the_driver(streaming: bool) -> None:
     source = Kafka08DataSource(
         {"kafka.bootstrap.servers": "nowhere:1", "topic": "t", "partitioner": "murmur3"}
     )
