@@ -194,7 +194,7 @@ class ArrowRows:
         return partitions
 
     def find_larger_row(self, limit_bytes: int) -> tuple[int, int] | None:
-        """Return the first row whose key and value exceed `limit_bytes` together, and their size."""
+        """Return the first row larger than `limit_bytes` (key and value), and its size."""
         import pyarrow.compute as pc
 
         lengths = [
