@@ -1,4 +1,11 @@
-"""A batch that the caller puts together: `create_batch()`, `append()`, then `send_batch()`."""
+"""A batch that the user fills: `create_batch()`, `append()`, then `send_batch()`.
+
+`AIOKafkaProducer.create_batch` makes it; `Intake.append_batch` takes the messages out and queues
+them. Names and signatures are aiokafka's.
+
+Invariant: after `take()` or `close()` the batch accepts no more messages, and `take()` succeeds
+once.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +19,13 @@ from aiokafka08.protocol.message_set import MessageSetBuilder, message_size
 
 
 class AppendedMessage(NamedTuple):
-    """What `BatchBuilder.append` tells about a message; the names are aiokafka's.
+    """A message as `BatchBuilder.append` returns it; the names are aiokafka's.
 
-    `offset` is its place in the batch, `size` its bytes there before compression. `crc` is None:
-    it is taken when the batch is sent. `timestamp` is None in message format 0.
+    Attributes:
+        offset: index of the message in the batch.
+        crc: None; the CRC is computed when the batch is sent.
+        size: bytes of the message before compression.
+        timestamp: milliseconds since the epoch; None in message format 0.
     """
 
     offset: int
@@ -25,7 +35,11 @@ class AppendedMessage(NamedTuple):
 
 
 class BatchBuilder:
-    """Collects messages for one partition up to `max_batch_size`. Made by `create_batch()`."""
+    """Collects messages for one partition up to `max_batch_size`. Made by `create_batch()`.
+
+    Attributes:
+        has_explicit_timestamps: the user gave a message its timestamp.
+    """
 
     def __init__(
         self,
@@ -52,7 +66,7 @@ class BatchBuilder:
         value: Any,
         headers: Sequence[tuple[str, bytes]] | None = (),
     ) -> AppendedMessage | None:
-        """Add a message, unless the batch is full or closed: then None is returned.
+        """Add a message; return None, and add nothing, if the batch is full or closed.
 
         Args:
             timestamp: milliseconds since the epoch; None for now.
@@ -85,44 +99,46 @@ class BatchBuilder:
         return AppendedMessage(len(builder) - 1, None, size, timestamp)
 
     def close(self) -> None:
-        """Take no more messages; they can't come back."""
+        """Accept no more messages; a closed batch can't be opened again."""
         self._closed = True
 
     def closed(self) -> bool:
-        """Whether it takes no more messages."""
+        """Whether the batch accepts no more messages."""
         return self._closed
 
     def size(self) -> int:
-        """Bytes of the messages so far, before compression."""
+        """Return the bytes of the messages so far, before compression."""
         return self._builder.size_bytes
 
     def record_count(self) -> int:
-        """How many messages there are."""
+        """Return the number of messages."""
         return len(self._builder)
 
     def take(self) -> MessageSetBuilder:
-        """For the producer: the messages, which are its own from now on.
+        """Close the batch and pass its messages to the producer.
 
         Raises:
             IllegalStateError: the batch was sent before.
         """
         if self._sent:
-            raise IllegalStateError("this batch was sent already; make a new one")
+            raise IllegalStateError(
+                "this batch was sent before: make a new one with create_batch()"
+            )
         self._sent = self._closed = True
         return self._builder
 
 
 def no_headers() -> UnsupportedVersionError:
-    """The error for headers."""
+    """Return the error for headers."""
     return UnsupportedVersionError(
-        "headers need message format 2 (brokers from 0.11 on), which this client doesn't speak; "
-        "put them into the value"
+        "headers need message format 2 (brokers from 0.11 on), which this client doesn't speak. "
+        "Put them into the value"
     )
 
 
 def no_timestamps() -> UnsupportedVersionError:
-    """The error for a timestamp where message format 0 is written."""
+    """Return the error for a timestamp in message format 0."""
     return UnsupportedVersionError(
-        "a timestamp needs message format 1 (brokers from 0.10 on); this broker is older, its "
-        "messages have none. Leave timestamp_ms out, or put the time into the value"
+        "a timestamp needs message format 1 (brokers from 0.10 on); this broker is older. Leave "
+        "timestamp_ms out, or put the time into the value"
     )

@@ -1,8 +1,11 @@
-"""`AIOKafkaProducer`: the public face of the producer, with aiokafka's names and signatures.
+"""`AIOKafkaProducer`, the public producer, with aiokafka's names and signatures.
 
-Owns its life (start, stop, which loop and process), serialisation and the refusals of what the 0.8
-protocol can't do. The work is done by the parts in this package; none of them knows this class, so
-a producer that is dropped without `stop()` is collected, and says so.
+Owns the life cycle (start, stop, the event loop and process of the producer) and serialization, and
+refuses what the 0.8 protocol can't do. Everything else is done by the parts of `ProducerEngine`:
+messages go in through `Intake`, out through `Sender`.
+
+Invariant: no part refers to `AIOKafkaProducer`, so a producer that is dropped without `stop()` is
+garbage-collected and warns.
 """
 
 from __future__ import annotations
@@ -66,41 +69,41 @@ Headers = Sequence[tuple[str, bytes]] | None
 
 
 class AIOKafkaProducer:
-    """Sends messages to a Kafka cluster of brokers 0.8.0 to 3.9, in batches.
+    """Send messages to a Kafka cluster of brokers 0.8.0 to 3.9, in batches.
 
-    The keyword arguments are aiokafka's; see there for those not named here. `async with` starts
-    and stops it.
+    The keyword arguments are aiokafka's; those not described here work as there. `async with`
+    starts and stops the producer.
 
     Args:
-        bootstrap_servers: "host:port,…" or a list of them; some of the cluster's brokers.
-        api_version: "auto" (or None) finds out what each broker speaks; (0, 8, 2) or "0.8.2" pins
+        bootstrap_servers: "host:port,…" or a list of them: some of the cluster's brokers.
+        api_version: "auto" (or None) detects the version of each broker; (0, 8, 2) or "0.8.2" pins
             it.
-        acks: 0: don't wait for the broker; offsets are -1, and what was on its way when the broker
-            closed the connection (its way to report an error) is counted as `acks0_unknown`.
-            1: the leader has stored it. "all" or -1: all replicas in sync have. Other numbers of
-            replicas: brokers of the 0.8 lines only.
+        acks: 0: don't wait for the broker. Offsets are -1. Brokers report errors by closing the
+            connection; the messages that were on their way are then counted as `acks0_unknown`.
+            1: the leader has stored the message. "all" or -1: all in-sync replicas have. Other
+            numbers of replicas: brokers of the 0.8 lines only.
         compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on).
-        max_batch_size: bytes at which a partition's batch doesn't wait for more messages. While
-            one batch is under way, the next one grows up to `max_request_size`.
+        max_batch_size: size in bytes at which a partition's batch is sent without waiting for more
+            messages. While one batch is in flight, the next one grows up to `max_request_size`.
         max_request_size: the largest request, and the largest message, in bytes before compression.
         linger_ms: how long a batch waits for more messages.
-        partitioner: a name of `aiokafka08.producer.partitioner.PARTITIONERS`, or a callable
+        partitioner: a name in `aiokafka08.producer.partitioner.PARTITIONERS`, or a callable
             `(key_bytes, all_partitions, available) -> partition`.
-        buffer_memory: bytes of messages that may be buffered or under way (their wire format
-            before compression). When it is full, `send()` waits. With the other options as they
-            are by default the process takes 16 MiB more at most: what sockets hold, the reserves
-            of growing buffers, the allocator's.
-        delivery_timeout_ms: the longest time from the call of `send()` to the message's end,
-            retries, leader elections and waiting for memory included.
-        request_timeout_ms: how long to wait for a broker's answer, and for a topic's metadata.
-        max_in_flight_requests_per_connection: produce requests under way per broker. They never
-            carry batches of the same partition: order is kept through retries.
+        buffer_memory: bytes of messages that may be buffered or in flight (in wire format, before
+            compression). While it is full, `send()` waits. With the default values of the other
+            options, the process takes at most 16 MiB more: for socket buffers, the reserves of
+            growing buffers, and the allocator.
+        delivery_timeout_ms: the longest time from the call of `send()` until the message is
+            acknowledged or fails; it includes retries, leader elections and waiting for memory.
+        request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata.
+        max_in_flight_requests_per_connection: produce requests in flight per broker. They never
+            carry batches of the same partition, so retries keep the order.
         on_event: called with each `aiokafka08.telemetry` event.
 
     Raises:
-        IllegalArgumentError: a value that isn't allowed (a `ValueError` too).
-        UnsupportedVersionError: what the 0.8 protocol can't do: idempotence, transactions, SASL,
-            zstd.
+        IllegalArgumentError: a value isn't allowed (a `ValueError` too).
+        UnsupportedVersionError: an option that the 0.8 protocol can't serve: idempotence,
+            transactions, SASL, zstd.
     """
 
     def __init__(
@@ -191,7 +194,7 @@ class AIOKafkaProducer:
         self._router = Router(self._config, self._telemetry)
         self._engine: ProducerEngine | None = None
         self._send_now: Send = _not_now
-        self._loop: asyncio.AbstractEventLoop | None = None  # set while sends are welcome
+        self._loop: asyncio.AbstractEventLoop | None = None  # set while messages are accepted
         self._stopping: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
@@ -208,21 +211,23 @@ class AIOKafkaProducer:
             engine: ProducerEngine | None = getattr(self, "_engine", None)
             lifecycle.warn_if_dropped(self, 0 if engine is None else engine.used_bytes)
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find the cluster. After a failure nothing is left, and a new producer is needed.
+        """Connect to the cluster. After a failure, everything is closed; make a new producer.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
-            UnsupportedVersionError: only 4.x brokers were found, or they can't do what `acks` asks.
-            UnsupportedCodecError: the brokers don't know the codec.
-            ProducerClosed: it was stopped meanwhile.
-            IllegalStateError: it was started before.
+            NoBrokersAvailable: no bootstrap address is a broker; the text has the reason for each.
+            UnsupportedVersionError: only 4.x brokers were found, or they don't support `acks`.
+            UnsupportedCodecError: the brokers don't support the codec.
+            ProducerClosed: the producer was stopped while it started.
+            IllegalStateError: the producer was started before.
         """
         loop = asyncio.get_running_loop()
         if self._given_loop is not None and self._given_loop is not loop:
-            raise IllegalStateError("this AIOKafkaProducer was given another loop than this one")
+            raise IllegalStateError(
+                "this AIOKafkaProducer was constructed with another event loop than the running one"
+            )
         self._lifecycle.starting()
         try:
             await self._router.start()
@@ -242,16 +247,16 @@ class AIOKafkaProducer:
         self._loop = loop
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Send what is buffered, then close all connections; may be called more than once.
+        """Send all buffered messages, then close all connections. May be called more than once.
+
+        `send()` calls that wait for memory or metadata raise `ProducerClosed` at once. If this call
+        is cancelled, unacknowledged messages fail with `ProducerClosed` at once (brokers may still
+        store those in flight), and everything is closed.
 
         Args:
-            timeout: seconds that the sending may take; what isn't acknowledged then fails with
-                `KafkaTimeoutError`. None: until each message has ended, at the latest after
-                `delivery_timeout_ms`.
-
-        Senders that wait for memory or metadata get `ProducerClosed` at once. A call that is
-        cancelled sends no more: what isn't acknowledged fails with `ProducerClosed` at once (what
-        is on its way may be stored all the same), and everything is closed.
+            timeout: seconds to send for; messages not acknowledged by then fail with
+                `KafkaTimeoutError`. None: until each message is acknowledged or has failed, which
+                takes at most `delivery_timeout_ms`.
         """
         if timeout is not None:
             check_duration("timeout", timeout)
@@ -267,7 +272,7 @@ class AIOKafkaProducer:
         self._send_now = _not_now
         self._lifecycle.stopped = True
         stopping = self._stopping = asyncio.get_running_loop().create_future()
-        error: KafkaError = ProducerClosed("the producer was stopped before it was acknowledged")
+        error: KafkaError = ProducerClosed("message not acknowledged: the producer was stopped")
         try:
             if self._engine is not None:
                 self._engine.close()
@@ -275,14 +280,14 @@ class AIOKafkaProducer:
                     await self._engine.sender.flush()
         except TimeoutError:
             assert timeout is not None
-            error = KafkaTimeoutError(f"not acknowledged when stop(timeout={timeout}) was over")
+            error = KafkaTimeoutError(f"message not acknowledged within stop(timeout={timeout})")
         finally:
             try:
                 if self._engine is not None:
                     await self._engine.stop(error)
             finally:
                 try:
-                    await self._router.stop()  # closes everything, whatever becomes of the waiting
+                    await self._router.stop()  # closes everything, even if this call is cancelled
                 finally:
                     stopping.set_result(None)
 
@@ -309,16 +314,16 @@ class AIOKafkaProducer:
         timestamp_ms: int | None = None,
         headers: Headers = None,
     ) -> DeliveryFuture:
-        """Buffer a message; the future that is returned tells what became of it.
+        """Buffer a message; return a future for its acknowledgement.
 
-        Returns at once where the topic is known and memory is there; but a task that calls it again
-        and again without ever having to wait gives the others a turn of the event loop every few
-        milliseconds, before the message has its place. Within a partition the log has the order of
-        these calls; one that gives a turn is behind those that others make meanwhile. Cancelling
-        this call before it returns withdraws the message; cancelling the future doesn't.
+        Returns without waiting if the topic is known and memory is available. A task that calls
+        this in a loop without ever waiting yields to the event loop every few milliseconds, before
+        its message is appended. Within a partition, the log has the messages in the order of these
+        calls, except that a call that yields comes after those that other tasks make meanwhile.
+        Cancelling this call before it returns withdraws the message; cancelling the future doesn't.
 
         Args:
-            topic: where to.
+            topic: the topic.
             value: bytes, or what `value_serializer` takes. None is a tombstone, and needs a key.
             key: bytes, or what `key_serializer` takes.
             partition: None lets the partitioner choose.
@@ -326,22 +331,23 @@ class AIOKafkaProducer:
             headers: must be empty.
 
         Returns:
-            An awaitable as `asyncio.Future`; but a task that awaits many that are done gives others
-            a turn of the loop now and then. Its result is a `RecordMetadata`; its errors are
-            `KafkaTimeoutError` (`delivery_timeout_ms` is over; if the broker was silent the message
-            may be stored), `MessageSizeTooLargeError`, and what brokers answer. After a lost
-            connection, answers 7 and 20, or where another broker leads while the one that was asked
-            is silent, a batch is sent again and may be stored twice.
+            An awaitable with the interface of `asyncio.Future`. A task that awaits many completed
+            ones yields to the event loop now and then. The result is a `RecordMetadata`. The errors
+            are `KafkaTimeoutError` (not acknowledged within `delivery_timeout_ms`; if the broker
+            didn't respond, the message may be stored), `MessageSizeTooLargeError`, and the errors
+            that brokers report. A batch may be stored twice when it is retried after a lost
+            connection, after error codes 7 and 20, or because another broker became the leader
+            while the first one was silent.
 
         Raises:
             MessageSizeTooLargeError: larger than `max_request_size`.
             KafkaTimeoutError: no memory within `delivery_timeout_ms`, or no metadata within
                 `request_timeout_ms`.
-            UnknownTopicOrPartitionError: the topic isn't there and isn't created, or has no such
+            UnknownTopicOrPartitionError: the topic doesn't exist and isn't created, or has no such
                 partition.
-            InvalidTopicError: a name that brokers don't take.
+            InvalidTopicError: brokers don't accept the topic name.
             UnsupportedVersionError: headers; or a timestamp for a broker below 0.10.
-            ProducerClosed: stopped before, or while, this call ran.
+            ProducerClosed: the producer was stopped before or during this call.
             TypeError: key or value isn't bytes.
         """
         if self._serializes:
@@ -362,7 +368,7 @@ class AIOKafkaProducer:
         headers: Headers = None,
     ) -> RecordMetadata:
         """Send a message and wait until it is acknowledged. Raises as `send` and its future."""
-        # Not by `send`: that would be one more coroutine per message.
+        # Doesn't call `send`, which would cost one more coroutine per message.
         if self._serializes:
             self._check()
             key, value = self._serialize(key, value)
@@ -379,30 +385,30 @@ class AIOKafkaProducer:
         partition: int | None = None,
         timestamps_ms: Iterable[int] | None = None,
     ) -> Deliveries:
-        """Buffer many messages at once, far cheaper than `send` for each.
+        """Buffer many messages at once, far cheaper than by `send` for each.
 
-        Returns when all are buffered; they are accepted chunk by chunk as memory allows, and other
-        senders to the topic wait until then. Like `send` it gives the others a turn of the event
-        loop every few milliseconds, also while it checks what it was given: what others send
-        meanwhile is before it. A list or dict is copied at once, not what is in it: bytearrays,
-        objects for a serializer, and what an iterator walks over, mustn't change until this
-        returns. Messages without keys go to partitions in runs, where the partitioner promises
-        nothing else for them. If an error is raised, or the call is cancelled, those accepted
-        before are sent all the same.
+        Returns when all messages are buffered. They are buffered in chunks as memory allows, and
+        other senders to the topic wait until then. Like `send`, this yields to the event loop every
+        few milliseconds, also while it checks the arguments; messages that other tasks send
+        meanwhile come first. A list or dict is copied at once, but not its items: don't change
+        bytearrays, objects for a serializer, or what an iterator walks over until this returns.
+        Messages without keys go to partitions in runs, if the partitioner promises nothing else for
+        them. If an error is raised, or this call is cancelled, the messages buffered before are
+        sent all the same.
 
         Args:
-            topic: where to.
+            topic: the topic.
             values: bytes, or what `value_serializer` takes.
             keys: as many, or None for messages without keys.
-            partition: one for all; None lets the partitioner choose.
+            partition: the partition of all messages; None lets the partitioner choose.
             timestamps_ms: as many, or None for now.
 
         Returns:
             Await it for a sequence of `RecordMetadata` in the order of `values`.
 
         Raises:
-            As `send`. Wrong types, sizes and timestamps, and what a serializer raises, are found
-            before anything is buffered; the text (or a note) has the message's index.
+            As `send`. Wrong types, sizes and timestamps, and exceptions of a serializer, are raised
+            before anything is buffered; the text (or a note) has the index of the message.
         """
         self._check()
         assert self._engine is not None
@@ -415,27 +421,27 @@ class AIOKafkaProducer:
         return Deliveries(len(all_values), groups, timestamps, loop_yield)
 
     async def send_arrow(self, topic: str, batch: RecordBatch) -> Deliveries:
-        """Buffer the rows of a `pyarrow.RecordBatch`, as `send_many`; no object is made per row.
+        """Buffer the rows of a `pyarrow.RecordBatch`, as `send_many`; create no object per row.
 
-        The extra `arrow` is needed. Serializers aren't applied. With a partitioner that doesn't go
-        by murmur2 (`scala-…`, or your own) each key that it is asked about is made an object.
+        Needs the extra `arrow`. Serializers aren't applied. With a partitioner that isn't based on
+        murmur2 (`scala-…`, or your own), each key is made a Python object to call it with.
 
         Args:
-            topic: where to; a column of this name isn't looked at.
-            batch: its columns, others than these are ignored:
+            topic: the topic; a column of this name is ignored.
+            batch: the rows; columns other than these are ignored:
                 `value`: binary or text, of any Arrow type; may be null.
                 `key`: as `value`; null for rows without a key.
                 `partition`: integers; null lets the partitioner choose.
                 `timestamp`: of any unit, or integers, milliseconds since the epoch; null for now.
-                So what `getmany_arrow` gives can be sent, whatever is in it.
+                So the result of `getmany_arrow` can be sent as it is.
 
         Returns:
             Await it for a sequence of `RecordMetadata` in the order of the rows.
 
         Raises:
-            As `send_many`; the text has the row's number, from 0 on.
+            As `send_many`; the text has the number of the row, from 0 on.
             KafkaConfigurationError: pyarrow isn't installed.
-            TypeError: it isn't a RecordBatch, or a column is of a wrong type.
+            TypeError: it isn't a RecordBatch, or a column has a wrong type.
             IllegalArgumentError: there is no column `value`, or a row has a negative timestamp or
                 partition.
         """
@@ -448,7 +454,7 @@ class AIOKafkaProducer:
         )
 
     def create_batch(self) -> BatchBuilder:
-        """An empty batch to be filled by the caller, for `send_batch`."""
+        """Return an empty batch for the caller to fill, for `send_batch`."""
         version = self._router.version()
         return BatchBuilder(
             1 if version is None else version.magic,
@@ -460,37 +466,36 @@ class AIOKafkaProducer:
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int
     ) -> asyncio.Future[RecordMetadata | None] | DeliveryFuture:
-        """Send a batch that the caller has filled. It takes no more messages.
+        """Send a batch that the caller has filled. The batch accepts no more messages.
 
         Returns:
-            A future with the `RecordMetadata` of the batch's first message; None for an empty one.
+            A future with the `RecordMetadata` of the batch's first message; with None for an empty
+            batch.
 
         Raises:
             As `send`, and:
-            TypeError: it isn't a batch that `create_batch()` gave.
-            IllegalStateError: it was sent before.
+            TypeError: it isn't a batch of `create_batch()`.
+            IllegalStateError: the batch was sent before.
         """
         self._check()
         if not isinstance(batch, BatchBuilder):
-            raise TypeError(f"batch={batch!r}: wanted is a batch of create_batch()")
+            raise TypeError(f"batch={batch!r}: expected a batch of create_batch()")
         assert self._engine is not None
         if batch.record_count() == 0:
             batch.close()
-            nothing: asyncio.Future[RecordMetadata | None] = (
-                asyncio.get_running_loop().create_future()
-            )
-            nothing.set_result(None)
-            return nothing
+            sent: asyncio.Future[RecordMetadata | None] = asyncio.get_running_loop().create_future()
+            sent.set_result(None)
+            return sent
         return await self._engine.intake.append_batch(batch, topic, partition)
 
     async def flush(self) -> None:
-        """Wait until every message that is buffered now has ended, well or not."""
+        """Wait until every message buffered now is acknowledged or has failed."""
         self._check()
         assert self._engine is not None
         await self._engine.sender.flush()
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """The partitions of a topic; brokers may create it when they are asked.
+        """Return the partitions of a topic; brokers may create a topic that doesn't exist.
 
         Raises:
             KafkaTimeoutError, UnknownTopicOrPartitionError, InvalidTopicError: as `send`.
@@ -499,10 +504,10 @@ class AIOKafkaProducer:
         assert self._engine is not None
         return await self._engine.topics.partitions(topic, self._config.request_timeout_s)
 
-    # --- what it tells ----------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """For health checks: started, not stopped, and connected to some broker."""
+        """Whether the producer is running and connected to a broker, for health checks."""
         engine = self._engine
         return (
             self._loop is not None
@@ -512,11 +517,11 @@ class AIOKafkaProducer:
         )
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the start, and gauges of now; flat, by name.
+        """Return counters since the start and current gauges, by name.
 
         Gauges: `requests_in_flight`, `buffer_used_bytes`, `buffer_limit_bytes`, `senders_waiting`,
         `batches_unfinished`, `oldest_batch_ms`. Counters: `messages_sent` (acknowledged; with
-        acks=0 written), `messages_failed`, `bytes_sent` (compressed message sets, repetitions
+        acks=0 written), `messages_failed`, `bytes_sent` (compressed message sets, retries
         included), `requests_sent`, `retries` (batches), `batches_failed`, `acks0_unknown`
         (messages), `connections_opened`, `connections_closed`, `connect_failures`,
         `metadata_changes`, `metadata_failures`.
@@ -529,28 +534,28 @@ class AIOKafkaProducer:
             **{name: counters[name] for name in _COUNTERS},
         }
 
-    # --- what the protocol can't do ---------------------------------------------------------------
+    # --- not supported by the protocol ------------------------------------------------------------
 
     async def begin_transaction(self) -> NoReturn:
-        """Refused: see `UnsupportedVersionError`."""
+        """Raise `UnsupportedVersionError`."""
         raise _no_transactions()
 
     async def commit_transaction(self) -> NoReturn:
-        """Refused: see `UnsupportedVersionError`."""
+        """Raise `UnsupportedVersionError`."""
         raise _no_transactions()
 
     async def abort_transaction(self) -> NoReturn:
-        """Refused: see `UnsupportedVersionError`."""
+        """Raise `UnsupportedVersionError`."""
         raise _no_transactions()
 
     def transaction(self) -> NoReturn:
-        """Refused: see `UnsupportedVersionError`."""
+        """Raise `UnsupportedVersionError`."""
         raise _no_transactions()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_id: str
     ) -> NoReturn:
-        """Refused: see `UnsupportedVersionError`."""
+        """Raise `UnsupportedVersionError`."""
         raise _no_transactions()
 
     # --- inside -----------------------------------------------------------------------------------
@@ -560,7 +565,7 @@ class AIOKafkaProducer:
             raise ProducerClosed("the producer was stopped")
         self._lifecycle.check()
         if self._loop is None:
-            raise IllegalStateError("this AIOKafkaProducer is still starting")
+            raise IllegalStateError("this AIOKafkaProducer is still starting: await start() first")
 
     async def _send(
         self,
@@ -571,26 +576,25 @@ class AIOKafkaProducer:
         timestamp_ms: int | None,
         headers: Headers,
     ) -> DeliveryFuture:
-        """What `send` does where it isn't a matter of a few steps; key and value are serialised."""
+        """Send a serialized message that the fast path has left to the slow one."""
         self._check()
         if headers:
             raise no_headers()
-        key_bytes, value_bytes = serialize_pair(key, value, None, None)
-        if key_bytes is not None and len(key_bytes) > self._options.max_message_bytes:
-            raise self._options.too_large(len(key_bytes), "the key alone")  # before it is hashed
+        if type(value) is not bytes or (key is not None and type(key) is not bytes):
+            key, value = serialize_pair(key, value, None, None)
+        if key is not None and len(key) > self._options.max_message_bytes:
+            raise self._options.too_large(len(key), "the key alone")  # before it is hashed
         if timestamp_ms is not None:
             not_negative("timestamp_ms", timestamp_ms)
         assert self._engine is not None
-        return await self._engine.intake.append(
-            topic, key_bytes, value_bytes, partition, timestamp_ms
-        )
+        return await self._engine.intake.append(topic, key, value, partition, timestamp_ms)
 
     def _serialize(self, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
         return serialize_pair(key, value, self._key_serializer, self._value_serializer)
 
 
 def _not_now(*arguments: object) -> None:
-    """In place of `PureAppender.send` while the producer doesn't run."""
+    """Take the place of the fast path while the producer isn't running."""
 
 
 def _no_transactions() -> UnsupportedVersionError:

@@ -1,6 +1,10 @@
-"""Keys and values to bytes: the user's serialisers, and the check of what they give. Pure.
+"""Turn keys and values into bytes: apply the user's serializers and check the results. Pure.
 
-Law: what is done for many messages yields every few, so that whoever runs it can do others' work.
+`AIOKafkaProducer` and `BatchBuilder` call `serialize_pair` for one message; `send_many` runs
+`serialize_all`.
+
+Invariant: `serialize_all` yields after each few messages, so that its caller can yield to the event
+loop.
 """
 
 from __future__ import annotations
@@ -14,23 +18,23 @@ from aiokafka08.net.config import not_negative
 
 Serializer = Callable[[Any], bytes | None]
 
-_CHECKED_AT_ONCE: Final = 1024
-_DRAWN_AT_ONCE: Final = 64
-"""Fewer: each is made by code of the caller's, which takes its time."""
+_CHECKED_PER_STEP: Final = 1024
+_DRAWN_PER_STEP: Final = 64
+"""Fewer: the user's code makes each of them, which takes longer."""
 
 _BYTES_OR_NONE: Final = {bytes, type(None)}
 
 
 def to_bytes(what: str, data: Any, index: int | None = None) -> bytes | None:
-    """`data` as bytes, or None; what may change later is copied.
+    """Return `data` as bytes or None; mutable buffers are copied.
 
     Args:
-        what: "key" or "value".
-        data: to be checked.
-        index: which one it is of many; for the text.
+        what: "key" or "value", for the error.
+        data: the key or value.
+        index: the index of its message among many, for the error.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: it is neither a buffer nor None.
     """
     if data is None or isinstance(data, bytes):
         return data
@@ -38,18 +42,18 @@ def to_bytes(what: str, data: Any, index: int | None = None) -> bytes | None:
         return bytes(data)
     which = f"the {what}" if index is None else f"{what} {index}"
     raise TypeError(
-        f"{which} is {type(data).__name__}, not bytes: encode it, or give a {what}_serializer"
+        f"{which} is {type(data).__name__}: expected bytes. Encode it, or use a {what}_serializer"
     )
 
 
 def serialize_pair(
     key: Any, value: Any, key_serializer: Serializer | None, value_serializer: Serializer | None
 ) -> tuple[bytes | None, bytes | None]:
-    """Key and value of one message.
+    """Serialize the key and the value of one message.
 
     Raises:
-        TypeError: one isn't bytes.
-        IllegalArgumentError: there is neither.
+        TypeError: one of them isn't bytes.
+        IllegalArgumentError: both are None.
     """
     key_bytes = to_bytes("key", key if key_serializer is None else key_serializer(key))
     value_bytes = to_bytes("value", value if value_serializer is None else value_serializer(value))
@@ -67,32 +71,36 @@ def serialize_all(
 ) -> Generator[
     None, None, tuple[Sequence[bytes | None], Sequence[bytes | None] | None, Sequence[int] | None]
 ]:
-    """Values, keys and timestamps of many messages, as sequences of the same length.
+    """Return values, keys and timestamps of many messages, as sequences of the same length.
 
-    A message may have neither key nor value: whole logs are copied this way, whatever is in them.
-    What has a length is copied at the first step, since others may change it between two steps.
+    A message may have neither key nor value, so that whole logs can be copied. Arguments with a
+    length are copied in the first step, since other tasks may change them between two steps.
 
     Raises:
-        TypeError: a key or value isn't bytes, or a string is given where many are wanted.
+        TypeError: a key or value isn't bytes, or an argument is a string instead of a list.
         IllegalArgumentError: the lengths differ, or a timestamp is negative.
 
-    Where it is about one message the text has its index; a note has it for what serialisers raise.
+    The text of an error about one message has the message's index; for exceptions of a serializer,
+    a note has it.
     """
-    values = _many("value", values)
-    keys = None if keys is None else _many("key", keys)
-    timestamps_ms = None if timestamps_ms is None else _copied(timestamps_ms)
-    all_values = yield from _each("value", values, value_serializer)
+    values = _copy_list("value", values)
+    keys = None if keys is None else _copy_list("key", keys)
+    timestamps_ms = None if timestamps_ms is None else _copy_if_sized(timestamps_ms)
+    all_values = yield from _serialize_column("value", values, value_serializer)
     count = len(all_values)
-    all_keys = None if keys is None else (yield from _each("key", keys, key_serializer))
+    all_keys = None if keys is None else (yield from _serialize_column("key", keys, key_serializer))
     if all_keys is not None and len(all_keys) != count:
-        raise IllegalArgumentError(f"{count} values, but {len(all_keys)} keys are given")
-    timestamps = None if timestamps_ms is None else (yield from _listed(timestamps_ms))
+        raise IllegalArgumentError(
+            f"{len(all_keys)} keys for {count} values: expected as many keys as values"
+        )
+    timestamps = None if timestamps_ms is None else (yield from _to_list(timestamps_ms))
     if timestamps is not None:
         if len(timestamps) != count:
             raise IllegalArgumentError(
-                f"{count} values, but {len(timestamps)} timestamps_ms are given"
+                f"{len(timestamps)} timestamps_ms for {count} values: expected as many of them as "
+                "values"
             )
-        for start, part in _parts(timestamps):
+        for start, part in _steps(timestamps):
             if start:
                 yield
             if set(map(type, part)) != {int} or min(part) < 0:
@@ -102,58 +110,56 @@ def serialize_all(
 
 
 def nothing_to_send() -> IllegalArgumentError:
-    """The error for a message without key and value."""
-    return IllegalArgumentError("a message needs a key or a value")
+    """Return the error for a message with neither key nor value."""
+    return IllegalArgumentError("key=None and value=None: expected a key or a value")
 
 
-def _many(what: str, data: Iterable[Any]) -> Iterable[Any]:
+def _copy_list(what: str, data: Iterable[Any]) -> Iterable[Any]:
     if isinstance(data, str | bytes | bytearray | memoryview):
-        raise TypeError(f"a list of {what}s is wanted, not {type(data).__name__}")
-    return _copied(data)
+        raise TypeError(f"{what}s is {type(data).__name__}: expected a list of {what}s")
+    return _copy_if_sized(data)
 
 
-def _copied(data: Iterable[Any]) -> Iterable[Any]:
+def _copy_if_sized(data: Iterable[Any]) -> Iterable[Any]:
     return list(data) if isinstance(data, Sized) else data
 
 
-def _each(
+def _serialize_column(
     what: str, data: Iterable[Any], serializer: Serializer | None
 ) -> Generator[None, None, list[bytes | None]]:
-    everything = yield from _listed(
-        data if serializer is None else _serialized(what, data, serializer)
-    )
-    for start, part in _parts(everything):
+    everything = yield from _to_list(data if serializer is None else _apply(what, data, serializer))
+    for start, part in _steps(everything):
         if start:
             yield
         if not set(map(type, part)) <= _BYTES_OR_NONE:
             everything[start : start + len(part)] = [
-                to_bytes(what, one, index) for index, one in enumerate(part, start)
+                to_bytes(what, item, index) for index, item in enumerate(part, start)
             ]
     return everything
 
 
-def _parts(everything: list[Any]) -> Iterator[tuple[int, list[Any]]]:
-    for start in range(0, len(everything), _CHECKED_AT_ONCE):
-        yield start, everything[start : start + _CHECKED_AT_ONCE]
+def _steps(everything: list[Any]) -> Iterator[tuple[int, list[Any]]]:
+    for start in range(0, len(everything), _CHECKED_PER_STEP):
+        yield start, everything[start : start + _CHECKED_PER_STEP]
 
 
-def _listed(data: Iterable[Any]) -> Generator[None, None, list[Any]]:
+def _to_list(data: Iterable[Any]) -> Generator[None, None, list[Any]]:
     if isinstance(data, list):
         return data
     listed: list[Any] = []
     source = iter(data)
-    while part := list(islice(source, _DRAWN_AT_ONCE)):
+    while part := list(islice(source, _DRAWN_PER_STEP)):
         if listed:
             yield
         listed += part
     return listed
 
 
-def _serialized(what: str, data: Iterable[Any], serializer: Serializer) -> Iterator[bytes | None]:
-    for index, one in enumerate(data):
+def _apply(what: str, data: Iterable[Any], serializer: Serializer) -> Iterator[bytes | None]:
+    for index, item in enumerate(data):
         try:
-            made = serializer(one)
+            serialized = serializer(item)
         except Exception as error:
-            error.add_note(f"in {what}_serializer, of {what} {index}")
+            error.add_note(f"raised by {what}_serializer for {what} {index}")
             raise
-        yield made
+        yield serialized

@@ -141,7 +141,7 @@ async def test_a_stop_that_is_cancelled_still_ends_everything(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(producer.stop(), 0.05)
     for one in (future, behind):
-        with pytest.raises(ProducerClosed, match="stopped before it was acknowledged"):
+        with pytest.raises(ProducerClosed, match="not acknowledged: the producer was stopped"):
             one.result()
     await all_closed(cluster)
 

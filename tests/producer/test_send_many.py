@@ -100,13 +100,13 @@ async def test_wrong_arguments_are_told_before_anything_is_buffered(
     producer = await producer_for(cluster, max_request_size=1000)
     with pytest.raises(TypeError, match="list of values"):
         await producer.send_many("t", b"value")
-    with pytest.raises(TypeError, match="value 1 is str, not bytes: encode it"):
+    with pytest.raises(TypeError, match="value 1 is str: expected bytes"):
         await producer.send_many("t", [b"good", "bad"])
-    with pytest.raises(TypeError, match="key 2 is int, not bytes"):
+    with pytest.raises(TypeError, match="key 2 is int: expected bytes"):
         await producer.send_many("t", [b""] * 3, [None, b"k", 7])
-    with pytest.raises(IllegalArgumentError, match="2 values, but 1 keys"):
+    with pytest.raises(IllegalArgumentError, match="1 keys for 2 values"):
         await producer.send_many("t", [b"", b""], [b""])
-    with pytest.raises(IllegalArgumentError, match="2 values, but 1 timestamps_ms"):
+    with pytest.raises(IllegalArgumentError, match="1 timestamps_ms for 2 values"):
         await producer.send_many("t", [b"", b""], timestamps_ms=[1])
     with pytest.raises(IllegalArgumentError, match=r"timestamps_ms\[1\]=-5"):
         await producer.send_many("t", [b"", b""], timestamps_ms=[1, -5])
@@ -138,7 +138,7 @@ async def test_what_a_serializer_raises_tells_at_which_message(
     producer = await producer_for(cluster, value_serializer=str.encode)
     with pytest.raises(TypeError) as caught:
         await producer.send_many("t", ["a", "b", 3, "d"])
-    assert caught.value.__notes__ == ["in value_serializer, of value 2"]
+    assert caught.value.__notes__ == ["raised by value_serializer for value 2"]
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
