@@ -1,11 +1,16 @@
-"""A Kafka 0.8 – 0.10 cluster inside your process, for tests and first steps.
+"""A Kafka 0.8 - 0.10 cluster inside your process, for tests and first steps.
 
     with EmbeddedCluster(brokers=3, version="0.8.2") as cluster:
         client_of_any_language(cluster.bootstrap_servers)
 
-Law: nothing here imports the client; it shares only `protocol`, `errors` and `structs`, so that a
-bug of the client can't hide. docs/brokers.md is what it must behave like. The names below are
-imported when they are first used: pytest loads `pytest_plugin` in every session.
+`cluster` and `controls` are what tests call; `server` and `handlers` are the brokers; `state`,
+`log` and `group` are what brokers remember. docs/brokers.md describes how they must behave.
+
+Invariant: no module here imports the client. They share only `protocol`, `errors` and `structs`
+with it, so that a bug of the client can't hide behind the same bug in a broker.
+
+The names below are imported at their first use, because pytest loads `pytest_plugin` in every
+session.
 """
 
 from typing import TYPE_CHECKING

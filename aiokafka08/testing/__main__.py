@@ -1,7 +1,7 @@
-"""`python -m aiokafka08.testing`: the embedded cluster as a process of its own.
+"""`python -m aiokafka08.testing`: run an embedded cluster as a process of its own.
 
-Prints where it listens, then a line per connection, until Ctrl-C or SIGTERM. Listens on loopback
-unless told twice: it asks nobody who they are.
+It logs its addresses, then a line per connection, until Ctrl-C or SIGTERM. There is no
+authentication, so it listens on loopback only, unless `--allow-remote` is given too.
 """
 
 from __future__ import annotations
@@ -24,54 +24,75 @@ logger = logging.getLogger("aiokafka08.testing")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m aiokafka08.testing",
-        description="A Kafka cluster of 0.8 - 0.10 in memory, for trying things out.",
+        description="Run a Kafka cluster of 0.8 - 0.10 in memory, for tests and first steps.",
     )
     add = parser.add_argument
-    add("--brokers", type=int, default=1, help="how many (default: %(default)s)")
-    add("--version", choices=list(LINES), default="0.8.2", help="default: %(default)s")
+    add("--brokers", type=int, default=1, help="number of brokers (default: %(default)s)")
+    add(
+        "--version", choices=list(LINES), default="0.8.2", help="broker line (default: %(default)s)"
+    )
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add("--port", type=int, default=9092, help="of the first broker; 0: any (default: %(default)s)")
-    add("--advertised-host", help="what clients are told to connect to (default: --host)")
-    add("--allow-remote", action="store_true", help="let --host be another than loopback")
+    add(
+        "--port",
+        type=int,
+        default=9092,
+        help="port of the first broker; 0: any free ones (default: %(default)s)",
+    )
+    add("--advertised-host", help="host that Metadata names to clients (default: --host)")
+    add("--allow-remote", action="store_true", help="accept a --host that is not loopback")
     add(
         "--topic",
         action="append",
         default=[],
         metavar="NAME[:PARTITIONS]",
-        help="create a topic at the start; may be given again",
+        help="create a topic at the start; may be repeated",
     )
     add("--no-auto-create", action="store_true", help="don't create the topics that clients name")
-    add("--default-partitions", type=int, default=1, metavar="N", help="of auto-created topics")
-    add("--segment-bytes", type=int, default=128 << 20, metavar="N", help="default: %(default)s")
+    add(
+        "--default-partitions",
+        type=int,
+        default=1,
+        metavar="N",
+        help="partitions of auto-created topics (default: %(default)s)",
+    )
+    add(
+        "--segment-bytes",
+        type=int,
+        default=128 << 20,
+        metavar="N",
+        help="size of a log segment (default: %(default)s)",
+    )
     add(
         "--retention-bytes",
         type=int,
         default=1 << 30,
         metavar="N",
-        help="kept per partition; -1: all (default: %(default)s)",
+        help="bytes that a partition keeps; -1: all (default: %(default)s)",
     )
-    add("--quiet", action="store_true", help="no line per connection")
+    add("--quiet", action="store_true", help="don't log connections")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until a signal comes; gives the exit code."""
+    """Run the cluster until a signal comes; return the exit code."""
     options = parser().parse_args(arguments)
     if not (options.allow_remote or _is_loopback(options.host)):
         parser().error(
-            f"--host {options.host} is not loopback, and this cluster lets everybody in; "
-            "--allow-remote if that is what you want"
+            f"--host {options.host}: expected a loopback address, since there is no "
+            "authentication. Use --allow-remote to listen there all the same"
         )
     if options.host in ("0.0.0.0", "::") and not options.advertised_host:
-        parser().error(f"nobody can connect to {options.host}: --advertised-host is needed")
+        parser().error(
+            f"--host {options.host}: clients can't connect to this address. Set --advertised-host"
+        )
     topics = {}
     for topic in options.topic:
         name, _, partitions = topic.partition(":")
         if partitions and not partitions.isdecimal():
-            parser().error(f"--topic {topic}: {partitions!r} is no number of partitions")
+            parser().error(f"--topic {topic}: expected NAME or NAME:PARTITIONS, as orders:4")
         topics[name] = int(partitions or options.default_partitions)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     if options.quiet:
@@ -115,7 +136,7 @@ async def _serve(cluster: EmbeddedCluster) -> None:
     async with cluster:
         logger.info("Kafka %s in memory on %s", cluster.version, cluster.bootstrap_servers)
         await ended.wait()
-        logger.info("ending")
+        logger.info("stopping")
 
 
 def _is_loopback(host: str) -> bool:

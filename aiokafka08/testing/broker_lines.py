@@ -1,9 +1,13 @@
-"""The lines of brokers that the embedded cluster can be: what each answers, and its quirks as data.
+"""The differences between broker lines, as data: API versions and quirks of each line.
 
-`LINES` is the table: per line, api key → which versions of it are answered and in which layout;
-then the quirks that a client can see, each with its place in docs/brokers.md. Law: a difference
-between lines is a field here; handlers ask for the field, never for the line's name.
-Reading a request is here too, because on 0.8 and 0.9 the line decides its layout, not the request.
+`LINES` is the table. Per line it says which versions of each API the broker knows, and in which
+layout it responds; then the quirks that a client can see, each with its section of docs/brokers.md.
+
+Invariant: a difference between lines is a field of `BrokerLine`. Handlers read the field and never
+compare the line's name.
+
+`read_request` decodes requests here, because on 0.8 and 0.9 the line decides the layout of a
+request, not the version in the request. Its caller is `server`; the handlers read the fields.
 """
 
 from __future__ import annotations
@@ -13,153 +17,179 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.errors import (
+    GroupCoordinatorNotAvailableError,
+    IllegalGenerationError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+    KafkaProtocolError,
+    NoError,
+    NotCoordinatorForGroupError,
+    RecordListTooLargeError,
+    UnknownError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka08.protocol.api import APIS, ApiKey, OffsetCommitRequest, Request, RequestHeader
 from aiokafka08.protocol.types import Buffer, compiled
 
 
-class Reaction(enum.Enum):
-    """What a broker does with bytes that it can't read."""
+class BadRequestPolicy(enum.Enum):
+    """What a broker does with a request that it can't read."""
 
-    CLOSE = "closes the connection without an answer"
-    SILENCE = "never answers, and goes on reading"
-    """The real 0.9 may lose requests of other connections in the same moment (brokers.md 2.2):
-    not modelled, `faults.Silence` does it where it is wanted."""
+    CLOSE = "close the connection without a response"
+    SILENCE = "send no response, and read on"
+    """The real 0.9 may lose requests of other connections at the same moment (brokers.md 2.2). That
+    isn't modelled; tests that need it use `faults.Silence`."""
 
 
-class Nested(enum.Enum):
-    """What becomes of a compressed message set inside another one (brokers.md 6.7)."""
+class NestedSetPolicy(enum.Enum):
+    """What a broker does with a compressed message set inside another one (brokers.md 6.7)."""
 
-    FLATTEN = "its messages become messages of the outer wrapper"
-    KEEP = "it is stored as it came, as if it were one message"
-    REFUSE = "the set is refused"
+    FLATTEN = "make its messages messages of the outer wrapper"
+    KEEP = "store it unchanged, as if it were one message"
+    REJECT = "reject the whole set"
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
-    """Versions in `known` are answered in their own layout; others in that of `rest`, if any."""
+class SupportedVersions:
+    """The versions of one API that a line responds to.
+
+    The response to a version in `known` has its own layout. Any other version gets the layout
+    of version `rest`, or is unreadable if `rest` is None.
+    """
 
     known: range
     rest: int | None = None
 
     def layout(self, version: int) -> int | None:
-        """The layout (a version's number) that answers `version`; None: it isn't known."""
+        """Return the version whose layout the response has; None if it is unreadable."""
         return version if version in self.known else self.rest
 
 
-_ANY_AS_0 = Versions(range(1), rest=0)
-_ONLY_0 = Versions(range(1))
+_ANY_AS_0 = SupportedVersions(range(1), rest=0)
+_ONLY_0 = SupportedVersions(range(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One line of brokers. Defaults are those of 0.8.2."""
+class BrokerLine:
+    """One line of brokers. The defaults are those of 0.8.2.
+
+    Numbers in the docstrings of the fields are sections of docs/brokers.md.
+    """
 
     name: str
-    apis: Mapping[ApiKey, Versions]
-    unknown: Reaction = Reaction.CLOSE
-    """The reaction to unknown keys and versions, and to requests cut short (2.1, 2.8, 3.4)."""
-    empty_frame: Reaction = Reaction.CLOSE
-    """The reaction to a frame of size 0 (3.4)."""
-    answers_half_closed: bool = True
-    """Requests before the client's FIN are still answered (3.7)."""
+    apis: Mapping[ApiKey, SupportedVersions]
+    on_unreadable_request: BadRequestPolicy = BadRequestPolicy.CLOSE
+    """For unknown API keys and versions, and for requests that are cut short (2.1, 2.8, 3.4)."""
+    on_empty_frame: BadRequestPolicy = BadRequestPolicy.CLOSE
+    """For a frame of size 0 (3.4)."""
+    responds_after_fin: bool = True
+    """Whether requests that came before the client's FIN still get a response (3.7)."""
     topic_configs: frozenset[str] = frozenset()
-    """The names that `create_topic` takes in its `config`."""
+    """The names that `create_topic` accepts in its `config`."""
 
     # Metadata
-    empty_cluster_shows_brokers: bool = False
-    """4.1: without any topic 0.8 names no brokers."""
-    bad_topic_code: int = 17
-    """4.4: the code of a topic name that isn't allowed."""
-    bad_topic_spoils_all: bool = True
-    """4.4: one bad name, and no topic is answered."""
-    failed_creation_spoils_all: bool = True
-    """4.5: the same where one auto-creation fails; seen up to 0.9."""
-    failed_creation_code: int = -1
-    """4.5: the code where auto-creation fails."""
-    only_hosts_named: bool = False
-    """4.11: Metadata names no brokers but those with replicas of the topics that it tells."""
-    dead_brokers_stay: bool = False
-    """4.10: Metadata goes on naming dead brokers, as brokers and as replicas (without code 9), but
-    not as leaders."""
-    isr_growth_is_published: bool = False
-    """4.8: False: Metadata shows changes of the ISR only after elections."""
+    empty_cluster_lists_brokers: bool = False
+    """Whether Metadata lists the brokers before the first topic exists; 0.8 lists none (4.1)."""
+    invalid_topic_code: int = InvalidTopicError.errno
+    """The error code for a topic name that isn't allowed (4.4)."""
+    invalid_topic_fails_all: bool = True
+    """Whether one invalid topic name fails all topics of the response (4.4)."""
+    failed_creation_fails_all: bool = True
+    """Whether one failed auto-creation fails all topics of the response; seen up to 0.9 (4.5)."""
+    failed_creation_code: int = UnknownError.errno
+    """The error code for a topic that can't be auto-created (4.5)."""
+    lists_only_replica_hosts: bool = False
+    """Whether Metadata lists only brokers with replicas of the topics in the response (4.11)."""
+    lists_dead_brokers: bool = False
+    """Whether Metadata goes on listing dead brokers, as brokers and as replicas (without
+    ReplicaNotAvailable), but not as leaders (4.10)."""
+    publishes_isr_growth: bool = False
+    """If False, Metadata shows changes of the ISR only after elections (4.8)."""
 
     # Produce
     message_format: int = 0
     """The message format of the log."""
     codec_mask: int = 0x07
-    """5.10: the bits of a message's attributes that name the codec."""
+    """The bits of a message's attributes that name the codec (5.10)."""
     known_codecs: frozenset[int] = frozenset({1, 2, 3})
-    """6.1"""
+    """The codecs that the broker can decompress (6.1)."""
     legacy_lz4_only: bool = True
-    """6.2: only lz4 frames with the wrong header checksum are read."""
-    nested: Nested = Nested.FLATTEN
-    empty_wrapper_refused: bool = False
-    """6.8: False: error 0 and an offset, but nothing is stored."""
+    """Whether the broker reads only lz4 frames with the wrong header checksum (6.2)."""
+    nested_sets: NestedSetPolicy = NestedSetPolicy.FLATTEN
+    rejects_empty_wrapper: bool = False
+    """Whether a wrapper without messages is an error. If not, the response has no error and an
+    offset, but nothing is stored (6.8)."""
     compacted_needs_keys: bool = False
-    """5.11"""
-    set_over_segment_code: int | None = 18
-    """5.5: the code for a set larger than a segment; None: it is stored."""
+    """Whether a compacted topic rejects messages without a key (5.11)."""
+    set_over_segment_code: int | None = RecordListTooLargeError.errno
+    """The error code for a set larger than a segment; None if the broker stores it (5.5)."""
     segments_overflow: bool = False
-    """A segment ends after the set that makes it too large; from 0.8.2 on before that."""
+    """Whether a segment ends after the set that makes it too large; from 0.8.2 on it ends before
+    that set."""
     single_replicas_wait: bool = True
-    """A request to partitions with one replica each waits for acks > 1; before 0.8.2 it counts as
-    acknowledged."""
+    """Whether acks > 1 waits if all partitions of the request have one replica; before 0.8.2 such a
+    request counts as acknowledged."""
     waited_offset_is_next: bool = False
-    """An answer that waited for replicas (acks other than 1, some partition with several) has the
-    offset after the last message in place of the first one's, and 0 in place of -1: seen on 0.8.0
-    and 0.8.1.1."""
+    """Whether a response that waited for replicas (acks other than 1, some partition with several
+    replicas) has the offset after the last message in place of the first message's, and 0 in place
+    of -1; seen on 0.8.0 and 0.8.1.1."""
     acks_above_one: bool = True
-    """5.1, 11.4: acks may be any number; from 0.9 on only -1, 0 and 1."""
+    """Whether acks may be any number; from 0.9 on it may only be -1, 0 or 1 (5.1, 11.4)."""
 
     # Fetch
     errors_end_the_wait: bool = True
-    """7.3: a partition's error is answered at once, else after max_wait_ms."""
+    """Whether the broker responds to a partition's error at once; else after max_wait_ms (7.3)."""
     max_bytes_0_ends_the_wait: bool = True
-    """7.2"""
-    unknown_replica_code: int = -1
-    """7.7: the code for a replica_id ≥ 0 that is no replica; 0: it gets data."""
-    above_high_watermark_code: int = -1
-    """7.10: the code for an offset between high watermark and log end."""
+    """Whether the broker responds at once if a partition's max_bytes is 0 (7.2)."""
+    unknown_replica_code: int = UnknownError.errno
+    """The error code for a replica_id >= 0 that is no replica; 0 if it gets data (7.7)."""
+    above_high_watermark_code: int = UnknownError.errno
+    """The error code for an offset between high watermark and log end; 0 if it waits (7.10)."""
 
     # Offsets, coordinator
+    reads_commit_v1_as_v0: bool = False
+    """Whether OffsetCommit v1 is read in the layout of v0, which commits nothing (8.3)."""
     offset_metadata_chars: int = 4096
-    """8.7"""
-    long_metadata_is_stored: bool = True
-    """8.7: a v1 commit that is answered with 12 is readable all the same."""
-    null_metadata_kept: bool = True
-    """8.5: null reads back null, else ""."""
-    unknown_topic_commit_code: int = 0
-    """8.5, commit v1"""
-    unknown_partition_fetch_code: int = 3
-    """8.8, fetch v1"""
-    generation_code: int = 0
-    """8.6: the code for a commit that names a generation, of a group without members."""
-    known_group_generation_code: int = 0
+    """The longest metadata string of a commit (8.7)."""
+    stores_long_metadata: bool = True
+    """Whether a v1 commit that fails with OffsetMetadataTooLarge is stored all the same (8.7)."""
+    keeps_null_metadata: bool = True
+    """Whether null metadata reads back as null; else as "" (8.5)."""
+    unknown_topic_commit_code: int = NoError.errno
+    """The error code for a v1 commit to an unknown topic (8.5)."""
+    unknown_partition_fetch_code: int = UnknownTopicOrPartitionError.errno
+    """The error code for a v1 fetch of an unknown partition's offset (8.8)."""
+    generation_code: int = NoError.errno
+    """The error code for a commit that names a generation, to a group without members (8.6)."""
+    known_group_generation_code: int = NoError.errno
     """The same for a group that has committed before."""
     null_group_closes: bool = False
-    """8.4: for commit and fetch."""
+    """Whether OffsetCommit and OffsetFetch for a null group close the connection (8.4)."""
     null_coordinator_group_closes: bool = False
-    """8.9"""
+    """Whether GroupCoordinator for a null group closes the connection (8.9)."""
     coordinator_forgets_correlation_id: bool = True
-    """8.9: "no coordinator" because of an exception carries the correlation id 0. Before there is
-    any topic a broker knows no others, and so can't make the offsets topic with fewer replicas
-    than it is set to: an exception each time, in a cluster of less than three."""
-    no_offsets_topic_code: int = 15
-    """A v1 commit before the offsets topic exists."""
-    heartbeat_is_a_stub: bool = True
-    """2.3: 0.8.2 knows Heartbeat, and answers -1 to it."""
+    """Whether "no coordinator" carries the correlation id 0 if an exception caused it (8.9).
 
-    # Groups
+    Before the first topic exists a broker knows no other brokers. It then can't create the offsets
+    topic, whose replication factor is three: an exception each time, in a cluster of less than
+    three brokers.
+    """
+    no_offsets_topic_code: int = GroupCoordinatorNotAvailableError.errno
+    """The error code for a v1 commit before the offsets topic exists."""
+    heartbeat_is_a_stub: bool = True
+    """Whether the line knows Heartbeat but no groups: 0.8.2 always responds with Unknown (2.3)."""
+
+    # Groups (8.13)
     empty_groups_stay: bool = False
-    """8.13: a group without members is "Empty"; else it is gone."""
+    """Whether a group without members stays, in the state "Empty"; else it is dead."""
     commits_make_groups: bool = False
-    """8.13: a plain commit makes an empty group."""
+    """Whether a commit without a generation creates an empty group."""
     heartbeat_checks_member_first: bool = False
-    """8.13: in a rebalance 27 goes to members only."""
+    """Whether, in a rebalance, only members get RebalanceInProgress."""
     commit_is_heartbeat: bool = False
-    """8.13: a commit extends the session."""
+    """Whether a commit extends the session."""
     max_session_timeout_s: float = 30.0
 
 
@@ -179,23 +209,23 @@ _GROUPS = (
     ApiKey.LIST_GROUPS,
 )
 
-_0_8_0 = Line(
+_0_8_0 = BrokerLine(
     name="0.8.0",
     apis=dict.fromkeys(_DATA, _ANY_AS_0),
-    bad_topic_code=-1,
+    invalid_topic_code=UnknownError.errno,
     codec_mask=0x03,
     known_codecs=frozenset({1, 2}),
     set_over_segment_code=None,
     segments_overflow=True,
-    only_hosts_named=True,
-    dead_brokers_stay=True,
+    lists_only_replica_hosts=True,
+    lists_dead_brokers=True,
     single_replicas_wait=False,
     waited_offset_is_next=True,
     errors_end_the_wait=False,
     max_bytes_0_ends_the_wait=False,
-    unknown_replica_code=0,
+    unknown_replica_code=NoError.errno,
 )
-_0_8_1 = Line(
+_0_8_1 = BrokerLine(
     name="0.8.1",
     apis={
         **dict.fromkeys(_DATA, _ANY_AS_0),
@@ -203,103 +233,104 @@ _0_8_1 = Line(
         ApiKey.OFFSET_FETCH: _ANY_AS_0,
     },
     topic_configs=_CONFIGS_0_8_1,
-    bad_topic_code=-1,
+    invalid_topic_code=UnknownError.errno,
     codec_mask=0x03,
     known_codecs=frozenset({1, 2}),
     set_over_segment_code=None,
     segments_overflow=True,
-    only_hosts_named=True,
-    dead_brokers_stay=True,
+    lists_only_replica_hosts=True,
+    lists_dead_brokers=True,
     single_replicas_wait=False,
     waited_offset_is_next=True,
     errors_end_the_wait=False,
     max_bytes_0_ends_the_wait=False,
+    reads_commit_v1_as_v0=True,
     offset_metadata_chars=1024,
 )
-_0_8_2 = Line(
+_0_8_2 = BrokerLine(
     name="0.8.2",
     apis={
         **dict.fromkeys(_DATA, _ANY_AS_0),
-        ApiKey.OFFSET_COMMIT: Versions(range(2)),
-        ApiKey.OFFSET_FETCH: Versions(range(2), rest=1),
+        ApiKey.OFFSET_COMMIT: SupportedVersions(range(2)),
+        ApiKey.OFFSET_FETCH: SupportedVersions(range(2), rest=1),
         ApiKey.GROUP_COORDINATOR: _ANY_AS_0,
         ApiKey.HEARTBEAT: _ANY_AS_0,
     },
     topic_configs=_CONFIGS_0_8_2,
 )
-_0_9 = Line(
+_0_9 = BrokerLine(
     name="0.9",
     apis={
-        ApiKey.PRODUCE: Versions(range(2), rest=1),
-        ApiKey.FETCH: Versions(range(2), rest=1),
+        ApiKey.PRODUCE: SupportedVersions(range(2), rest=1),
+        ApiKey.FETCH: SupportedVersions(range(2), rest=1),
         ApiKey.LIST_OFFSETS: _ANY_AS_0,
         ApiKey.METADATA: _ANY_AS_0,
-        ApiKey.OFFSET_COMMIT: Versions(range(3)),
-        ApiKey.OFFSET_FETCH: Versions(range(2), rest=1),
+        ApiKey.OFFSET_COMMIT: SupportedVersions(range(3)),
+        ApiKey.OFFSET_FETCH: SupportedVersions(range(2), rest=1),
         ApiKey.GROUP_COORDINATOR: _ONLY_0,
         **dict.fromkeys(_GROUPS, _ONLY_0),
     },
-    unknown=Reaction.SILENCE,
-    empty_frame=Reaction.SILENCE,
-    answers_half_closed=False,
+    on_unreadable_request=BadRequestPolicy.SILENCE,
+    on_empty_frame=BadRequestPolicy.SILENCE,
+    responds_after_fin=False,
     topic_configs=_CONFIGS_0_9,
-    empty_cluster_shows_brokers=True,
-    bad_topic_spoils_all=False,
-    isr_growth_is_published=True,
-    nested=Nested.KEEP,
+    empty_cluster_lists_brokers=True,
+    invalid_topic_fails_all=False,
+    publishes_isr_growth=True,
+    nested_sets=NestedSetPolicy.KEEP,
     compacted_needs_keys=True,
     acks_above_one=False,
     max_bytes_0_ends_the_wait=False,
-    above_high_watermark_code=0,
-    long_metadata_is_stored=False,
-    unknown_topic_commit_code=3,
-    unknown_partition_fetch_code=0,
-    generation_code=22,
-    known_group_generation_code=22,
+    above_high_watermark_code=NoError.errno,
+    stores_long_metadata=False,
+    unknown_topic_commit_code=UnknownTopicOrPartitionError.errno,
+    unknown_partition_fetch_code=NoError.errno,
+    generation_code=IllegalGenerationError.errno,
+    known_group_generation_code=IllegalGenerationError.errno,
     null_coordinator_group_closes=True,
     coordinator_forgets_correlation_id=False,
-    no_offsets_topic_code=16,
+    no_offsets_topic_code=NotCoordinatorForGroupError.errno,
     heartbeat_is_a_stub=False,
 )
-_0_10 = Line(
+_0_10 = BrokerLine(
     name="0.10",
     apis={
-        ApiKey.PRODUCE: Versions(range(3)),
-        ApiKey.FETCH: Versions(range(3)),
-        ApiKey.LIST_OFFSETS: Versions(range(2)),
-        ApiKey.METADATA: Versions(range(2)),
-        ApiKey.OFFSET_COMMIT: Versions(range(3)),
-        ApiKey.OFFSET_FETCH: Versions(range(2)),
+        ApiKey.PRODUCE: SupportedVersions(range(3)),
+        ApiKey.FETCH: SupportedVersions(range(3)),
+        ApiKey.LIST_OFFSETS: SupportedVersions(range(2)),
+        ApiKey.METADATA: SupportedVersions(range(2)),
+        ApiKey.OFFSET_COMMIT: SupportedVersions(range(3)),
+        ApiKey.OFFSET_FETCH: SupportedVersions(range(2)),
         ApiKey.GROUP_COORDINATOR: _ONLY_0,
         **dict.fromkeys(_GROUPS, _ONLY_0),
-        ApiKey.API_VERSIONS: _ANY_AS_0,  # the handler refuses others than 0, in layout 0
+        ApiKey.API_VERSIONS: _ANY_AS_0,  # the handler rejects versions above 0, in layout 0
     },
-    empty_frame=Reaction.SILENCE,
-    answers_half_closed=False,
+    on_empty_frame=BadRequestPolicy.SILENCE,
+    responds_after_fin=False,
     topic_configs=_CONFIGS_0_10,
-    empty_cluster_shows_brokers=True,
-    bad_topic_spoils_all=False,
-    failed_creation_spoils_all=False,
-    failed_creation_code=38,
-    isr_growth_is_published=True,
+    empty_cluster_lists_brokers=True,
+    invalid_topic_fails_all=False,
+    failed_creation_fails_all=False,
+    failed_creation_code=InvalidReplicationFactorError.errno,
+    publishes_isr_growth=True,
     message_format=1,
     legacy_lz4_only=False,
-    nested=Nested.REFUSE,
-    empty_wrapper_refused=True,
+    nested_sets=NestedSetPolicy.REJECT,
+    rejects_empty_wrapper=True,
     compacted_needs_keys=True,
     acks_above_one=False,
     max_bytes_0_ends_the_wait=False,
-    above_high_watermark_code=0,
-    long_metadata_is_stored=False,
-    null_metadata_kept=False,
-    unknown_topic_commit_code=3,
-    unknown_partition_fetch_code=0,
-    generation_code=22,
-    known_group_generation_code=25,
+    above_high_watermark_code=NoError.errno,
+    stores_long_metadata=False,
+    keeps_null_metadata=False,
+    unknown_topic_commit_code=UnknownTopicOrPartitionError.errno,
+    unknown_partition_fetch_code=NoError.errno,
+    generation_code=IllegalGenerationError.errno,
+    known_group_generation_code=UnknownMemberIdError.errno,
     null_group_closes=True,
     null_coordinator_group_closes=True,
     coordinator_forgets_correlation_id=False,
-    no_offsets_topic_code=16,
+    no_offsets_topic_code=NotCoordinatorForGroupError.errno,
     heartbeat_is_a_stub=False,
     empty_groups_stay=True,
     commits_make_groups=True,
@@ -308,43 +339,46 @@ _0_10 = Line(
     max_session_timeout_s=300.0,
 )
 
-LINES: dict[str, Line] = {line.name: line for line in (_0_8_0, _0_8_1, _0_8_2, _0_9, _0_10)}
-"""What `EmbeddedCluster(version=…)` may be. "0.10" has those API versions of 0.10.2.2 that this
-package speaks (so Fetch ends at 2) and behaves as it was seen to."""
+LINES: dict[str, BrokerLine] = {line.name: line for line in (_0_8_0, _0_8_1, _0_8_2, _0_9, _0_10)}
+"""The lines by name, as in `EmbeddedCluster(version=…)`.
+
+"0.10" has those API versions of 0.10.2.2 that this package speaks (so Fetch ends at 2), and behaves
+as 0.10.2.2 was observed to behave.
+"""
 
 
 @dataclass(slots=True)
-class Incoming:
-    """A request as the line reads it. `layout` is the version whose layout the answer has."""
+class ReceivedRequest:
+    """A request as the line reads it. `layout` is the version whose layout the response has."""
 
     header: RequestHeader
     layout: int
     body: Request[Any]
 
 
-def read_request(line: Line, frame: Buffer) -> Incoming | Reaction:
-    """The request in a frame (without its size), or what the broker does about it instead."""
+def read_request(line: BrokerLine, frame: Buffer) -> ReceivedRequest | BadRequestPolicy:
+    """Decode the request in a frame (without its size); return a policy if it is unreadable."""
     if not len(frame):
-        return line.empty_frame
+        return line.on_empty_frame
     try:
         header, pos = compiled(RequestHeader, 0).read(frame, 0, len(frame))
         request = APIS.get(header.api_key)
         versions = None if request is None else line.apis.get(request.api)
         layout = None if versions is None else versions.layout(header.api_version)
         if request is None or layout is None:
-            return line.unknown
-        if request is OffsetCommitRequest and line.name == "0.8.1":
-            return Incoming(header, layout, _offset_commit_0_8_1(frame, pos))
+            return line.on_unreadable_request
+        if request is OffsetCommitRequest and line.reads_commit_v1_as_v0:
+            return ReceivedRequest(header, layout, _offset_commit_0_8_1(frame, pos))
         body, _ = compiled(request, layout).read(frame, pos, len(frame))
     except KafkaProtocolError:
-        return line.unknown
-    return Incoming(header, layout, body)
+        return line.on_unreadable_request
+    return ReceivedRequest(header, layout, body)
 
 
 def _offset_commit_0_8_1(frame: Buffer, pos: int) -> OffsetCommitRequest:
-    """8.3: a v1 body is read as v0, so its generation -1 becomes the number of topics: none."""
+    """Read a v0 or v1 body in the layout of v0; v1's generation -1 then counts topics: none."""
     layout_0 = compiled(OffsetCommitRequest, 0)
-    # The group's length, the group, the number of topics.
+    # The body is: length of the group, the group, the number of topics.
     group_bytes = max(int.from_bytes(frame[pos : pos + 2], "big", signed=True), 0)
     count_at = pos + 2 + group_bytes
     count = int.from_bytes(frame[count_at : count_at + 4], "big", signed=True)

@@ -1,8 +1,11 @@
-"""`EmbeddedCluster`: the life of a cluster and of its brokers, faults and history.
+"""`EmbeddedCluster`: start and stop a cluster and its brokers; faults and history.
 
-Every method may be called from any thread and returns when its effect is there; none of them
-waits for a client. The other handles are in `controls`, what brokers do is in `handlers`, sockets
-are in `server`.
+This is the class that tests use. It owns the listeners (`server`), the `ClusterRuntime` and, in a
+`with` block, the thread of the event loop. The methods for topics, logs, replicas and groups are in
+`controls`; the brokers' behaviour is in `handlers`.
+
+Invariant: each method may be called from any thread. It runs in the cluster's event loop, and its
+effect is visible when it returns. No method waits for a client.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.options import check_options
 from aiokafka08.testing.runtime import ClusterRuntime, Recorded
 from aiokafka08.testing.server import Listener
-from aiokafka08.testing.state import ClusterState, Node, Settings
+from aiokafka08.testing.state import BrokerSettings, ClusterState, Node
 
 T = TypeVar("T")
 
@@ -32,7 +35,7 @@ AfterDeath = Literal["elect", "leaderless", "unnoticed"]
 
 
 class NodeInfo(NamedTuple):
-    """A broker of the cluster."""
+    """A broker of the cluster: its id, its address and whether it is alive."""
 
     node_id: int
     host: str
@@ -41,30 +44,31 @@ class NodeInfo(NamedTuple):
 
 
 class EmbeddedCluster(Controls):
-    """A Kafka cluster of 0.8 – 0.10 inside this process, on real sockets.
+    """A Kafka cluster of 0.8 - 0.10 inside this process, on real sockets.
 
-    `async with` runs it in the running loop, `with` in a thread and loop of its own. Brokers have
-    the ids 0, 1, 2, …; partition p of a topic is led by broker p % brokers.
+    `async with` runs it in the running event loop, `with` in a thread and event loop of its own.
+    The brokers have the ids 0, 1, 2, …; partition p of a topic is led by broker p % brokers.
 
     Args:
-        brokers: how many.
-        version: the line of brokers: "0.8.0", "0.8.1", "0.8.2", "0.9" or "0.10".
+        brokers: the number of brokers.
+        version: the broker line: "0.8.0", "0.8.1", "0.8.2", "0.9" or "0.10".
         topics: name → number of partitions, created at the start.
-        auto_create: Metadata requests create the topics that they name.
-        default_partitions: for topics that are created so.
-        default_replication_factor: None: as many as there are brokers, at most 3.
+        auto_create: whether Metadata requests create the topics that they name.
+        default_partitions: the number of partitions of auto-created topics.
+        default_replication_factor: None: the number of brokers, at most 3.
         message_max_bytes: the size limit of a message, as it is in a message set.
-        segment_bytes: where a log begins a new segment.
-        retention_bytes: what a partition keeps at least, and at most a segment more; None: all.
+        segment_bytes: the size at which a log begins a new segment.
+        retention_bytes: a partition keeps at least this many bytes, and at most one segment more;
+            None: all.
         group_min_session_timeout_ms: the shortest session timeout that group members may have.
         host: the loopback address to listen on.
-        port: that of the first broker, the next ones follow; 0: free ones.
-        advertised_host: what clients are told; None: `host`.
-        clock: seconds since the epoch, for segments and timestamps.
+        port: the port of the first broker, the next ones follow; 0: free ones.
+        advertised_host: the host that Metadata names; None: `host`.
+        clock: returns seconds since the epoch, for segments and timestamps.
 
     Raises:
-        ValueError: an option's value isn't allowed; it names both. Starting the cluster raises
-            OSError where a broker can't listen.
+        ValueError: the value of an option is invalid; the text names both. Starting the cluster
+            raises OSError if a broker can't listen.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class EmbeddedCluster(Controls):
         self._host = host
         self._topics = dict(topics or {})
         self._clock = clock
-        settings = Settings(
+        settings = BrokerSettings(
             auto_create=auto_create,
             default_partitions=default_partitions,
             default_replication_factor=(
@@ -120,13 +124,13 @@ class EmbeddedCluster(Controls):
         ]
         self._state = ClusterState(LINES[version], settings, nodes)
         self._listeners: dict[int, Listener] = {}
-        self._hub: ClusterRuntime | None = None
+        self._runtime: ClusterRuntime | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread: int | None = None
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
-        state = "not running" if self._hub is None else self.bootstrap_servers
+        state = "not running" if self._runtime is None else self.bootstrap_servers
         return f"<EmbeddedCluster {self.version} {state}>"
 
     # --- life -------------------------------------------------------------------------------------
@@ -144,7 +148,7 @@ class EmbeddedCluster(Controls):
         await self._stop()
 
     def __enter__(self) -> Self:
-        self._refuse_if_running()  # before the thread of the one that runs is forgotten
+        self._refuse_if_running()  # before `_thread` of the running cluster is overwritten
         loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=_run_loop, args=(loop,), name="aiokafka08 embedded cluster", daemon=True
@@ -176,27 +180,27 @@ class EmbeddedCluster(Controls):
             thread.join()
 
     def _refuse_if_running(self) -> None:
-        if self._hub is not None:
-            raise IllegalStateError("this embedded cluster is running already")
+        if self._runtime is not None:
+            raise IllegalStateError("embedded cluster can't start: it is already running")
 
     async def _start(self) -> None:
         self._refuse_if_running()
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._hub = ClusterRuntime(self._state, self._clock)
+        self._runtime = ClusterRuntime(self._state, self._clock)
         try:
             for node in self._state.nodes.values():
                 if node.alive:
-                    self._listen(self._hub, node)
+                    self._listen(self._runtime, node)
             for name, partitions in self._topics.items():
-                if name not in self._state.topics:  # a second start
+                if name not in self._state.topics:  # after a restart they exist
                     self.create_topic(name, partitions)
         except BaseException:
             await self._stop()
             raise
 
-    def _listen(self, hub: ClusterRuntime, node: Node) -> None:
-        listener = Listener(hub, node, self._host)
+    def _listen(self, runtime: ClusterRuntime, node: Node) -> None:
+        listener = Listener(runtime, node, self._host)
         listener.open()
         self._listeners[node.node_id] = listener
 
@@ -206,30 +210,34 @@ class EmbeddedCluster(Controls):
         for listener in self._listeners.values():
             await listener.wait_closed()
         self._listeners.clear()
-        if self._hub is not None:
-            self._hub.close()
-        self._hub = None
+        if self._runtime is not None:
+            self._runtime.close()
+        self._runtime = None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._hub is None or self._loop is None:
-            raise IllegalStateError("this embedded cluster isn't running")
+        if self._runtime is None or self._loop is None:
+            raise IllegalStateError(
+                "embedded cluster isn't running: use its methods inside `with` or `async with`"
+            )
         return self._loop
 
     def _call(self, act: Callable[[ClusterRuntime], T]) -> T:
-        """Run `act` in the cluster's loop, wake who waits for what it changed."""
-        loop, hub = self._running_loop(), self._hub
-        assert hub is not None
+        """Run `act` in the cluster's event loop, then check the requests that wait for what it
+        changed.
+        """
+        loop, runtime = self._running_loop(), self._runtime
+        assert runtime is not None
 
-        def act_and_settle() -> T:
-            result = act(hub)
-            hub.settle()
+        def act_and_complete() -> T:
+            result = act(runtime)
+            runtime.complete_delayed()
             return result
 
         if threading.get_ident() == self._loop_thread:
-            return act_and_settle()
+            return act_and_complete()
 
         async def in_loop() -> T:
-            return act_and_settle()
+            return act_and_complete()
 
         return asyncio.run_coroutine_threadsafe(in_loop(), loop).result()
 
@@ -249,31 +257,31 @@ class EmbeddedCluster(Controls):
         }
 
     def kill(self, node: int, then: AfterDeath = "elect") -> None:
-        """End a broker like kill -9: its connections break, its port refuses.
+        """End a broker as `kill -9` does: its connections break, and its port refuses new ones.
 
         Args:
-            then: "elect": the others have noticed and elected new leaders when this returns.
-                "leaderless": they have noticed, its partitions have no leader (5) until
-                `elect()`. "unnoticed": Metadata goes on naming it, acks=-1 waits for it, until
-                `notice()`; on a default cluster that state lasts 7 s.
+            then: "elect": when this returns, the controller has noticed and elected new leaders.
+                "leaderless": it has noticed, but the broker's partitions have no leader until
+                `elect()`. "unnoticed": until `notice()` Metadata goes on listing the broker, and
+                acks=-1 waits for it; on a default cluster that state lasts 7 s.
         """
 
-        def act(hub: ClusterRuntime) -> None:
-            self._end(node)
-            self._state.die(node)
+        def act(runtime: ClusterRuntime) -> None:
+            self._close_listener(node)
+            self._state.mark_dead(node)
             if then != "unnoticed":
                 self._state.notice(node, elect=then == "elect")
 
         self._call(act)
 
     def notice(self, node: int, *, elect: bool = True) -> None:
-        """Let the others notice the death of a broker that was killed "unnoticed"."""
-        self._call(lambda hub: self._state.notice(node, elect=elect))
+        """Let the controller notice the death of a broker that was killed "unnoticed"."""
+        self._call(lambda runtime: self._state.notice(node, elect=elect))
 
     def elect(self, topic: str | None = None, partition: int | None = None) -> None:
-        """Elect leaders for the partitions that have none (of one topic, or one of them)."""
+        """Elect leaders for partitions without one: all, those of a topic, or a single one."""
 
-        def act(hub: ClusterRuntime) -> None:
+        def act(runtime: ClusterRuntime) -> None:
             for one in self._state.all_partitions():
                 if (
                     one.leader < 0
@@ -285,44 +293,48 @@ class EmbeddedCluster(Controls):
         self._call(act)
 
     def stop(self, node: int) -> None:
-        """Controlled shutdown: others lead its partitions first, then its connections end."""
+        """Shut a broker down in order: other brokers take over its partitions, then its connections
+        end.
+        """
 
-        def act(hub: ClusterRuntime) -> None:
+        def act(runtime: ClusterRuntime) -> None:
             for one in self._state.all_partitions():
                 if one.leader == node:
                     others = [i for i in one.isr if i != node and self._state.nodes[i].alive]
                     if others:
                         self._state.lead(one, others[0])
-            hub.settle()
-            self._end(node)
-            self._state.die(node)
+            runtime.complete_delayed()
+            self._close_listener(node)
+            self._state.mark_dead(node)
             self._state.notice(node)
 
         self._call(act)
 
     def restart(self, node: int, port: int | None = None) -> None:
-        """Bring a dead broker back, with its log, in sync again.
+        """Bring a dead broker back with its log, in sync.
 
         Args:
-            port: None: the one it had; 0: any other.
+            port: None: its previous port; 0: any other.
         """
 
-        def act(hub: ClusterRuntime) -> None:
+        def act(runtime: ClusterRuntime) -> None:
             broker = self._node(node)
             if broker.alive:
-                raise IllegalStateError(f"broker {node} is alive")
+                raise IllegalStateError(f"broker {node} can't restart: it is alive")
             if port is not None:
                 broker.port = port
-            self._listen(hub, broker)
+            self._listen(runtime, broker)
             self._state.revive(node)
 
         self._call(act)
 
     def drop_connections(self, node: int | None = None) -> int:
-        """Break the clients' connections to one broker or all; the brokers live on. Says how
-        many there were."""
+        """Break the clients' connections to one broker or to all; return their number.
 
-        def act(hub: ClusterRuntime) -> int:
+        The brokers themselves stay alive.
+        """
+
+        def act(runtime: ClusterRuntime) -> int:
             count = 0
             for node_id, listener in self._listeners.items():
                 if node in (None, node_id):
@@ -333,24 +345,24 @@ class EmbeddedCluster(Controls):
         return self._call(act)
 
     def connections(self, node: int | None = None) -> int:
-        """How many connections there are."""
+        """Return the number of connections to one broker or to all."""
         return self._call(
-            lambda hub: sum(
+            lambda runtime: sum(
                 len(listener.connections)
                 for node_id, listener in self._listeners.items()
                 if node in (None, node_id)
             )
         )
 
-    def _end(self, node: int) -> None:
+    def _close_listener(self, node: int) -> None:
         if not self._node(node).alive:
-            raise IllegalStateError(f"broker {node} is dead already")
+            raise IllegalStateError(f"broker {node} can't end: it is already dead")
         self._listeners[node].close()
 
     def _node(self, node: int) -> Node:
         if node not in self._state.nodes:
             known = ", ".join(map(str, self._state.nodes))
-            raise ValueError(f"there is no broker {node!r} (there are: {known})")
+            raise ValueError(f"broker {node!r} doesn't exist; expected one of: {known}")
         return self._state.nodes[node]
 
     # --- faults, history --------------------------------------------------------------------------
@@ -365,46 +377,52 @@ class EmbeddedCluster(Controls):
         times: int | None = 1,
         where: Callable[[Any], bool] | None = None,
     ) -> Fault:
-        """Let something go wrong with requests to come.
+        """Add a fault: requests to come meet an effect.
 
         Args:
             request: the class of the requests that count.
-            then: what goes wrong.
-            node: count those to this broker only.
-            nth: begin with the n-th one from now on.
-            times: with how many; None: with all from there on.
-            where: count only requests for which this is true.
+            then: the effect.
+            node: count only the requests to this broker.
+            nth: strike from the n-th such request from now on.
+            times: strike so many requests; None: all from there on.
+            where: count only requests for which this function returns True.
 
         Raises:
-            ValueError: an argument isn't what it has to be.
+            ValueError: an argument is invalid.
         """
         if request not in HANDLERS:
             known = ", ".join(sorted(one.__name__ for one in HANDLERS))
-            raise ValueError(f"fault({request!r}): one of protocol.api's {known} is needed")
+            raise ValueError(
+                f"request={request!r}: expected one of these classes of protocol.api: {known}"
+            )
         if not isinstance(then, Effect):
-            raise ValueError(f"then={then!r}: an effect is needed, as Answer(6) or Silence()")
+            raise ValueError(f"then={then!r}: expected an effect, as Answer(6) or Silence()")
         if node is not None:
             self._node(node)
         if nth < 1 or (times is not None and times < 1):
-            raise ValueError(f"nth and times begin at 1: nth={nth}, times={times}")
+            raise ValueError(f"nth={nth}, times={times}: expected integers >= 1")
         if isinstance(then, Answer) and then.only is not None and request is MetadataRequest:
-            raise ValueError("Metadata is answered by topic: Answer(only=…) means nothing to it")
+            raise ValueError(
+                "Answer(only=…) doesn't work with MetadataRequest: its errors are those of topics"
+            )
         fault = Fault(request, then, node, nth, times, where)
-        self._call(lambda hub: hub.faults.add(fault))
+        self._call(lambda runtime: runtime.faults.add(fault))
         return fault
 
     def clear_faults(self) -> None:
         """Cancel all faults."""
-        self._call(lambda hub: hub.faults.clear())
+        self._call(lambda runtime: runtime.faults.clear())
 
     @property
     def history(self) -> list[Recorded]:
-        """The requests that were read, oldest first; the last 10,000 of them, fewer if their
-        message sets are large."""
-        return self._call(lambda hub: list(hub.history))
+        """The requests that the brokers have read, oldest first.
+
+        It keeps the last 10,000 requests; fewer if their message sets are large.
+        """
+        return self._call(lambda runtime: list(runtime.history))
 
     def requests(self, request: type[Request[Any]], node: int | None = None) -> list[Any]:
-        """The requests of one class in the history, decoded."""
+        """Return the requests of one class in the history, decoded."""
         return [
             recorded.request
             for recorded in self.history
@@ -419,9 +437,11 @@ class EmbeddedCluster(Controls):
         node: int | None = None,
         where: Callable[[Any], bool] | None = None,
     ) -> Future[Recorded]:
-        """A future for the n-th such request from now on: `.result(timeout)`, or
-        `await asyncio.wrap_future(…)`."""
-        return self._call(lambda hub: hub.watch(request, nth, node, where))
+        """Return a future for the n-th such request from now on.
+
+        Use `.result(timeout)`, or `await asyncio.wrap_future(…)`.
+        """
+        return self._call(lambda runtime: runtime.expect_request(request, nth, node, where))
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,7 +1,9 @@
-"""The handles on topics, logs, replicas and groups; `EmbeddedCluster` inherits them.
+"""`Controls`: the methods of `EmbeddedCluster` for topics, logs, replicas and groups.
 
-Each method may be called from any thread and returns when its effect is there; who waits for what
-it changed has been woken then.
+`cluster.EmbeddedCluster` inherits them and provides `_call`. Tests call them from any thread.
+
+Invariant: when a method returns, its effect is visible, and the requests that waited for it have
+been checked (`ClusterRuntime.complete_delayed`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,15 @@ from typing import Literal, NamedTuple, TypeVar
 
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import CODEC_MASK, encode_entry
-from aiokafka08.testing.message_sets import Parsed, Refused, encode, inside, parse, prepare, walk
+from aiokafka08.testing.message_sets import (
+    MessageFields,
+    MessageSetRejected,
+    encode_set,
+    messages_in,
+    parse_message,
+    validate_set,
+    walk_entries,
+)
 from aiokafka08.testing.runtime import ClusterRuntime
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey, Partition
 
@@ -19,7 +29,7 @@ T = TypeVar("T")
 
 
 class LoggedMessage(NamedTuple):
-    """A message as it stands in a log, taken out of its wrapper."""
+    """A message in a log, taken out of its wrapper."""
 
     offset: int
     key: bytes | None
@@ -27,11 +37,11 @@ class LoggedMessage(NamedTuple):
     timestamp_ms: int | None
     """None in format 0."""
     codec: int
-    """That of its wrapper, 0 without one."""
+    """The codec of its wrapper; 0 without one."""
 
 
 class Offsets(NamedTuple):
-    """Where a partition's log begins, how far consumers see, and where it ends."""
+    """The first offset of a partition's log, its high watermark, and the end of the log."""
 
     start: int
     high_watermark: int
@@ -44,7 +54,7 @@ class Controls:
     _state: ClusterState
 
     def _call(self, act: Callable[[ClusterRuntime], T]) -> T:
-        """Run `act` where the cluster lives."""
+        """Run `act` in the cluster's event loop and return its result."""
         raise NotImplementedError
 
     # --- topics and logs --------------------------------------------------------------------------
@@ -59,23 +69,23 @@ class Controls:
         """Create a topic; it can be used when this returns.
 
         Args:
-            config: settings of the topic, as the broker's tools take them ("min.insync.replicas":
-                "2"); which ones depends on the line.
+            config: settings of the topic, as Kafka's tools take them ("min.insync.replicas": "2").
+                The line decides which ones exist.
 
         Raises:
-            ValueError: it can't be created so.
+            ValueError: the name, a number or the config is invalid.
         """
         default = self._state.settings.default_replication_factor
         factor = default if replication_factor is None else replication_factor
         self._call(
-            lambda hub: self._state.create_topic(
-                name, partitions, factor, config or {}, hub.now_ms()
+            lambda runtime: self._state.create_topic(
+                name, partitions, factor, config or {}, runtime.now_ms()
             )
         )
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; whoever waits for it is answered with 3."""
-        self._call(lambda hub: self._state.delete_topic(name))
+        """Delete a topic; requests that wait for it get UnknownTopicOrPartition."""
+        self._call(lambda runtime: self._state.delete_topic(name))
 
     def append(
         self,
@@ -87,11 +97,11 @@ class Controls:
         codec: Codec = Codec.NONE,
         timestamp_ms: int = -1,
     ) -> int:
-        """Append messages as a producer would, in one set; gives the first one's offset."""
+        """Append messages in one set, as a producer would; return the offset of the first one."""
 
-        def act(hub: ClusterRuntime) -> int:
+        def act(runtime: ClusterRuntime) -> int:
             one = self._partition(topic, partition)
-            magic = one.rules.line.message_format
+            magic = one.log_config.line.message_format
             pairs = zip(keys or [None] * len(values), values, strict=True)
             plain = b"".join(
                 encode_entry(i, key, value, magic=magic, timestamp_ms=timestamp_ms)
@@ -101,71 +111,71 @@ class Controls:
             )
             data: bytes | bytearray = plain
             if codec is not Codec.NONE:
-                data = encode(list(walk(plain)), codec, magic)
-            now_ms = hub.now_ms()
-            prepared = prepare(data, one.log.end_offset, one.rules, now_ms)
-            one.log.append(prepared, now_ms)
+                data = encode_set(list(walk_entries(plain)), codec, magic)
+            now_ms = runtime.now_ms()
+            validated = validate_set(data, one.log.end_offset, one.log_config, now_ms)
+            one.log.append(validated, now_ms)
             self._state.changed.add(one.key)
-            return prepared.first_offset
+            return validated.first_offset
 
         return self._call(act)
 
     def append_raw(
         self, topic: str, partition: int, message_set: bytes, next_offset: int | None = None
     ) -> None:
-        """Append bytes as they are, unchecked: corrupt messages, strange offsets, filler.
+        """Append bytes unchanged and unchecked: corrupt messages, strange offsets, filler.
 
         Args:
-            next_offset: the offset of the next message after them; None: one more.
+            next_offset: the offset of the next message; None: one more than the last.
         """
 
-        def act(hub: ClusterRuntime) -> None:
+        def act(runtime: ClusterRuntime) -> None:
             one = self._partition(topic, partition)
             after = one.log.end_offset + 1 if next_offset is None else next_offset
-            one.log.append_raw(message_set, after, hub.now_ms())
+            one.log.append_raw(message_set, after, runtime.now_ms())
             self._state.changed.add(one.key)
 
         self._call(act)
 
     def log(self, topic: str, partition: int) -> list[LoggedMessage]:
-        """All messages that the partition keeps. What is corrupt has its raw bytes as its value."""
+        """Return all messages of a partition; a corrupt message has its raw bytes as value."""
 
-        def act(hub: ClusterRuntime) -> list[LoggedMessage]:
+        def act(runtime: ClusterRuntime) -> list[LoggedMessage]:
             messages = []
             log = self._partition(topic, partition).log
             for wrapper_offset, wrapper in log.entries():
                 codec = wrapper[5] & CODEC_MASK
-                for offset, message in _opened(wrapper_offset, wrapper):
+                for offset, message in _messages_in(wrapper_offset, wrapper):
                     if offset >= log.start_offset:
-                        messages.append(LoggedMessage(offset, *_parsed(message), codec))
+                        messages.append(LoggedMessage(offset, *_fields(message), codec))
             return messages
 
         return self._call(act)
 
     def offsets(self, topic: str, partition: int) -> Offsets:
-        """The bounds of a partition's log."""
+        """Return the bounds of a partition's log."""
 
-        def act(hub: ClusterRuntime) -> Offsets:
+        def act(runtime: ClusterRuntime) -> Offsets:
             one = self._partition(topic, partition)
             return Offsets(one.log.start_offset, one.high_watermark, one.log.end_offset)
 
         return self._call(act)
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """Retention: messages below `offset` are gone."""
+        """Delete the messages below `offset`, as retention does."""
         self._change(topic, partition, lambda one: one.log.delete_before(offset))
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Messages from `offset` on are lost, as after an unclean election."""
+        """Delete the messages from `offset` on, as an unclean election does."""
         self._change(topic, partition, lambda one: one.log.truncate(offset))
 
     def remove(self, topic: str, partition: int, offsets: Iterable[int]) -> None:
-        """Compaction: these messages are gone, their offsets stay empty."""
+        """Delete single messages and leave holes in the offsets, as compaction does."""
         gone = frozenset(offsets)
         self._change(topic, partition, lambda one: one.log.remove(gone))
 
     def compact(self, topic: str, partition: int) -> None:
-        """Compaction: of each key only its last message stays, and messages without a key."""
+        """Keep only the last message of each key, and the messages without a key."""
         messages = self.log(topic, partition)
         last = {message.key: message.offset for message in messages if message.key is not None}
         gone = [
@@ -176,21 +186,23 @@ class Controls:
         self.remove(topic, partition, gone)
 
     def roll_segment(self, topic: str, partition: int) -> None:
-        """The next message begins a new segment."""
-        self._call(lambda hub: self._partition(topic, partition).log.roll(hub.now_ms()))
+        """Let the next message begin a new segment."""
+        self._call(lambda runtime: self._partition(topic, partition).log.roll(runtime.now_ms()))
 
     def _partition(self, topic: str, partition: int) -> Partition:
         found = self._state.partition(topic, partition)
         if found is None:
             if topic not in self._state.topics:
                 known = ", ".join(map(repr, self._state.topics)) or "none yet"
-                raise ValueError(f"there is no topic {topic!r} (topics: {known})")
+                raise ValueError(f"topic {topic!r} doesn't exist; expected one of: {known}")
             last = len(self._state.topics[topic]) - 1
-            raise ValueError(f"topic {topic!r} has no partition {partition!r} (it has 0 to {last})")
+            raise ValueError(
+                f"topic {topic!r}, partition {partition!r} doesn't exist; expected 0 to {last}"
+            )
         return found
 
     def _change(self, topic: str, partition: int, act: Callable[[Partition], None]) -> None:
-        def change(hub: ClusterRuntime) -> None:
+        def change(runtime: ClusterRuntime) -> None:
             one = self._partition(topic, partition)
             act(one)
             self._state.changed.add(one.key)
@@ -200,18 +212,18 @@ class Controls:
     # --- leaders, replicas, coordinators ----------------------------------------------------------
 
     def leader(self, topic: str, partition: int) -> int:
-        """The leader's id, -1 without one."""
-        return self._call(lambda hub: self._partition(topic, partition).leader)
+        """Return the id of the leader; -1 without one."""
+        return self._call(lambda runtime: self._partition(topic, partition).leader)
 
     def move_leader(self, topic: str, partition: int, to: int | None = None) -> int:
-        """Make another live replica the leader; gives its id.
+        """Make another live replica the leader; return its id.
 
         Args:
-            to: None: the next one that is in sync. One that isn't brings a log that ends where it
-                fell behind.
+            to: the new leader; None: the next replica that is in sync. A replica that isn't in sync
+                truncates the log to the offset that it had reached.
         """
 
-        def act(hub: ClusterRuntime) -> int:
+        def act(runtime: ClusterRuntime) -> int:
             one = self._partition(topic, partition)
             nodes = self._state.nodes
             alive = [i for i in one.replicas if nodes[i].alive]
@@ -223,25 +235,30 @@ class Controls:
                 chosen = next(iter(others), None)
             if chosen is None or chosen not in alive:
                 where = "in sync" if to is None else f"on broker {to}"
-                raise ValueError(f"{topic}-{partition} has no other live replica {where}")
+                raise ValueError(
+                    f"topic {topic!r}, partition {partition}: the leader can't move, there is no "
+                    f"other live replica {where}"
+                )
             self._state.lead(one, chosen)
             return chosen
 
         return self._call(act)
 
     def shrink_isr(self, topic: str, partition: int, *nodes: int) -> None:
-        """These followers (none named: all) stop following and leave the ISR."""
+        """Let followers stop following and leave the ISR: those named, or all."""
 
         def shrink(one: Partition) -> None:
             for node in nodes or [i for i in one.replicas if i != one.leader]:
                 if node == one.leader or node not in one.replicas:
-                    raise ValueError(f"broker {node} is no follower of {topic}-{partition}")
+                    raise ValueError(
+                        f"topic {topic!r}, partition {partition}: broker {node} is no follower"
+                    )
                 self._state.shrink(one, node)
 
         self._change(topic, partition, shrink)
 
     def restore_isr(self, topic: str, partition: int) -> None:
-        """All live replicas are in sync again."""
+        """Let all live replicas catch up and rejoin the ISR."""
 
         def restore(one: Partition) -> None:
             for node in one.replicas:
@@ -251,8 +268,8 @@ class Controls:
         self._change(topic, partition, restore)
 
     def coordinator(self, group: str) -> int | None:
-        """The group's coordinator; None before anybody asked for one."""
-        return self._call(lambda hub: self._state.coordinator(group))
+        """Return the group's coordinator; None before the first request for one."""
+        return self._call(lambda runtime: self._state.coordinator(group))
 
     def committed(
         self,
@@ -261,9 +278,9 @@ class Controls:
         partition: int,
         store: Literal["kafka", "zookeeper"] = "kafka",
     ) -> Commit | None:
-        """What a group has committed, to `__consumer_offsets` or to ZooKeeper."""
+        """Return what a group has committed, to `__consumer_offsets` or to ZooKeeper."""
 
-        def act(hub: ClusterRuntime) -> Commit | None:
+        def act(runtime: ClusterRuntime) -> Commit | None:
             state = self._state
             commits = state.kafka_commits if store == "kafka" else state.zookeeper_commits
             return commits.get(CommitKey(group, topic, partition))
@@ -271,15 +288,15 @@ class Controls:
         return self._call(act)
 
 
-def _opened(offset: int, message: memoryview) -> list[tuple[int, memoryview]]:
+def _messages_in(offset: int, message: memoryview) -> list[tuple[int, memoryview]]:
     try:
-        return inside(offset, message)
-    except (Refused, ValueError):  # a wrapper that can't be opened
+        return messages_in(offset, message)
+    except (MessageSetRejected, ValueError):  # a wrapper that can't be decompressed
         return [(offset, message)]
 
 
-def _parsed(message: memoryview) -> Parsed:
+def _fields(message: memoryview) -> MessageFields:
     try:
-        return parse(message)
-    except Refused:
-        return Parsed(None, bytes(message), None)
+        return parse_message(message)
+    except MessageSetRejected:
+        return MessageFields(None, bytes(message), None)

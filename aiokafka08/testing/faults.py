@@ -1,8 +1,10 @@
-"""Faults as data: which requests they meet, and what goes wrong then.
+"""Faults as data: which requests a fault applies to, and its effect.
 
-A fault is triggered by counting requests of one API, never by time, so that a script of faults
-plays the same each time. Pure: `server` asks `Faults.match` per request and carries out the
-effect. The effects are small frozen classes; `Effect` is their union.
+Pure. `EmbeddedCluster.fault` adds a `Fault`; `server` calls `Faults.match` for each request and
+carries out the effect. Each effect is a small frozen class; `Effect` is their union.
+
+Invariant: whether a fault strikes depends on the requests counted so far, never on time. A script
+of faults therefore has the same effects in each run.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from aiokafka08.protocol.types import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer with an error code for everything asked, or with `only` for these partitions (topic,
-    number), the others as ever; Metadata knows no `only`. With `perform` the request is carried
-    out all the same (a produce is stored, but its client is told otherwise)."""
+    """Respond with an error code for everything in the request.
+
+    With `only`, respond with it for these partitions (topic, number) and handle the others as
+    usual; Metadata requests have no `only`. With `perform`, carry the request out all the same: a
+    produced message is stored, but its client gets an error.
+    """
 
     code: int
     perform: bool = False
@@ -28,16 +33,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Carry the request out at once, answer `seconds` later; what is behind it on the connection
-    waits."""
+    """Carry the request out at once, but respond `seconds` later.
+
+    Later requests of the connection wait as well.
+    """
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the connection after the first `after_bytes` bytes of the answer's frame, its size
-    included. None: before the request is carried out. With `reset` by RST instead of FIN."""
+    """Close the connection after the first `after_bytes` bytes of the response.
+
+    They count from the size field. None: close before the request is carried out. With `reset`,
+    close by RST instead of FIN.
+    """
 
     after_bytes: int | None = None
     reset: bool = False
@@ -45,35 +55,40 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Leave out the last `count` bytes of the answer; its size says so, its fields don't."""
+    """Leave out the last `count` bytes of the response; its size field counts what is left."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Never answer. Later requests of the connection are answered, as 0.9 does it; without
-    `perform` this one isn't carried out."""
+    """Never respond to this request, but to later ones of the connection, as 0.9 does.
+
+    Without `perform` the request isn't carried out.
+    """
 
     perform: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Carry the request out, never answer, and read nothing more from this connection."""
+    """Carry the request out, never respond, and read nothing more from this connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongCorrelationId:
-    """Answer with the request's correlation id plus `plus`."""
+    """Respond with the request's correlation id plus `plus`."""
 
     plus: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """Change one byte of the answer: that at `at` (of the frame without its size, negative from
-    its end: -1 is in the last message of a fetched set), by xor with `xor`."""
+    """Change one byte of the response by XOR with `xor`.
+
+    `at` is its position in the frame without the size field. A negative position counts from the
+    end: -1 is in the last message of a fetched set.
+    """
 
     at: int = -1
     xor: int = 0xFF
@@ -81,7 +96,7 @@ class Corrupt:
 
 @dataclass(frozen=True, slots=True)
 class Omit:
-    """Leave the partitions (of Metadata: the topics) out of the answer, and answer the rest."""
+    """Leave all partitions (of Metadata: all topics) out of the response."""
 
 
 Effect = (
@@ -91,7 +106,7 @@ Effect = (
 
 @dataclass(slots=True)
 class Fault:
-    """A fault that was set; `cluster.fault()` gives it back."""
+    """A fault that was added; `cluster.fault()` returns it."""
 
     request: type[Request[Any]]
     then: Effect
@@ -100,23 +115,23 @@ class Fault:
     times: int | None = 1
     where: Callable[[Any], bool] | None = None
     seen: int = field(default=0, init=False)
-    """The requests that fit since the fault was set."""
+    """How many matching requests came since the fault was added."""
     hits: int = field(default=0, init=False)
-    """How often it struck."""
+    """How many requests the fault has struck."""
     cancelled: bool = field(default=False, init=False)
 
     @property
     def is_over(self) -> bool:
-        """It won't strike again."""
+        """Whether the fault can't strike again."""
         return self.cancelled or (self.times is not None and self.hits >= self.times)
 
     def cancel(self) -> None:
-        """Let it not strike again."""
+        """Keep the fault from striking again."""
         self.cancelled = True
 
 
 class Faults:
-    """The faults that are set, in the order of their setting."""
+    """The faults of a cluster, in the order in which they were added."""
 
     __slots__ = ("_faults",)
 
@@ -124,18 +139,20 @@ class Faults:
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
-        """Set a fault; its counting begins now."""
+        """Add a fault; it counts requests from now on."""
         self._faults.append(fault)
 
     def clear(self) -> None:
-        """Cancel all."""
+        """Cancel all faults."""
         for fault in self._faults:
             fault.cancel()
         self._faults.clear()
 
     def match(self, node: int, request: Request[Any]) -> Effect | None:
-        """What goes wrong with this request. All faults that fit count it; the first one whose
-        turn it is strikes."""
+        """Return the effect on this request; None if no fault strikes.
+
+        All matching faults count the request. The first one that has counted enough strikes.
+        """
         struck: Effect | None = None
         for fault in list(self._faults):
             if fault.is_over:
@@ -154,9 +171,11 @@ class Faults:
         return struck
 
 
-def spoiled(effect: Effect, buffers: list[Buffer]) -> list[Buffer]:
-    """The frame of an answer as the effect leaves it (`Truncate`, `Corrupt`, `WrongCorrelationId`
-    and `Close` have one to say)."""
+def damage_frame(effect: Effect, buffers: list[Buffer]) -> list[Buffer]:
+    """Return a response's frame as the effect leaves it.
+
+    `Close`, `Truncate`, `WrongCorrelationId` and `Corrupt` change the frame; other effects don't.
+    """
     frame = bytearray(b"".join(buffers))
     match effect:
         case Close(after_bytes=count):
@@ -165,8 +184,8 @@ def spoiled(effect: Effect, buffers: list[Buffer]) -> list[Buffer]:
             body = frame[4 : max(len(frame) - count, 4)]
             return [len(body).to_bytes(4, "big"), body]
         case WrongCorrelationId(plus=plus):
-            asked = int.from_bytes(frame[4:8], "big", signed=True)
-            frame[4:8] = ((asked + plus) & 0xFFFFFFFF).to_bytes(4, "big")
+            correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+            frame[4:8] = ((correlation_id + plus) & 0xFFFFFFFF).to_bytes(4, "big")
         case Corrupt(at=at, xor=xor):
             frame[4 + at % (len(frame) - 4)] ^= xor
     return [frame]

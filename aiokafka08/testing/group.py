@@ -1,10 +1,15 @@
-"""The brokers' side of consumer groups (0.9, 0.10): members, generations, sessions, rebalances.
+"""Consumer groups as brokers coordinate them: members, generations, sessions, rebalances.
 
-Pure: every call takes `now`, seconds of a clock that never goes back, and who has to wait gets a
-`Ticket` whose answer is set by a later call. Law: a generation has one leader and one protocol, and
-nobody is answered for a generation that isn't the group's; a member that waits can't expire. When
-another broker becomes coordinator it knows what was stored, the last stable generation, and
-whoever waited at the old one is answered 16. What groups commit is in `state`.
+For the lines 0.9 and 0.10. Pure: each call takes `now`, the seconds of a monotonic clock. A request
+that has to wait gets a `PendingResponse`, whose `response` a later call sets. `handlers.groups`
+turns requests into calls; `runtime` calls `Groups.expire` at `Groups.next_deadline`. Committed
+offsets are in `state`.
+
+Invariants: a generation has one leader and one protocol. No response names a generation other than
+the group's current one. A member with a pending response doesn't expire.
+
+When another broker becomes coordinator, it knows the group as it was stored: the last stable
+generation. Requests that wait at the old coordinator get NotCoordinatorForGroup.
 """
 
 from __future__ import annotations
@@ -16,6 +21,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
+from aiokafka08.errors import (
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    NotCoordinatorForGroupError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
 from aiokafka08.protocol.api import (
     DescribedGroup,
     DescribedMember,
@@ -27,22 +41,19 @@ from aiokafka08.protocol.api import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from aiokafka08.testing.broker_lines import Line
+from aiokafka08.testing.broker_lines import BrokerLine
 
 A = TypeVar("A")
 
-NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP = 16, 22, 23, 24
-UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT, REBALANCING = 25, 26, 27
-
 
 class GroupKey(NamedTuple):
-    """What those who wait for a group wait for."""
+    """The key in `ClusterState.changed` for a change of a group."""
 
     group: str
 
 
-class State(enum.Enum):
-    """The states, by the names that DescribeGroups gives them; a group that is gone is "Dead"."""
+class GroupState(enum.Enum):
+    """The states of a group, with their names in DescribeGroups; a missing group is "Dead"."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -51,15 +62,15 @@ class State(enum.Enum):
 
 
 @dataclass(slots=True)
-class Ticket(Generic[A]):
-    """The answer to a request, as soon as there is one."""
+class PendingResponse(Generic[A]):
+    """The response to a request that may have to wait; None until a later call sets it."""
 
-    answer: A | None = None
+    response: A | None = None
 
 
 @dataclass(slots=True)
 class Member:
-    """A member; it expires at `expires` unless it waits for an answer."""
+    """A member; it expires at `expires` unless one of its responses is pending."""
 
     name: str
     client_id: str
@@ -68,114 +79,116 @@ class Member:
     protocols: list[GroupProtocol]
     expires: float = 0.0
     assignment: bytes = b""
-    joining: Ticket[JoinGroupResponse] | None = None
-    syncing: Ticket[SyncGroupResponse] | None = None
+    joining: PendingResponse[JoinGroupResponse] | None = None
+    syncing: PendingResponse[SyncGroupResponse] | None = None
 
     def metadata(self, protocol: str) -> bytes:
-        """What it has said about itself for a protocol."""
+        """Return the metadata that the member sent for a protocol."""
         return next((bytes(one.metadata) for one in self.protocols if one.name == protocol), b"")
 
 
 @dataclass(slots=True)
 class Group:
-    """One group, at one coordinator."""
+    """One group, at the coordinator `node`."""
 
     name: str
-    line: Line
+    line: BrokerLine
     node: int
     protocol_type: str = ""
-    state: State = State.EMPTY
+    state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol: str = ""
     leader: str = ""
     members: dict[str, Member] = field(default_factory=dict)
     join_deadline: float = 0.0
+    """When a rebalance goes on without the members that haven't joined again."""
     stored: Group | None = None
+    """The copy that a new coordinator finds in the offsets topic."""
 
     # --- requests ---------------------------------------------------------------------------------
 
     def join(
         self, request: JoinGroupRequest, client_id: str, client_host: str, now: float
-    ) -> Ticket[JoinGroupResponse]:
-        """JoinGroup; `request` has passed `Groups`' checks."""
+    ) -> PendingResponse[JoinGroupResponse]:
+        """Handle JoinGroup, after the checks of `Groups.join`."""
         if self.members and (
             self.protocol_type != request.protocol_type or not self._common(request.protocols)
         ):
-            return Ticket(join_error(INCONSISTENT_PROTOCOL, request.member))
+            return PendingResponse(join_error(InconsistentGroupProtocolError.errno, request.member))
         member = self.members.get(request.member)
         if member is None:
             if request.member:
-                return Ticket(join_error(UNKNOWN_MEMBER, request.member))
+                return PendingResponse(join_error(UnknownMemberIdError.errno, request.member))
             member = self._add(request, client_id, client_host)
         elif self._needs_no_rebalance(member, request):
-            return Ticket(self._joined(member))
+            return PendingResponse(self._join_response(member))
         else:
-            member.protocols = _kept(request.protocols)
-        ticket = member.joining = Ticket()
+            member.protocols = _copy_protocols(request.protocols)
+        pending = member.joining = PendingResponse()
         self._rebalance(now)
-        return ticket
+        return pending
 
-    def sync(self, request: SyncGroupRequest, now: float) -> Ticket[SyncGroupResponse]:
-        """SyncGroup: the leader brings the assignment, the others wait for it."""
+    def sync(self, request: SyncGroupRequest, now: float) -> PendingResponse[SyncGroupResponse]:
+        """Handle SyncGroup: the leader sends the assignment, the other members wait for it."""
         member = self.members.get(request.member)
         if member is None:
-            return Ticket(SyncGroupResponse(UNKNOWN_MEMBER, b""))
+            return PendingResponse(SyncGroupResponse(UnknownMemberIdError.errno, b""))
         if request.generation != self.generation:
-            return Ticket(SyncGroupResponse(ILLEGAL_GENERATION, b""))
-        if self.state is State.PREPARING:
-            return Ticket(SyncGroupResponse(REBALANCING, b""))
-        if self.state is State.STABLE:
+            return PendingResponse(SyncGroupResponse(IllegalGenerationError.errno, b""))
+        if self.state is GroupState.PREPARING:
+            return PendingResponse(SyncGroupResponse(RebalanceInProgressError.errno, b""))
+        if self.state is GroupState.STABLE:
             member.expires = now + member.session_s
-            return Ticket(SyncGroupResponse(0, member.assignment))
-        ticket = member.syncing = Ticket()
+            return PendingResponse(SyncGroupResponse(0, member.assignment))
+        pending = member.syncing = PendingResponse()
         if member.name == self.leader:
-            given = {one.member: bytes(one.assignment) for one in request.assignments}
+            assigned = {one.member: bytes(one.assignment) for one in request.assignments}
             for one in self.members.values():
-                one.assignment = given.get(one.name, b"")
-            self.state = State.STABLE
-            self._answer_syncs(0, now)
+                one.assignment = assigned.get(one.name, b"")
+            self.state = GroupState.STABLE
+            self._complete_syncs(0, now)
             self._store()
-        return ticket
+        return pending
 
     def heartbeat(self, name: str, generation: int, now: float) -> int:
-        """Heartbeat's error code."""
+        """Handle Heartbeat; return its error code."""
         member = self.members.get(name)
-        if not self.line.heartbeat_checks_member_first and self.state is not State.STABLE:
-            return REBALANCING
+        if not self.line.heartbeat_checks_member_first and self.state is not GroupState.STABLE:
+            return RebalanceInProgressError.errno
         if member is None:
-            return UNKNOWN_MEMBER
-        if self.state is State.AWAITING_SYNC:
-            return REBALANCING
+            return UnknownMemberIdError.errno
+        if self.state is GroupState.AWAITING_SYNC:
+            return RebalanceInProgressError.errno
         if generation != self.generation:
-            return ILLEGAL_GENERATION
+            return IllegalGenerationError.errno
         member.expires = now + member.session_s
-        return 0 if self.state is State.STABLE else REBALANCING
+        return 0 if self.state is GroupState.STABLE else RebalanceInProgressError.errno
 
     def leave(self, name: str, now: float) -> int:
-        """LeaveGroup's error code."""
+        """Handle LeaveGroup; return its error code."""
         if name not in self.members:
-            return UNKNOWN_MEMBER
+            return UnknownMemberIdError.errno
         self._remove(name, now)
         return 0
 
     def check_commit(self, name: str, generation: int, now: float) -> int:
-        """The error code of a commit by this member in this generation."""
-        if self.state is State.EMPTY and generation < 0:
+        """Return the error code for a commit by this member in this generation."""
+        if self.state is GroupState.EMPTY and generation < 0:
             return 0
-        if self.state is State.AWAITING_SYNC:
-            return REBALANCING
+        if self.state is GroupState.AWAITING_SYNC:
+            return RebalanceInProgressError.errno
         member = self.members.get(name)
         if member is None:
-            return UNKNOWN_MEMBER
+            return UnknownMemberIdError.errno
         if generation != self.generation:
-            return ILLEGAL_GENERATION
+            return IllegalGenerationError.errno
         if self.line.commit_is_heartbeat:
             member.expires = now + member.session_s
         return 0
 
     def described(self) -> DescribedGroup:
-        """What DescribeGroups says: metadata and assignments of a stable group only."""
-        stable = self.state is State.STABLE
+        """Return the group for DescribeGroups; only a stable group has metadata and assignments."""
+        stable = self.state is GroupState.STABLE
         members = [
             DescribedMember(
                 one.name,
@@ -191,31 +204,34 @@ class Group:
 
     # --- time and coordinators --------------------------------------------------------------------
 
-    def due(self) -> float | None:
-        """When `expire` has something to do next."""
-        times = [one.expires for one in self.members.values() if not _waits(one)]
-        if self.state is State.PREPARING:
+    def next_deadline(self) -> float | None:
+        """Return when `expire` is next due; None if nothing can expire."""
+        times = [one.expires for one in self.members.values() if not _awaits_response(one)]
+        if self.state is GroupState.PREPARING:
             times.append(self.join_deadline)
         return min(times, default=None)
 
     def expire(self, now: float) -> None:
-        """Put out members whose session is over, or that haven't joined again in time."""
+        """Evict members whose session is over, and those that haven't joined again in time."""
         for member in list(self.members.values()):
-            if member.expires <= now and not _waits(member):
+            if member.expires <= now and not _awaits_response(member):
                 self._remove(member.name, now)
-        if self.state is State.PREPARING and self.join_deadline <= now:
+        if self.state is GroupState.PREPARING and self.join_deadline <= now:
             for member in list(self.members.values()):
                 if member.joining is None:
                     self._drop(member.name)
             self._complete_join(now)
 
-    def moved(self, node: int, now: float) -> Group | None:
-        """The group as the coordinator `node` finds it; None if nothing was stored of it."""
+    def at_new_coordinator(self, node: int, now: float) -> Group | None:
+        """Return the group as a new coordinator finds it; None if it was never stored.
+
+        Pending responses of the old coordinator become NotCoordinatorForGroup.
+        """
         for member in self.members.values():
             if member.joining is not None:
-                member.joining.answer = join_error(NOT_COORDINATOR, member.name)
+                member.joining.response = join_error(NotCoordinatorForGroupError.errno, member.name)
             if member.syncing is not None:
-                member.syncing.answer = SyncGroupResponse(NOT_COORDINATOR, b"")
+                member.syncing.response = SyncGroupResponse(NotCoordinatorForGroupError.errno, b"")
         found = self.stored
         if found is not None:
             found.node = node
@@ -224,16 +240,21 @@ class Group:
             found._store()
         return found
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- rebalances -------------------------------------------------------------------------------
 
     def _needs_no_rebalance(self, member: Member, request: JoinGroupRequest) -> bool:
-        """Whether a member that joins again only missed the answer, or asks too often."""
-        if self.state is State.PREPARING or member.protocols != _kept(request.protocols):
+        """Return whether a member's repeated JoinGroup leaves the generation as it is.
+
+        It does if the member missed the response, and if an unchanged follower joins again.
+        """
+        if self.state is GroupState.PREPARING or member.protocols != _copy_protocols(
+            request.protocols
+        ):
             return False
-        return self.state is State.AWAITING_SYNC or member.name != self.leader
+        return self.state is GroupState.AWAITING_SYNC or member.name != self.leader
 
     def _common(self, protocols: Collection[GroupProtocol]) -> set[str]:
-        """The names that all members and these have in common."""
+        """Return the protocol names that all members and `protocols` share."""
         names = {one.name for one in protocols}
         for member in self.members.values():
             names &= {one.name for one in member.protocols}
@@ -245,7 +266,7 @@ class Group:
             client_id,
             client_host,
             request.session_timeout_ms / 1000,
-            _kept(request.protocols),
+            _copy_protocols(request.protocols),
         )
         self.protocol_type = request.protocol_type
         self.leader = self.leader or member.name
@@ -253,11 +274,11 @@ class Group:
         return member
 
     def _rebalance(self, now: float) -> None:
-        if self.state is not State.PREPARING:
-            if self.state is State.AWAITING_SYNC:
-                self._answer_syncs(REBALANCING, now)
-            self.state = State.PREPARING
-            # In JoinGroup 0 the session timeout is also the time that a rebalance may take.
+        if self.state is not GroupState.PREPARING:
+            if self.state is GroupState.AWAITING_SYNC:
+                self._complete_syncs(RebalanceInProgressError.errno, now)
+            self.state = GroupState.PREPARING
+            # In JoinGroup v0 the session timeout also limits the time of a rebalance.
             longest = max((one.session_s for one in self.members.values()), default=0.0)
             self.join_deadline = now + longest
         if all(one.joining is not None for one in self.members.values()):
@@ -266,19 +287,19 @@ class Group:
     def _complete_join(self, now: float) -> None:
         self.generation += 1
         if not self.members:
-            self.state, self.protocol = State.EMPTY, ""
+            self.state, self.protocol = GroupState.EMPTY, ""
             self._store()
             return
-        self.state = State.AWAITING_SYNC
-        self.protocol = self._voted()
+        self.state = GroupState.AWAITING_SYNC
+        self.protocol = self._elect_protocol()
         for member in self.members.values():
             assert member.joining is not None
-            member.joining.answer = self._joined(member)
+            member.joining.response = self._join_response(member)
             member.joining = None
             member.expires = now + member.session_s
 
-    def _voted(self) -> str:
-        """Each member votes for the first of its protocols that all have."""
+    def _elect_protocol(self) -> str:
+        """Return the protocol with most votes: each member votes for its first shared one."""
         common = self._common(next(iter(self.members.values())).protocols)
         votes = Counter(
             next(one.name for one in member.protocols if one.name in common)
@@ -286,7 +307,7 @@ class Group:
         )
         return votes.most_common(1)[0][0]
 
-    def _joined(self, member: Member) -> JoinGroupResponse:
+    def _join_response(self, member: Member) -> JoinGroupResponse:
         members = [
             JoinedMember(one.name, one.metadata(self.protocol)) for one in self.members.values()
         ]
@@ -299,11 +320,11 @@ class Group:
             members if member.name == self.leader else [],
         )
 
-    def _answer_syncs(self, code: int, now: float) -> None:
+    def _complete_syncs(self, code: int, now: float) -> None:
         for member in self.members.values():
             if member.syncing is not None:
                 assignment = b"" if code else member.assignment
-                member.syncing.answer = SyncGroupResponse(code, assignment)
+                member.syncing.response = SyncGroupResponse(code, assignment)
                 member.syncing = None
                 member.expires = now + member.session_s
             if code:
@@ -316,7 +337,7 @@ class Group:
 
     def _remove(self, name: str, now: float) -> None:
         self._drop(name)
-        if self.state is not State.EMPTY:
+        if self.state is not GroupState.EMPTY:
             self._rebalance(now)
 
     def _store(self) -> None:
@@ -331,13 +352,13 @@ class Groups:
     """All groups of a cluster.
 
     Args:
-        session_bounds_s: the session timeouts that are allowed.
-        coordinator: a group's coordinator now, None without one.
+        session_bounds_s: the shortest and the longest session timeout of a member.
+        coordinator: a function that returns a group's current coordinator; None without one.
     """
 
     def __init__(
         self,
-        line: Line,
+        line: BrokerLine,
         session_bounds_s: tuple[float, float],
         coordinator: Callable[[str], int | None],
     ) -> None:
@@ -347,12 +368,12 @@ class Groups:
         self._groups: dict[str, Group] = {}
 
     def find(self, name: str, now: float) -> Group | None:
-        """A group as its coordinator of now knows it."""
+        """Return a group as its current coordinator knows it; None if it doesn't exist."""
         group, node = self._groups.get(name), self._coordinator(name)
         if group is None or node in (None, group.node):
             return group
         assert node is not None
-        moved = group.moved(node, now)
+        moved = group.at_new_coordinator(node, now)
         if moved is None:
             del self._groups[name]
         else:
@@ -361,29 +382,29 @@ class Groups:
 
     def join(
         self, node: int, request: JoinGroupRequest, client_id: str, client_host: str, now: float
-    ) -> Ticket[JoinGroupResponse]:
-        """JoinGroup at the coordinator `node`."""
+    ) -> PendingResponse[JoinGroupResponse]:
+        """Handle JoinGroup at the coordinator `node`."""
         if not request.group:
-            return Ticket(join_error(INVALID_GROUP, request.member))
+            return PendingResponse(join_error(InvalidGroupIdError.errno, request.member))
         shortest, longest = self._session_bounds_s
         if not shortest <= request.session_timeout_ms / 1000 <= longest:
-            return Ticket(join_error(INVALID_SESSION_TIMEOUT, request.member))
+            return PendingResponse(join_error(InvalidSessionTimeoutError.errno, request.member))
         group = self.find(request.group, now)
         if group is None:
             if request.member:
-                return Ticket(join_error(UNKNOWN_MEMBER, request.member))
+                return PendingResponse(join_error(UnknownMemberIdError.errno, request.member))
             group = self._groups[request.group] = Group(request.group, self._line, node)
         return group.join(request, client_id, client_host, now)
 
     def leave(self, name: str, member: str, now: float) -> int:
-        """LeaveGroup's error code."""
+        """Handle LeaveGroup; return its error code."""
         group = self.find(name, now)
-        code = UNKNOWN_MEMBER if group is None else group.leave(member, now)
+        code = UnknownMemberIdError.errno if group is None else group.leave(member, now)
         self._forget_empty()
         return code
 
     def names(self, node: int, now: float) -> list[ListedGroup]:
-        """The groups that `node` coordinates."""
+        """Return the groups that `node` coordinates."""
         found = (self.find(name, now) for name in list(self._groups))
         return [
             ListedGroup(one.name, one.protocol_type)
@@ -391,31 +412,34 @@ class Groups:
             if one is not None and one.node == node
         ]
 
-    def due(self) -> float | None:
-        """When `expire` has something to do next."""
+    def next_deadline(self) -> float | None:
+        """Return when `expire` is next due; None if nothing can expire."""
         times = [
-            group.due()
+            group.next_deadline()
             for group in self._groups.values()
             if self._coordinator(group.name) is not None
         ]
         return min((at for at in times if at is not None), default=None)
 
     def expire(self, now: float) -> set[GroupKey]:
-        """Let the time be `now`; the groups in which somebody may have an answer."""
-        touched = set()
+        """Evict members and end rebalances that are due at `now`.
+
+        Return the keys of the groups that changed: pending responses may be set there.
+        """
+        changed = set()
         for name in list(self._groups):
             if self._coordinator(name) is None:
                 continue
             before = self._groups[name]
             group = self.find(name, now)
-            due = None if group is None else group.due()
-            if group is not None and due is not None and due <= now:
+            deadline = None if group is None else group.next_deadline()
+            if group is not None and deadline is not None and deadline <= now:
                 group.expire(now)
             elif group is before:
                 continue
-            touched.add(GroupKey(name))
+            changed.add(GroupKey(name))
         self._forget_empty()
-        return touched
+        return changed
 
     def _forget_empty(self) -> None:
         if not self._line.empty_groups_stay:
@@ -425,14 +449,14 @@ class Groups:
 
 
 def join_error(code: int, member: str) -> JoinGroupResponse:
-    """JoinGroup's answer that is only an error."""
+    """Return a JoinGroup response with an error code and nothing else."""
     return JoinGroupResponse(code, 0, "", "", member, [])
 
 
-def _kept(protocols: Collection[GroupProtocol]) -> list[GroupProtocol]:
-    """Without the frame that they came in."""
+def _copy_protocols(protocols: Collection[GroupProtocol]) -> list[GroupProtocol]:
+    """Copy the protocols, so that they don't keep the received frame alive."""
     return [GroupProtocol(one.name, bytes(one.metadata)) for one in protocols]
 
 
-def _waits(member: Member) -> bool:
+def _awaits_response(member: Member) -> bool:
     return member.joining is not None or member.syncing is not None

@@ -1,12 +1,15 @@
-"""The log of one partition, in memory: bytes as they go over the wire, in segments.
+"""`PartitionLog`: the log of one partition, in memory, as wire bytes in segments.
 
-Pure: no clock, no sockets. Owns appends of prepared sets (`sets` makes them), slices for fetches,
-offsets by time, retention, deletion. Laws: entries are never taken apart on the way out, so a slice
-is cut wherever `max_bytes` says; one fetch reads one segment, as the real one does; offsets never
-go back except by `truncate`.
+Pure, without a clock or sockets. It owns the log's bytes: appends of validated sets
+(`message_sets`), slices for fetches, offsets by time, retention, deletion. The handlers read and
+append; `controls` and `state` truncate, delete and compact.
 
-A segment holds its bytes in blocks of about 1 MiB, each made of whole sets; the index of a block
-names the last offset of every set, so that finding an offset walks one set at most.
+Invariants: a read returns stored bytes unchanged and cuts them at `max_bytes`, also within a
+message. One read returns bytes of one segment, as real brokers do. `end_offset` decreases only by
+`truncate`.
+
+A segment holds its bytes in blocks of about 1 MiB, each made of whole sets. The index of a block
+has the last offset of each set, so that finding an offset scans at most one set.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from aiokafka08.protocol.message_set import LOG_APPEND_TIME
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.testing.message_sets import (
     HEADER_BYTES,
-    Prepared,
-    Refused,
-    encode,
-    inside,
-    parse,
-    walk,
+    MessageSetRejected,
+    ValidatedSet,
+    encode_set,
+    messages_in,
+    parse_message,
+    walk_entries,
 )
 
 _BLOCK_BYTES = 1 << 20
@@ -33,14 +36,14 @@ _unpack_offset_size, _pack_offset_size = _OFFSET_SIZE.unpack_from, _OFFSET_SIZE.
 
 
 class _Block:
-    """Whole sets, one after the other."""
+    """About 1 MiB of whole message sets."""
 
     __slots__ = ("data", "lasts", "starts")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.lasts: list[int] = []  # the last offset of each set
-        self.starts: list[int] = []  # where it begins in `data`
+        self.starts: list[int] = []  # the position of each set in `data`
 
     @property
     def last_offset(self) -> int:
@@ -50,12 +53,12 @@ class _Block:
         self.starts.append(len(self.data))
         self.lasts.append(last_offset)
         if not self.data and isinstance(data, bytearray):
-            self.data = data  # the caller gives it away
+            self.data = data  # no copy: the caller passes ownership
         else:
             self.data += data
 
     def position_of(self, offset: int) -> int:
-        """Where the first entry with an offset of `offset` or above begins."""
+        """Return the position of the first entry with an offset >= `offset`."""
         at = bisect_left(self.lasts, offset)
         if at == len(self.lasts):
             return len(self.data)
@@ -68,6 +71,8 @@ class _Block:
 
 
 class _Segment:
+    """Part of the log, from `base_offset` to the base of the next segment."""
+
     __slots__ = ("base_offset", "blocks", "size_bytes", "written_ms")
 
     def __init__(self, base_offset: int, now_ms: int) -> None:
@@ -86,16 +91,18 @@ class _Segment:
     def entries(self) -> Iterator[tuple[int, memoryview]]:
         for block in self.blocks:
             try:
-                yield from walk(bytes(block.data))
-            except Refused:  # raw bytes that are no messages: there is no way past them
+                yield from walk_entries(bytes(block.data))
+            except MessageSetRejected:  # raw bytes without a message: skip the rest of the block
                 continue
 
     def rewrite(self, edit: Callable[[int, memoryview], tuple[int, Buffer] | None]) -> None:
-        """Replace each entry by what `edit` makes of its offset and message: an entry and its
-        last offset, or None for nothing."""
+        """Replace each entry by the result of `edit(offset, message)`.
+
+        The result is the entry's last offset and its bytes, or None to remove the entry.
+        """
         blocks, self.blocks, self.size_bytes = self.blocks, [], 0
         for block in blocks:
-            for offset, message in walk(block.data):
+            for offset, message in walk_entries(block.data):
                 if (edited := edit(offset, message)) is not None:
                     self.append(edited[1], edited[0], self.written_ms)
 
@@ -104,10 +111,10 @@ class PartitionLog:
     """The messages of a partition.
 
     Args:
-        segment_bytes: a set that would make its segment larger begins a new one.
-        retention_bytes: the oldest segments go while what is left holds at least this much, so
-            at most this plus a segment is kept. None keeps all.
-        segments_overflow: a set begins a new segment only if the last one is too large already.
+        segment_bytes: a set that would make its segment larger begins a new segment.
+        retention_bytes: delete the oldest segments while the rest has at least this many bytes; so
+            the log keeps at most this plus one segment. None keeps everything.
+        segments_overflow: a set begins a new segment only if the last one is already too large.
     """
 
     __slots__ = (
@@ -131,23 +138,23 @@ class PartitionLog:
         self.segment_bytes = segment_bytes
         self.retention_bytes = retention_bytes
         self.start_offset = 0
-        """The first offset kept, or where it would be."""
+        """The first offset that the log keeps, or would keep if it had messages."""
         self.end_offset = 0
-        """The offset of the next message to come."""
+        """The offset of the next message."""
         self._segments = [_Segment(0, now_ms)]
 
     @property
     def size_bytes(self) -> int:
-        """The bytes kept."""
+        """The size of all segments together."""
         return sum(segment.size_bytes for segment in self._segments)
 
-    def append(self, prepared: Prepared, now_ms: int) -> None:
-        """Append a set that was prepared for `end_offset`."""
-        if prepared.messages:
-            self.append_raw(prepared.data, prepared.next_offset, now_ms)
+    def append(self, validated: ValidatedSet, now_ms: int) -> None:
+        """Append a set that was validated for `end_offset`."""
+        if validated.messages:
+            self.append_raw(validated.data, validated.next_offset, now_ms)
 
     def append_raw(self, data: Buffer, next_offset: int, now_ms: int) -> None:
-        """Append bytes as they are: whole entries, offsets from `end_offset` on."""
+        """Append bytes unchanged: whole entries with offsets from `end_offset` on."""
         segment = self._segments[-1]
         added = 0 if self._segments_overflow else len(data)
         if segment.size_bytes and segment.size_bytes + added > self.segment_bytes:
@@ -158,16 +165,19 @@ class PartitionLog:
         self._retain()
 
     def read(self, offset: int, max_bytes: int, below: int) -> bytes:
-        """Up to `max_bytes` bytes from the entry that holds `offset` on, the last entry cut off
-        where they end; only entries below offset `below` and from one segment."""
+        """Return at most `max_bytes` bytes, from the entry with `offset` on.
+
+        Entries at or above offset `below` and entries of later segments aren't returned. The last
+        entry may be cut.
+        """
         return b"".join(self._slices(offset, max_bytes, below))
 
     def readable_bytes(self, offset: int, max_bytes: int, below: int) -> int:
-        """How many bytes `read` would give."""
+        """Return how many bytes `read` would return."""
         return sum(map(len, self._slices(offset, max_bytes, below)))
 
     def _slices(self, offset: int, max_bytes: int, below: int) -> list[memoryview]:
-        # The views must not be kept: no block can grow while one of it is there.
+        # Callers must drop the views at once: a bytearray with a view can't grow.
         found: list[memoryview] = []
         if offset >= below or max_bytes <= 0:
             return found
@@ -192,21 +202,23 @@ class PartitionLog:
         return found
 
     def entries(self) -> Iterator[tuple[int, memoryview]]:
-        """Offset and message of all entries kept, as they are stored."""
+        """Iterate over the offset and message of each entry, as stored."""
         for segment in self._segments:
             yield from segment.entries()
 
     def list_offsets(
         self, timestamp: int, max_num_offsets: int, below: int, now_ms: int
     ) -> list[int]:
-        """Segment starts last written at or before `timestamp`, descending; -1 (or a time to
-        come) begins with the end of the log, -2 is the start (brokers.md 8.1, 8.2).
+        """Return the starts of the segments last written at or before `timestamp`, descending.
+
+        With -1, or a time in the future, the end of the log comes first. With -2 the result is the
+        start of the log (brokers.md 8.1, 8.2).
 
         Raises:
             ValueError: `max_num_offsets` is negative.
         """
         if max_num_offsets < 0:
-            raise ValueError("a negative number of offsets")
+            raise ValueError(f"max_num_offsets={max_num_offsets}: expected an integer >= 0")
         segments = self._segments
         table = [(segment.base_offset, segment.written_ms) for segment in segments]
         if segments[-1].size_bytes:
@@ -225,14 +237,17 @@ class PartitionLog:
         return offsets
 
     def first_since(self, timestamp_ms: int, below: int) -> tuple[int, int] | None:
-        """Offset and timestamp of the first message of this time or later, of the one segment that
-        is looked into (brokers.md 8.14).
+        """Return offset and timestamp of the first message at or after `timestamp_ms`.
+
+        Only the first segment with such a timestamp is searched (brokers.md 8.14).
 
         Raises:
-            Refused, ValueError: a set before it can't be opened.
+            MessageSetRejected, ValueError: a wrapper on the way can't be decompressed.
         """
         for segment in self._segments:
-            entries = [(at, entry, parse(entry).timestamp_ms) for at, entry in segment.entries()]
+            entries = [
+                (at, entry, parse_message(entry).timestamp_ms) for at, entry in segment.entries()
+            ]
             times = [time for _, _, time in entries if time is not None and time >= 0]
             if max(times, default=segment.written_ms) >= timestamp_ms:
                 break
@@ -242,8 +257,8 @@ class PartitionLog:
             if time is None or time < timestamp_ms:
                 continue
             stamped = time if entry[5] & LOG_APPEND_TIME else None
-            for offset, message in inside(at, entry):
-                found_ms = parse(message).timestamp_ms if stamped is None else stamped
+            for offset, message in messages_in(at, entry):
+                found_ms = parse_message(message).timestamp_ms if stamped is None else stamped
                 if found_ms is None or found_ms < timestamp_ms:
                     continue
                 if self.start_offset <= offset < below:
@@ -251,12 +266,12 @@ class PartitionLog:
         return None
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the last one is empty."""
+        """Begin a new segment unless the last one is empty."""
         if self._segments[-1].size_bytes:
             self._segments.append(_Segment(self.end_offset, now_ms))
 
     def delete_before(self, offset: int) -> None:
-        """Forget all below `offset`, as if it had been the start of a segment."""
+        """Delete all messages below `offset`, as if a segment started there."""
         offset = min(offset, self.end_offset)
         if offset <= self.start_offset:
             return
@@ -264,13 +279,13 @@ class PartitionLog:
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
             del self._segments[0]
         self._segments[0].base_offset = offset
-        # A wrapper stays while its last message does; readers drop what is below.
+        # A wrapper stays as long as its last message; readers drop the messages below `offset`.
         self._segments[0].rewrite(
             lambda at, message: (at, _entry(at, message)) if at >= offset else None
         )
 
     def truncate(self, offset: int) -> None:
-        """Forget all from `offset` on, as a replica does that follows a new leader."""
+        """Delete all messages from `offset` on, as a replica does that follows a new leader."""
         if offset >= self.end_offset:
             return
         self.end_offset = offset
@@ -282,20 +297,20 @@ class PartitionLog:
             self.start_offset = last.base_offset = offset
 
     def remove(self, offsets: Collection[int]) -> None:
-        """Take messages out and leave holes, as compaction does; wrappers are made anew."""
+        """Remove messages and leave holes, as compaction does; wrappers are compressed anew."""
 
         def edit(offset: int, message: memoryview) -> tuple[int, Buffer] | None:
-            found = inside(offset, message)
+            found = messages_in(offset, message)
             left = [(at, one) for at, one in found if at not in offsets]
             if len(left) == len(found):
                 return offset, _entry(offset, message)
-            return (left[-1][0], encode(left, message[5] & 0x07, message[4])) if left else None
+            return (left[-1][0], encode_set(left, message[5] & 0x07, message[4])) if left else None
 
         for segment in self._segments:
             segment.rewrite(edit)
 
     def _segments_from(self, offset: int) -> Iterator[_Segment]:
-        """The segment that `offset` belongs to, and those after it."""
+        """Iterate over the segment of `offset` and those after it."""
         at = bisect_left(self._segments, offset + 1, key=_base_offset)
         for index in range(max(at - 1, 0), len(self._segments)):
             yield self._segments[index]

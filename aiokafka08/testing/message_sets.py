@@ -1,10 +1,14 @@
-"""What a broker does with a produced message set before it is in the log, and back on a fetch.
+"""Message sets as a broker treats them: validation before the append, down-conversion on a fetch.
 
-Pure: bytes and rules in, bytes or `Refused` out. `prepare` validates a set, assigns its offsets
-and, where there is a wrapper in it, makes the whole set one wrapper again (docs/brokers.md 5, 6);
-`down_convert` gives format 0 to those who ask a log of format 1 for it. Written without
-`MessageSetReader` and `MessageSetBuilder`: a broker that decoded with the client's code would
-agree with its bugs. A plain set, the fast path, is copied once and its offsets patched in place.
+Pure: bytes and a `LogConfig` in, bytes or `MessageSetRejected` out. `validate_set` checks a
+produced set and assigns its offsets; if the set has a wrapper, all its messages go into one new
+wrapper (docs/brokers.md 5, 6). `down_convert` turns a slice of a log of format 1 into format 0.
+Callers are `handlers.produce`, `handlers.fetch`, `controls` and `log`.
+
+Invariant: no code of the client decodes or builds a set here, neither `MessageSetReader` nor
+`MessageSetBuilder`. A broker that used the client's code would agree with the client's bugs.
+
+A plain set takes the fast path: it is copied once, and its offsets are patched in place.
 """
 
 from __future__ import annotations
@@ -15,40 +19,44 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import crc32
 
+from aiokafka08.errors import (
+    CorruptRecordException,
+    MessageSizeTooLargeError,
+    UnknownError,
+)
 from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.message_set import LOG_APPEND_TIME, encode_entry
 from aiokafka08.protocol.types import Buffer
-from aiokafka08.testing.broker_lines import Line, Nested
+from aiokafka08.testing.broker_lines import BrokerLine, NestedSetPolicy
 
 HEADER_BYTES = 12
-"""Offset and size, before each message."""
+"""Offset and size, in front of each message."""
 _MIN_MESSAGE_BYTES = 14
 _MIN_MESSAGE_BYTES_1 = 22
-_MAX_NESTING = 32  # real brokers end at their stack's
-_MAX_DECOMPRESSED_BYTES = 1 << 30  # brokers know no limit (brokers.md 6.6); this machine does
+_MAX_NESTING = 32  # the limit of real brokers is the size of their stack
+_MAX_DECOMPRESSED_BYTES = 1 << 30  # brokers have no limit (brokers.md 6.6), this machine has
 
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _OFFSET_SIZE = struct.Struct(">qi")
 _SIZE_CRC_MAGIC_ATTRIBUTES = struct.Struct(">iIbb")
 
-CORRUPT, TOO_LARGE, UNKNOWN = 2, 10, -1
 _CODEC_OF_NAME = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3}
 
 
-class Refused(Exception):
-    """The set isn't stored; `code` is what the producer gets."""
+class MessageSetRejected(Exception):
+    """A produced set is not stored; `code` is the error code for the producer."""
 
-    def __init__(self, code: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
         self.code = code
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What decides about a produced set: the line of the broker and the settings of the topic."""
+class LogConfig:
+    """The broker's line and the topic's settings, which decide about a produced set."""
 
-    line: Line
+    line: BrokerLine
     max_message_bytes: int
     segment_bytes: int
     compacted: bool = False
@@ -56,49 +64,51 @@ class Rules:
     log_append_time: bool = False
 
 
-class Prepared(NamedTuple):
-    """A set as it goes into the log. `messages` 0: nothing to store."""
+class ValidatedSet(NamedTuple):
+    """A set with its offsets, ready for the log; with `messages` 0 there is nothing to store."""
 
     data: bytearray
     first_offset: int
     next_offset: int
     messages: int
     append_time_ms: int
-    """The time stamped on every message under LogAppendTime, else -1."""
+    """The timestamp of all messages under LogAppendTime; else -1."""
 
 
-class _Shallow(NamedTuple):
+class _OuterEntries(NamedTuple):
     positions: list[int]
     whole_bytes: int
     codec: int
     magics: int
-    """Bit 0: there is format 0, bit 1: there is another one."""
+    """Bit 0: an entry has format 0. Bit 1: an entry has a later format."""
 
 
-def prepare(message_set: Buffer, base_offset: int, rules: Rules, now_ms: int) -> Prepared:
-    """The set with offsets from `base_offset` on.
+def validate_set(
+    message_set: Buffer, base_offset: int, config: LogConfig, now_ms: int
+) -> ValidatedSet:
+    """Validate a produced set and assign offsets from `base_offset` on.
 
     Raises:
-        Refused: nothing of it may be stored.
+        MessageSetRejected: the set is invalid; nothing of it may be stored.
     """
-    line = rules.line
-    positions, whole_bytes, codec, magics = _analyse(message_set, rules)
+    line = config.line
+    positions, whole_bytes, codec, magics = _check_outer_entries(message_set, config)
     if not positions:
-        return Prepared(bytearray(), -1, base_offset, 0, -1)
-    if rules.compression_type != "producer":
-        wanted = _CODEC_OF_NAME[rules.compression_type]
+        return ValidatedSet(bytearray(), -1, base_offset, 0, -1)
+    if config.compression_type != "producer":
+        target_codec = _CODEC_OF_NAME[config.compression_type]
     else:
-        wanted = codec
-    append_time_ms = now_ms if rules.log_append_time else -1
-    as_it_came = not line.message_format or (magics == 0b10 and append_time_ms < 0)
-    if not codec and not wanted and as_it_came:
+        target_codec = codec
+    append_time_ms = now_ms if config.log_append_time else -1
+    keeps_format = not line.message_format or (magics == 0b10 and append_time_ms < 0)
+    if not codec and not target_codec and keeps_format:
         data = bytearray(message_set[:whole_bytes])
         for count, position in enumerate(positions):
             _INT64.pack_into(data, position, base_offset + count)
         count = len(positions)
     else:
         messages: list[Buffer]
-        messages = list(_flatten(memoryview(message_set)[:whole_bytes], rules, depth=0))
+        messages = list(_flatten(memoryview(message_set)[:whole_bytes], config, depth=0))
         if line.message_format:
             for message in messages:
                 _check_format(message)
@@ -106,107 +116,128 @@ def prepare(message_set: Buffer, base_offset: int, rules: Rules, now_ms: int) ->
         count = len(messages)
         if count:
             pairs = list(enumerate(messages, base_offset))
-            data = encode(pairs, wanted, line.message_format, append_time_ms)
-        elif line.empty_wrapper_refused:
-            raise Refused(UNKNOWN, "a wrapper around nothing")
+            data = encode_set(pairs, target_codec, line.message_format, append_time_ms)
+        elif line.rejects_empty_wrapper:
+            raise MessageSetRejected(UnknownError.errno, "empty wrapper")
         else:
-            return Prepared(bytearray(), base_offset, base_offset, 0, -1)
-        _check_sizes(data, rules)
-    if line.set_over_segment_code is not None and len(data) > rules.segment_bytes:
-        raise Refused(line.set_over_segment_code, "the set is larger than a segment")
-    return Prepared(data, base_offset, base_offset + count, count, append_time_ms)
+            return ValidatedSet(bytearray(), base_offset, base_offset, 0, -1)
+        _check_sizes(data, config)
+    if line.set_over_segment_code is not None and len(data) > config.segment_bytes:
+        raise MessageSetRejected(
+            line.set_over_segment_code, f"set of {len(data)} bytes: larger than a segment"
+        )
+    return ValidatedSet(data, base_offset, base_offset + count, count, append_time_ms)
 
 
-def _analyse(message_set: Buffer, rules: Rules) -> _Shallow:
-    """Check the outermost entries; a cut tail is left out (brokers.md 5.4 - 5.7)."""
+def _check_outer_entries(message_set: Buffer, config: LogConfig) -> _OuterEntries:
+    """Validate the outermost entries; ignore a tail that is cut (brokers.md 5.4 - 5.7)."""
     view, pos, end, codec = memoryview(message_set), 0, len(message_set), 0
     positions: list[int] = []
     magics = 0
-    mask, limit = rules.line.codec_mask, rules.max_message_bytes - HEADER_BYTES
-    formatted, compacted = rules.line.message_format, rules.compacted
+    mask, limit = config.line.codec_mask, config.max_message_bytes - HEADER_BYTES
+    formatted, compacted = config.line.message_format, config.compacted
     unpack, append = _SIZE_CRC_MAGIC_ATTRIBUTES.unpack_from, positions.append
     while end - pos >= HEADER_BYTES:
         if end - pos < HEADER_BYTES + 6:  # not room for any message: cut off, or too small
             if _INT32.unpack_from(view, pos + 8)[0] < _MIN_MESSAGE_BYTES:
-                raise Refused(CORRUPT, "a size below the least message")
+                raise MessageSetRejected(
+                    CorruptRecordException.errno, "size too small for a message"
+                )
             break
         size, crc, magic, attributes = unpack(view, pos + 8)
         if size < _MIN_MESSAGE_BYTES:
-            raise Refused(CORRUPT, f"the size {size}")
+            raise MessageSetRejected(
+                CorruptRecordException.errno, f"size {size} too small for a message"
+            )
         stop = pos + HEADER_BYTES + size
         if stop > end:
             break
         if size > limit:
-            raise Refused(TOO_LARGE, f"{size} + 12 bytes in one message")
+            raise MessageSetRejected(
+                MessageSizeTooLargeError.errno, f"message of {size} + 12 bytes: too large"
+            )
         if crc32(view[pos + 16 : stop]) != crc:
-            raise Refused(CORRUPT, "a wrong CRC")
+            raise MessageSetRejected(CorruptRecordException.errno, "wrong CRC")
         if attributes & mask:
             codec = attributes & mask
-            if codec not in rules.line.known_codecs:
-                raise Refused(UNKNOWN, f"codec {codec}")
+            if codec not in config.line.known_codecs:
+                raise MessageSetRejected(UnknownError.errno, f"unknown codec {codec}")
         elif compacted:
-            _check_key(view[pos + HEADER_BYTES : stop], rules)
+            _check_key(view[pos + HEADER_BYTES : stop], config)
         if formatted:
             _check_format(view[pos + HEADER_BYTES : stop])
         magics |= 2 if magic else 1
         append(pos)
         pos = stop
-    return _Shallow(positions, pos, codec, magics)
+    return _OuterEntries(positions, pos, codec, magics)
 
 
-def _check_key(message: memoryview, rules: Rules) -> None:
-    if rules.compacted and rules.line.compacted_needs_keys and parse(message).key is None:
-        raise Refused(CORRUPT, "a message without key for a compacted topic")
+def _check_key(message: memoryview, config: LogConfig) -> None:
+    if config.compacted and config.line.compacted_needs_keys and parse_message(message).key is None:
+        raise MessageSetRejected(
+            CorruptRecordException.errno, "message without a key for a compacted topic"
+        )
 
 
 def _check_format(message: Buffer) -> None:
-    """What a log of format 1 asks of a message."""
+    """Check what a log of format 1 requires of a message."""
     if message[4] > 1:
-        raise Refused(UNKNOWN, f"magic {message[4]}")
+        raise MessageSetRejected(UnknownError.errno, f"unknown magic {message[4]}")
     if message[4] == 1 and len(message) < _MIN_MESSAGE_BYTES_1:
-        raise Refused(CORRUPT, f"the size {len(message)} in format 1")
+        raise MessageSetRejected(
+            CorruptRecordException.errno, f"size {len(message)} too small for a message of format 1"
+        )
 
 
-def _check_sizes(data: bytearray, rules: Rules) -> None:
-    for _, message in walk(data):
-        if HEADER_BYTES + len(message) > rules.max_message_bytes:
-            raise Refused(TOO_LARGE, f"{len(message)} + 12 bytes after conversion")
+def _check_sizes(data: bytearray, config: LogConfig) -> None:
+    for _, message in walk_entries(data):
+        if HEADER_BYTES + len(message) > config.max_message_bytes:
+            raise MessageSetRejected(
+                MessageSizeTooLargeError.errno,
+                f"message of {len(message)} + 12 bytes after conversion: too large",
+            )
 
 
-def _flatten(view: memoryview, rules: Rules, depth: int) -> Iterator[memoryview]:
-    """The messages of a set from their CRC on, those in wrappers included. Inner CRCs are left
-    as they are, right or wrong (brokers.md 6.8)."""
-    line = rules.line
-    for _, message in walk(view):
-        if not message[5] & line.codec_mask or (depth and line.nested is Nested.KEEP):
+def _flatten(view: memoryview, config: LogConfig, depth: int) -> Iterator[memoryview]:
+    """Iterate over the messages of a set (from their CRC on) and of the wrappers in it.
+
+    CRCs inside wrappers aren't checked, and are kept even if they are wrong (brokers.md 6.8).
+    """
+    line = config.line
+    for _, message in walk_entries(view):
+        if not message[5] & line.codec_mask or (depth and line.nested_sets is NestedSetPolicy.KEEP):
             if depth:
-                _check_key(message, rules)
+                _check_key(message, config)
             yield message
             continue
-        if depth and line.nested is Nested.REFUSE:
-            raise Refused(CORRUPT, "a wrapper in a wrapper")
+        if depth and line.nested_sets is NestedSetPolicy.REJECT:
+            raise MessageSetRejected(CorruptRecordException.errno, "wrapper inside a wrapper")
         if depth == _MAX_NESTING:
-            raise Refused(UNKNOWN, f"more than {_MAX_NESTING} wrappers in each other")
-        yield from _flatten(memoryview(_unwrap(message, line)), rules, depth + 1)
+            raise MessageSetRejected(
+                UnknownError.errno, f"more than {_MAX_NESTING} nested wrappers"
+            )
+        yield from _flatten(memoryview(_unwrap(message, line)), config, depth + 1)
 
 
-def _unwrap(message: memoryview, line: Line) -> bytes:
-    codec, value = message[5] & line.codec_mask, parse(message).value
+def _unwrap(message: memoryview, line: BrokerLine) -> bytes:
+    codec, value = message[5] & line.codec_mask, parse_message(message).value
     if value is None:
-        raise Refused(UNKNOWN, "a wrapper without a value")
-    if codec == Codec.LZ4 and not _lz4_header_is_read(value, legacy_only=line.legacy_lz4_only):
-        raise Refused(UNKNOWN, "an lz4 frame with a header that this line doesn't read")
+        raise MessageSetRejected(UnknownError.errno, "wrapper without a value")
+    if codec == Codec.LZ4 and not _accepts_lz4_header(value, legacy_only=line.legacy_lz4_only):
+        raise MessageSetRejected(UnknownError.errno, "lz4 header that this line doesn't read")
     try:
         return decompress(Codec(codec), value, _MAX_DECOMPRESSED_BYTES)
     except ValueError as error:
-        raise Refused(UNKNOWN, str(error)) from None
+        raise MessageSetRejected(UnknownError.errno, str(error)) from None
 
 
-def encode(
+def encode_set(
     messages: Sequence[tuple[int, Buffer]], codec: int, magic: int, append_time_ms: int = -1
 ) -> bytearray:
-    """Offsets and messages (from their CRC on) as plain entries, or with a codec as one wrapper:
-    absolute offsets inside in format 0, relative ones in format 1."""
+    """Encode offsets and messages (from their CRC on) as plain entries, or as one wrapper.
+
+    Offsets inside a wrapper are absolute in format 0 and relative in format 1.
+    """
     relative_to = messages[0][0] if codec and magic else 0
     plain = bytearray()
     for offset, message in messages:
@@ -231,21 +262,23 @@ def encode(
     )
 
 
-def inside(offset: int, message: memoryview) -> list[tuple[int, memoryview]]:
-    """The messages of a stored wrapper with their absolute offsets, as `walk` gives those of a
-    set; a plain message is its own only inside."""
+def messages_in(offset: int, message: memoryview) -> list[tuple[int, memoryview]]:
+    """Return the messages of a stored entry with their absolute offsets.
+
+    For a wrapper these are the messages inside, for a plain message the message itself.
+    """
     codec = message[5] & 0x07
     if not codec:
         return [(offset, message)]
-    value = parse(message).value or b""
-    found = list(walk(decompress(Codec(codec), value, _MAX_DECOMPRESSED_BYTES)))
+    value = parse_message(message).value or b""
+    found = list(walk_entries(decompress(Codec(codec), value, _MAX_DECOMPRESSED_BYTES)))
     if message[4] == 0:
         return found
     return [(offset - found[-1][0] + relative, one) for relative, one in found]
 
 
 def _as_format_1(message: Buffer, append_time_ms: int) -> bytes:
-    """The same message in format 1; one of format 0 has no time, -1 (KIP-32)."""
+    """Convert a message to format 1; one of format 0 gets the timestamp -1 (KIP-32)."""
     magic, attributes = message[4], message[5]
     if magic == 1 and append_time_ms < 0:
         return bytes(message)
@@ -266,32 +299,35 @@ def _as_format_0(message: Buffer) -> bytes:
 
 
 def down_convert(message_set: Buffer) -> Buffer:
-    """A slice of a log of format 1 as format 0, offsets kept; a cut tail is dropped.
+    """Convert a slice of a log of format 1 to format 0, with the same offsets; drop a cut tail.
 
-    A slice without one whole message is left as it is: then only its size matters (7.1). Unlike
-    0.10.2.2 it never draws plain messages into a wrapper that stands beside them (7.8).
+    A slice without one whole message is returned unchanged: only its size matters then
+    (brokers.md 7.1). 0.10.2.2 moves plain messages into a wrapper next to them (7.8); this function
+    doesn't.
     """
     out = bytearray()
-    for offset, message in walk(message_set):
+    for offset, message in walk_entries(message_set):
         if message[4] == 0:
             out += _OFFSET_SIZE.pack(offset, len(message)) + bytes(message)
         else:
-            found = [(at, _as_format_0(one)) for at, one in inside(offset, message)]
-            out += encode(found, message[5] & 0x07, 0)
+            found = [(at, _as_format_0(one)) for at, one in messages_in(offset, message)]
+            out += encode_set(found, message[5] & 0x07, 0)
     return out or message_set
 
 
-def walk(message_set: Buffer) -> Iterator[tuple[int, memoryview]]:
-    """`(offset, message from its CRC on)` of each whole entry.
+def walk_entries(message_set: Buffer) -> Iterator[tuple[int, memoryview]]:
+    """Iterate over `(offset, message from its CRC on)` of each whole entry.
 
     Raises:
-        Refused: an entry is smaller than a message can be.
+        MessageSetRejected: the size of an entry is too small for a message.
     """
     view, pos, end = memoryview(message_set), 0, len(message_set)
     while end - pos >= HEADER_BYTES:
         offset, size = _OFFSET_SIZE.unpack_from(view, pos)
         if size < _MIN_MESSAGE_BYTES:
-            raise Refused(CORRUPT, f"the size {size}")
+            raise MessageSetRejected(
+                CorruptRecordException.errno, f"size {size} too small for a message"
+            )
         stop = pos + HEADER_BYTES + size
         if stop > end:
             return
@@ -299,19 +335,19 @@ def walk(message_set: Buffer) -> Iterator[tuple[int, memoryview]]:
         pos = stop
 
 
-class Parsed(NamedTuple):
-    """Key, value and time of a message; a wrapper's value is compressed."""
+class MessageFields(NamedTuple):
+    """Key, value and timestamp of a message; the value of a wrapper is compressed."""
 
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None
 
 
-def parse(message: memoryview) -> Parsed:
-    """Read a message (from its CRC on).
+def parse_message(message: memoryview) -> MessageFields:
+    """Decode a message (from its CRC on).
 
     Raises:
-        Refused: its key or value reach past its end.
+        MessageSetRejected: the key or the value is longer than the message.
     """
     timestamp_ms, pos = None, 6
     if message[4] == 1 and len(message) >= 22:
@@ -319,24 +355,27 @@ def parse(message: memoryview) -> Parsed:
     fields: list[bytes | None] = []
     for _ in range(2):
         if len(message) - pos < 4:
-            raise Refused(UNKNOWN, "no room for key and value")
+            raise MessageSetRejected(UnknownError.errno, "message too short for a key and a value")
         size = _INT32.unpack_from(message, pos)[0]
         pos += 4
         if size > len(message) - pos:
-            raise Refused(UNKNOWN, "a key or value longer than its message")
+            raise MessageSetRejected(UnknownError.errno, "key or value longer than the message")
         fields.append(None if size < 0 else bytes(message[pos : pos + size]))
         pos += max(size, 0)
-    return Parsed(fields[0], fields[1], timestamp_ms)
+    return MessageFields(fields[0], fields[1], timestamp_ms)
 
 
 # --- the header checksum of lz4 frames (KAFKA-3160) -----------------------------------------------
 
 
-def _lz4_header_is_read(frame: bytes, *, legacy_only: bool) -> bool:
-    """Before 0.10 the checksum has to cover the magic number too, and no content size may stand
-    in the header; from 0.10 on either checksum will do (brokers.md 6.2)."""
+def _accepts_lz4_header(frame: bytes, *, legacy_only: bool) -> bool:
+    """Return whether brokers read an lz4 frame with this header (brokers.md 6.2).
+
+    Before 0.10 the checksum must cover the magic number too, and the header must not have a content
+    size. From 0.10 on brokers accept either checksum.
+    """
     if len(frame) < 7:
-        return True  # decompress() says what is wrong
+        return True  # decompress() then raises a better error
     size = 14 if frame[4] & 0x08 else 6
     checksum = frame[size] if len(frame) > size else -1
     if checksum == _xxh32_of_short(frame[:size]) >> 8 & 0xFF:
@@ -345,7 +384,7 @@ def _lz4_header_is_read(frame: bytes, *, legacy_only: bool) -> bool:
 
 
 def _xxh32_of_short(data: bytes) -> int:
-    """xxHash32, seed 0, for less than 16 bytes."""
+    """Return xxHash32 with seed 0 of less than 16 bytes."""
     mask = 0xFFFFFFFF
 
     def rotate(value: int, bits: int) -> int:

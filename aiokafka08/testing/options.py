@@ -1,7 +1,7 @@
-"""What an embedded cluster can be made with, checked before anything listens. Pure.
+"""Validation of the options of `EmbeddedCluster`, before anything listens. Pure.
 
-Law: what is refused is a ValueError that names the option, the value given and what is allowed;
-the pytest plugin and the command line show it to people as it is.
+Invariant: an invalid option raises a ValueError that names the option, its value and what is
+expected. The pytest plugin and the command line show its text to their users unchanged.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ def check_options(
     retention_bytes: object,
     port: object,
 ) -> None:
-    """Refuse what no cluster can be made with; the meaning of each is `EmbeddedCluster`'s.
+    """Check the options; their meaning is documented at `EmbeddedCluster`.
 
     Raises:
-        ValueError: see the law above.
+        ValueError: an option is invalid.
     """
-    count = _whole("brokers", brokers, 1)
+    count = _check_integer("brokers", brokers, 1)
     if not isinstance(version, str) or version not in LINES:
-        raise _refusal("version", version, f"one of {', '.join(map(repr, LINES))}")
+        raise _invalid("version", version, f"one of {', '.join(map(repr, LINES))}")
     if topics is not None:
-        _topics(topics)
+        _check_topics(topics)
     if not isinstance(auto_create, bool):
-        raise _refusal("auto_create", auto_create, "True or False")
-    _whole("default_partitions", default_partitions, 1)
+        raise _invalid("auto_create", auto_create, "True or False")
+    _check_integer("default_partitions", default_partitions, 1)
     if default_replication_factor is not None:
-        _whole("default_replication_factor", default_replication_factor, 1)
-    _whole("message_max_bytes", message_max_bytes, 0)
-    _whole("segment_bytes", segment_bytes, 1)
+        _check_integer("default_replication_factor", default_replication_factor, 1)
+    _check_integer("message_max_bytes", message_max_bytes, 0)
+    _check_integer("segment_bytes", segment_bytes, 1)
     if retention_bytes is not None:
-        _whole("retention_bytes", retention_bytes, 0)
-    _whole("port", port, 0, _HIGHEST_PORT + 1 - count)
+        _check_integer("retention_bytes", retention_bytes, 0)
+    _check_integer("port", port, 0, _HIGHEST_PORT + 1 - count)
 
 
-def _topics(topics: object) -> None:
+def _check_topics(topics: object) -> None:
     if not isinstance(topics, Mapping):
-        raise _refusal("topics", topics, 'a mapping like {"orders": 4} (name: partitions)')
+        raise _invalid("topics", topics, 'a mapping of names to partitions, as {"orders": 4}')
     for name, partitions in topics.items():
         if not isinstance(name, str) or not valid_topic_name(name):
             raise ValueError(
-                f"topics={topics!r}: the topic name {name!r} isn't allowed (1 to 255 of a-z, A-Z,"
-                " 0-9, '.', '_' and '-', but not '.' or '..')"
+                f"topics={topics!r}: invalid topic name {name!r}; expected 1 to 255 of a-z, A-Z,"
+                " 0-9, '.', '_' and '-', but not '.' or '..'"
             )
-        _whole(f"topics[{name!r}]", partitions, 1)
+        _check_integer(f"topics[{name!r}]", partitions, 1)
 
 
-def _whole(option: str, value: object, lowest: int, highest: int | None = None) -> int:
+def _check_integer(option: str, value: object, lowest: int, highest: int | None = None) -> int:
     if (
         not isinstance(value, int)
         or isinstance(value, bool)
         or value < lowest
         or (highest is not None and value > highest)
     ):
-        until = "on" if highest is None else f"to {highest}"
-        raise _refusal(option, value, f"a whole number from {lowest} {until}")
+        bounds = f">= {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise _invalid(option, value, f"an integer {bounds}")
     return value
 
 
-def _refusal(option: str, value: object, allowed: str) -> ValueError:
-    return ValueError(f"{option}={value!r}: {allowed} is needed")
+def _invalid(option: str, value: object, expected: str) -> ValueError:
+    return ValueError(f"{option}={value!r}: expected {expected}")

@@ -1,7 +1,4 @@
-"""Fixtures for tests of code that uses Kafka: `kafka_cluster`, `kafka_bootstrap_servers`.
-
-pytest loads this module in every session where the package is installed (entry point `pytest11`).
-Law: it imports nothing until a fixture is used, and does nothing but to register a marker.
+"""A pytest plugin with the fixtures `kafka_cluster` and `kafka_bootstrap_servers`.
 
     def test_my_service(kafka_bootstrap_servers):
         ...
@@ -9,6 +6,11 @@ Law: it imports nothing until a fixture is used, and does nothing but to registe
     @pytest.mark.kafka_cluster(brokers=3, version="0.8.0", topics={"orders": 4})
     def test_failover(kafka_cluster):
         kafka_cluster.kill(0)
+
+pytest loads this module in every session where the package is installed (entry point `pytest11`).
+
+Invariant: until a test uses a fixture, the plugin only registers a marker. It doesn't import the
+cluster.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "kafka_cluster(brokers=1, version='0.8.2', topics=None, **options): what the fixture"
-        " `kafka_cluster` is made with; options are those of aiokafka08.testing.EmbeddedCluster."
-        " Of several marks each option's closest one counts.",
+        "kafka_cluster(brokers=1, version='0.8.2', topics=None, **options): options of the fixture"
+        " `kafka_cluster`, as of aiokafka08.testing.EmbeddedCluster. If there are several markers,"
+        " the closest one takes precedence for each option.",
     )
 
 
@@ -36,18 +38,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
     """An embedded Kafka cluster, new for each test, in a thread of its own.
 
-    The mark `kafka_cluster` says what it is made with.
+    The marker `kafka_cluster` sets its options.
     """
     from aiokafka08.testing import EmbeddedCluster
 
-    wrong = ""
+    failure = ""
     with contextlib.ExitStack() as stack:
         try:
             cluster = stack.enter_context(EmbeddedCluster(**_options(request)))
         except (ValueError, OSError) as error:
-            wrong = f"kafka_cluster: {error}"
-        if wrong:  # the user's mistake, to be seen without our traceback
-            pytest.fail(wrong, pytrace=False)
+            failure = f"kafka_cluster: {error}"
+        if failure:  # outside `except`: the user's mistake needs no traceback of this module
+            pytest.fail(failure, pytrace=False)
         yield cluster
 
 
@@ -58,10 +60,10 @@ def kafka_bootstrap_servers(kafka_cluster: EmbeddedCluster) -> str:
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the test's marks say, the closest one last.
+    """Return the options of the test's markers; the closest marker takes precedence.
 
     Raises:
-        ValueError: it isn't an option's name.
+        ValueError: a marker has an unnamed or unknown option.
     """
     import inspect
 
@@ -72,11 +74,11 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     for mark in reversed(list(request.node.iter_markers("kafka_cluster"))):
         if mark.args:
             given = ", ".join(map(repr, mark.args))
-            raise ValueError(f"{given} without a name; options have names, as brokers=3")
+            raise ValueError(f"{given}: expected options with names, as brokers=3")
         options |= mark.kwargs
     for name, value in options.items():
         if name not in known:
             raise ValueError(
-                f"{name}={value!r}: there is no such option; there are {', '.join(known)}"
+                f"{name}={value!r}: unknown option; expected one of: {', '.join(known)}"
             )
     return options

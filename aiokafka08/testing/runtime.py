@@ -1,7 +1,12 @@
-"""Where the connections of all brokers meet: state, faults, history, and who waits for what.
+"""`ClusterRuntime`: what the brokers of a running cluster share beside their state.
 
-Lives in one event loop and is touched from there only. Law: whoever changed the state calls
-`settle()`, which wakes those that wait for what changed; nothing polls. Sockets are `server`'s.
+It owns the faults, the history of requests and the delayed operations: requests whose response
+waits for a change of the state (long polls, acks, group rebalances). It lives in one event loop and
+is used from there only; `cluster` creates it at each start.
+
+Invariant: after each change of the state `complete_delayed()` runs before the event loop continues.
+Nothing polls: a delayed operation is checked when one of its keys is in `state.changed`, and at its
+timeout. The connections (`server`) and the methods of `cluster` call `complete_delayed()`.
 """
 
 from __future__ import annotations
@@ -14,14 +19,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiokafka08.protocol.api import ProduceRequest, Request
-from aiokafka08.testing.broker_lines import Incoming
+from aiokafka08.testing.broker_lines import ReceivedRequest
 from aiokafka08.testing.faults import Faults
 from aiokafka08.testing.handlers.outcome import Reply, Wait
 from aiokafka08.testing.state import ClusterState
 
 HISTORY_REQUESTS = 10_000
 HISTORY_BYTES = 32 << 20
-"""What the message sets of the remembered produce requests may take together."""
+"""Limit of the history: the bytes of all message sets in its produce requests."""
 
 
 class Recorded(NamedTuple):
@@ -29,20 +34,22 @@ class Recorded(NamedTuple):
 
     node: int
     connection: int
-    """A number for the connection, new for each one."""
+    """The connection's number; each connection gets a new one."""
     client_id: str | None
     api_version: int
     correlation_id: int
     request: Request[Any]
 
 
-class Parked:
-    """A request that waits; `on_reply` is called once with its reply."""
+class DelayedOperation:
+    """A request that waits; `on_reply` is called once, with its reply."""
 
-    __slots__ = ("_hub", "_timer", "on_reply", "wait")
+    __slots__ = ("_runtime", "_timer", "on_reply", "wait")
 
-    def __init__(self, hub: ClusterRuntime, wait: Wait, on_reply: Callable[[Reply], None]) -> None:
-        self._hub = hub
+    def __init__(
+        self, runtime: ClusterRuntime, wait: Wait, on_reply: Callable[[Reply], None]
+    ) -> None:
+        self._runtime = runtime
         self.wait = wait
         self.on_reply = on_reply
         self._timer: asyncio.TimerHandle | None = None
@@ -51,38 +58,39 @@ class Parked:
             self._timer = loop.call_later(max(wait.timeout_ms, 0) / 1000, self._expired)
 
     def cancel(self) -> None:
-        """The connection is gone: wait no longer."""
+        """Stop waiting: the connection has ended, or the reply is there."""
         if self._timer is not None:
             self._timer.cancel()
-        self._hub.unpark(self)
+        self._runtime.forget(self)
 
-    def changed(self) -> None:
-        """Something that it waits for has changed."""
+    def check(self) -> None:
+        """Reply if the changed state allows it."""
         reply = self.wait.check(False)
         if reply is not None:
             self.cancel()
             self.on_reply(reply)
 
     def _expired(self) -> None:
-        self._hub.unpark(self)
+        self._runtime.forget(self)
         reply = self.wait.check(True)
         if reply is None:
             raise AssertionError("a wait that has timed out has no reply")
         self.on_reply(reply)
-        self._hub.settle()
+        self._runtime.complete_delayed()
 
 
 @dataclass(slots=True)
-class _Watch:
+class _ExpectedRequest:
     request: type[Request[Any]]
     node: int | None
     where: Callable[[Any], bool] | None
-    left: int
+    remaining: int
+    """How many such requests are still to come, up to the expected one."""
     future: Future[Recorded]
 
 
 class ClusterRuntime:
-    """What the brokers of a cluster share at run time."""
+    """The faults, history and delayed operations of a running cluster."""
 
     def __init__(self, state: ClusterState, clock: Callable[[], float]) -> None:
         self.state = state
@@ -90,80 +98,83 @@ class ClusterRuntime:
         self.history: deque[Recorded] = deque()
         self._history_bytes = 0
         self._clock = clock
-        self._parked: dict[Hashable, set[Parked]] = {}
+        self._delayed_operations: dict[Hashable, set[DelayedOperation]] = {}
         self._group_timer: asyncio.TimerHandle | None = None
-        self._settling = False
-        self._watches: list[_Watch] = []
+        self._completing = False
+        self._expected: list[_ExpectedRequest] = []
         self._connections = 0
 
     def now_ms(self) -> int:
-        """Wall-clock time, for segments and timestamps."""
+        """Return the wall-clock time, for segments and timestamps."""
         return int(self._clock() * 1000)
 
     def now_s(self) -> float:
-        """The loop's time, for sessions."""
+        """Return the event loop's time, for the sessions of group members."""
         return asyncio.get_running_loop().time()
 
     def next_connection(self) -> int:
-        """A number for a new connection."""
+        """Return the number of a new connection."""
         self._connections += 1
         return self._connections
 
-    # --- waiting ----------------------------------------------------------------------------------
+    # --- delayed operations -----------------------------------------------------------------------
 
-    def park(self, wait: Wait, on_reply: Callable[[Reply], None]) -> Parked:
-        """Let a request wait; its `on_reply` is never called from within this call."""
-        parked = Parked(self, wait, on_reply)
+    def delay(self, wait: Wait, on_reply: Callable[[Reply], None]) -> DelayedOperation:
+        """Register a request that waits; this call itself never calls `on_reply`."""
+        operation = DelayedOperation(self, wait, on_reply)
         for key in wait.keys:
-            self._parked.setdefault(key, set()).add(parked)
-        return parked
+            self._delayed_operations.setdefault(key, set()).add(operation)
+        return operation
 
-    def unpark(self, parked: Parked) -> None:
-        """Forget a request that waited."""
-        for key in parked.wait.keys:
-            waiting = self._parked.get(key)
+    def forget(self, operation: DelayedOperation) -> None:
+        """Remove a request that waited."""
+        for key in operation.wait.keys:
+            waiting = self._delayed_operations.get(key)
             if waiting is not None:
-                waiting.discard(parked)
+                waiting.discard(operation)
                 if not waiting:
-                    del self._parked[key]
+                    del self._delayed_operations[key]
 
-    def settle(self) -> None:
-        """Wake who waits for what has changed. Replies let connections go on to their next
-        requests, which may change more: one loop sees to all of it."""
-        if self._settling:
+    def complete_delayed(self) -> None:
+        """Check the delayed operations whose keys have changed.
+
+        A reply lets its connection handle the next request, which may change the state again and
+        call this method: the outermost call handles all changes.
+        """
+        if self._completing:
             return
-        self._settling = True
+        self._completing = True
         try:
             while self.state.changed:
                 changed, self.state.changed = self.state.changed, set()
                 for key in changed:
-                    for parked in list(self._parked.get(key, ())):
-                        parked.changed()
+                    for operation in list(self._delayed_operations.get(key, ())):
+                        operation.check()
         finally:
-            self._settling = False
+            self._completing = False
         self._arm_group_timer()
 
     def _arm_group_timer(self) -> None:
-        due = self.state.groups.due()
+        next_deadline = self.state.groups.next_deadline()
         if self._group_timer is not None:
-            if self._group_timer.when() == due:
+            if self._group_timer.when() == next_deadline:
                 return
             self._group_timer.cancel()
             self._group_timer = None
-        if due is not None:
+        if next_deadline is not None:
             loop = asyncio.get_running_loop()
-            self._group_timer = loop.call_at(due, self._expire_groups)
+            self._group_timer = loop.call_at(next_deadline, self._expire_groups)
 
     def _expire_groups(self) -> None:
-        """Sessions of group members, and rebalances, come to their end."""
+        """Evict group members whose session is over, and end rebalances that are due."""
         self._group_timer = None
         self.state.changed |= self.state.groups.expire(self.now_s())
-        self.settle()
+        self.complete_delayed()
 
     # --- history ----------------------------------------------------------------------------------
 
-    def record(self, node: int, connection: int, incoming: Incoming) -> None:
-        """Remember a request; the oldest ones are forgotten."""
+    def record(self, node: int, connection: int, incoming: ReceivedRequest) -> None:
+        """Add a request to the history, evict the oldest ones beyond its limits."""
         header, request = incoming.header, incoming.body
         recorded = Recorded(
             node,
@@ -177,28 +188,28 @@ class ClusterRuntime:
         self._history_bytes += _set_bytes(request)
         while len(self.history) > HISTORY_REQUESTS or self._history_bytes > HISTORY_BYTES:
             self._history_bytes -= _set_bytes(self.history.popleft().request)
-        if self._watches:
-            self._watches = [watch for watch in self._watches if not _meets(watch, recorded)]
+        if self._expected:
+            self._expected = [one for one in self._expected if not _is_done(one, recorded)]
 
-    def watch(
+    def expect_request(
         self,
         request: type[Request[Any]],
         nth: int,
         node: int | None,
         where: Callable[[Any], bool] | None,
     ) -> Future[Recorded]:
-        """A future for the n-th such request from now on."""
+        """Return a future for the n-th such request from now on."""
         future: Future[Recorded] = Future()
-        self._watches.append(_Watch(request, node, where, nth, future))
+        self._expected.append(_ExpectedRequest(request, node, where, nth, future))
         return future
 
     def close(self) -> None:
-        """Cancel what will never come."""
+        """Cancel the timer, and the futures of requests that will never come."""
         if self._group_timer is not None:
             self._group_timer.cancel()
-        for watch in self._watches:
-            watch.future.cancel()
-        self._watches.clear()
+        for expected in self._expected:
+            expected.future.cancel()
+        self._expected.clear()
 
 
 def _set_bytes(request: Request[Any]) -> int:
@@ -207,16 +218,17 @@ def _set_bytes(request: Request[Any]) -> int:
     return sum(len(one.message_set) for topic in request.topics for one in topic.partitions)
 
 
-def _meets(watch: _Watch, recorded: Recorded) -> bool:
-    if watch.future.cancelled():
+def _is_done(expected: _ExpectedRequest, recorded: Recorded) -> bool:
+    """Count the request if it matches; return whether nothing is expected any more."""
+    if expected.future.cancelled():
         return True
     if (
-        type(recorded.request) is watch.request
-        and watch.node in (None, recorded.node)
-        and (watch.where is None or watch.where(recorded.request))
+        type(recorded.request) is expected.request
+        and expected.node in (None, recorded.node)
+        and (expected.where is None or expected.where(recorded.request))
     ):
-        watch.left -= 1
-        if not watch.left:
-            watch.future.set_result(recorded)
+        expected.remaining -= 1
+        if not expected.remaining:
+            expected.future.set_result(recorded)
             return True
     return False

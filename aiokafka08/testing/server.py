@@ -1,8 +1,11 @@
-"""Listeners and connections: bytes in, handlers asked, their decisions performed.
+"""Listeners and connections of the brokers: read requests, call the handlers, write the responses.
 
-One request at a time per connection, as real brokers do it: while one waits (long poll, acks,
-an injected delay) those behind it stay unread, first in a queue, then in the socket. What to
-answer is decided in `handlers`, what goes wrong on purpose in `faults`, who is woken in `hub`.
+`cluster` creates one `Listener` per broker, and each accepted socket becomes a `Connection`. The
+handlers decide on the response, `faults` on the effect of a fault, and `runtime` on when a delayed
+operation is checked again; a connection carries it all out.
+
+Invariant: a connection handles one request at a time, in order, as real brokers do. While a request
+waits (long poll, acks, an injected delay), later ones wait in a bounded queue, then in the socket.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Response, encode_response
 from aiokafka08.protocol.frame import FrameReader
 from aiokafka08.protocol.types import Buffer
-from aiokafka08.testing.broker_lines import Incoming, Reaction, read_request
+from aiokafka08.testing.broker_lines import BadRequestPolicy, ReceivedRequest, read_request
 from aiokafka08.testing.faults import (
     Answer,
     Close,
@@ -31,32 +34,43 @@ from aiokafka08.testing.faults import (
     Silence,
     Truncate,
     WrongCorrelationId,
-    spoiled,
+    damage_frame,
 )
 from aiokafka08.testing.handlers import handle
-from aiokafka08.testing.handlers.failures import failure, failure_of, without
-from aiokafka08.testing.handlers.outcome import Context, Disconnect, NoReply, Outcome, Reply, Wait
-from aiokafka08.testing.runtime import ClusterRuntime, Parked
+from aiokafka08.testing.handlers.failures import (
+    drop_partitions,
+    error_response,
+    with_partition_errors,
+)
+from aiokafka08.testing.handlers.outcome import (
+    Disconnect,
+    NoReply,
+    Outcome,
+    Reply,
+    RequestContext,
+    Wait,
+)
+from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation
 from aiokafka08.testing.state import Node
 
 logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 100 << 20
-"""`socket.request.max.bytes`, the same on all lines."""
-_LARGE_BYTES = 32 << 10  # not worth a copy to save a system call
+"""`socket.request.max.bytes`, which is the same on all lines."""
+_LARGE_BYTES = 32 << 10  # from here on a copy costs more than a system call
 _MAX_QUEUED_REQUESTS = 64
 _MAX_QUEUED_BYTES = 1 << 20
 
 
 class Listener:
-    """A broker's end of the network: its port and its connections.
+    """A broker's port and its connections.
 
-    It accepts by itself: a server of asyncio's that is closed between accepting a socket and
-    making its transport loses the socket (3.11), and `kill` comes whenever it likes.
+    It accepts sockets itself. An asyncio server that is closed between accepting a socket and
+    creating its transport loses the socket (3.11), and `kill` may come at any moment.
     """
 
-    def __init__(self, hub: ClusterRuntime, node: Node, bind_host: str) -> None:
-        self.hub = hub
+    def __init__(self, runtime: ClusterRuntime, node: Node, bind_host: str) -> None:
+        self.runtime = runtime
         self.node = node
         self._bind_host = bind_host
         self.connections: set[Connection] = set()
@@ -66,10 +80,10 @@ class Listener:
         self._accepting: set[asyncio.Task[Any]] = set()
 
     def open(self) -> None:
-        """Listen on the node's port, or on any free one if that is 0.
+        """Listen on the node's port, or on any free port if that is 0.
 
         Raises:
-            OSError: it can't; says which broker, and where.
+            OSError: the port is not available; the text names the broker and the address.
         """
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -92,7 +106,7 @@ class Listener:
     def _accept(self, listening: socket.socket) -> None:
         try:
             accepted, _ = listening.accept()
-        except OSError:  # it has gone again; or there are no descriptors left, then later
+        except OSError:  # the client has gone, or no descriptors are left: then retry later
             return
         accepted.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -101,7 +115,7 @@ class Listener:
         task.add_done_callback(self._accepting.discard)
 
     def close(self) -> None:
-        """Stop listening and end all connections at once, answers on their way included."""
+        """Stop listening and close all connections at once; responses on their way are lost."""
         self._closed = True
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
@@ -110,26 +124,26 @@ class Listener:
         self.drop_connections()
 
     def drop_connections(self) -> None:
-        """End all connections at once, answers that are on their way included."""
+        """Close all connections at once; responses on their way are lost."""
         for connection in list(self.connections):
             connection.abort()
 
     async def wait_closed(self) -> None:
-        """After `close`: wait until no connection is left."""
-        while self._accepting:  # `made` ends what comes of these
+        """Wait until no connection is left; call it after `close`."""
+        while self._accepting:  # `made` aborts the connections of these tasks
             await asyncio.wait(self._accepting)
         while self.connections:
             self._all_closed.clear()
             await self._all_closed.wait()
 
     def made(self, connection: Connection) -> None:
-        """There is a new connection."""
+        """Add a new connection; abort it if the listener is closed."""
         self.connections.add(connection)
         if self._closed:
             connection.abort()
 
     def lost(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         self.connections.discard(connection)
         if not self.connections:
             self._all_closed.set()
@@ -140,31 +154,33 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._hub = listener.hub
+        self._runtime = listener.runtime
         self._node = listener.node
-        self._line = listener.hub.state.line
+        self._line = listener.runtime.state.line
         self._frames = FrameReader(MAX_REQUEST_BYTES, "the client")
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._transport: asyncio.Transport
-        self._number = 0
+        self._partition_number = 0
         self._host = self._peer = "?"
-        self._busy = False  # a request is on its way: those behind it wait
-        self._parked: Parked | None = None
+        self._busy = False  # a request is being handled: later ones wait
+        self._delayed_operations: DelayedOperation | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._writing_paused = False
         self._reading_paused = False
-        self._ends = False  # close when the queue is empty: FIN came, or a size out of bounds
+        self._ends = False  # close when the queue is empty: after FIN or an invalid frame size
 
     # --- asyncio ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._number = self._hub.next_connection()
+        self._partition_number = self._runtime.next_connection()
         name: tuple[Any, ...] = transport.get_extra_info("peername") or ("?", 0)
         self._host = str(name[0])
         self._peer = f"{name[0]}:{name[1]}"
-        logger.info("node %d: connection %d from %s", self._node.node_id, self._number, self._peer)
+        logger.info(
+            "node %d: connection %d from %s", self._node.node_id, self._partition_number, self._peer
+        )
         self._listener.made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -181,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self._ends = True
-        if not self._line.answers_half_closed:
+        if not self._line.responds_after_fin:
             return False
         self._advance()
         return True
@@ -194,16 +210,16 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._parked is not None:
-            self._parked.cancel()
+        if self._delayed_operations is not None:
+            self._delayed_operations.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._queue.clear()
         self._listener.lost(self)
-        logger.info("node %d: connection %d ended", self._node.node_id, self._number)
+        logger.info("node %d: connection %d ended", self._node.node_id, self._partition_number)
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Close the connection at once."""
         self._queue.clear()
         self._transport.abort()
 
@@ -231,40 +247,46 @@ class Connection(asyncio.BufferedProtocol):
 
     def _request(self, frame: memoryview) -> None:
         incoming = read_request(self._line, frame)
-        if isinstance(incoming, Reaction):
-            if incoming is Reaction.CLOSE:
+        if isinstance(incoming, BadRequestPolicy):
+            if incoming is BadRequestPolicy.CLOSE:
                 self._transport.close()
             return
         node_id = self._node.node_id
-        effect = self._hub.faults.match(node_id, incoming.body)
-        self._hub.record(node_id, self._number, incoming)
-        context = Context(
-            self._hub.state,
+        effect = self._runtime.faults.match(node_id, incoming.body)
+        self._runtime.record(node_id, self._partition_number, incoming)
+        context = RequestContext(
+            self._runtime.state,
             self._node,
             incoming.header.api_version,
             incoming.layout,
-            self._hub.now_ms(),
-            self._hub.now_s(),
+            self._runtime.now_ms(),
+            self._runtime.now_s(),
             incoming.header.client_id or "",
             f"/{self._host}",
         )
         self._perform(context, incoming, effect, self._outcome(context, incoming, effect))
-        self._hub.settle()
+        self._runtime.complete_delayed()
 
-    def _outcome(self, context: Context, incoming: Incoming, effect: Effect | None) -> Outcome:
+    def _outcome(
+        self, context: RequestContext, incoming: ReceivedRequest, effect: Effect | None
+    ) -> Outcome:
         match effect:
             case Close(after_bytes=None, reset=reset):
                 return self._reset() if reset else Disconnect()
             case Silence(perform=False):
                 return NoReply()
             case Answer(code=code, perform=False, only=None):
-                return Reply(failure(context, incoming.body, code))
+                return Reply(error_response(context, incoming.body, code))
             case Answer(perform=False, only=only) if only is not None:
-                return handle(context, without(incoming.body, only))
+                return handle(context, drop_partitions(incoming.body, only))
         return handle(context, incoming.body)
 
     def _perform(
-        self, context: Context, incoming: Incoming, effect: Effect | None, outcome: Outcome
+        self,
+        context: RequestContext,
+        incoming: ReceivedRequest,
+        effect: Effect | None,
+        outcome: Outcome,
     ) -> None:
         match outcome:
             case Reply():
@@ -273,11 +295,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._busy = True
 
                 def on_reply(reply: Reply) -> None:
-                    self._busy, self._parked = False, None
+                    self._busy, self._delayed_operations = False, None
                     self._reply(context, incoming, effect, reply)
                     self._advance()
 
-                self._parked = self._hub.park(outcome, on_reply)
+                self._delayed_operations = self._runtime.delay(outcome, on_reply)
             case Disconnect():
                 self._transport.close()
             case NoReply() if isinstance(effect, Close | Answer):
@@ -286,7 +308,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._hang()
 
     def _reply(
-        self, context: Context, incoming: Incoming, effect: Effect | None, reply: Reply
+        self,
+        context: RequestContext,
+        incoming: ReceivedRequest,
+        effect: Effect | None,
+        reply: Reply,
     ) -> None:
         if self._transport.is_closing():
             return
@@ -302,9 +328,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
                 return
             case Answer(code=code, perform=True, only=None):
-                response = failure(context, request, code)
+                response = error_response(context, request, code)
             case Answer(code=code, only=only) if only is not None:
-                response = failure_of(context, request, response, code, only)
+                response = with_partition_errors(context, request, response, code, only)
             case Omit() if hasattr(response, "topics"):
                 response.topics = []
         correlation_id = reply.correlation_id
@@ -312,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             correlation_id = incoming.header.correlation_id
         buffers = encode_response(response, incoming.layout, correlation_id)
         if isinstance(effect, Close | Truncate | WrongCorrelationId | Corrupt):
-            buffers = spoiled(effect, buffers)
+            buffers = damage_frame(effect, buffers)
         if isinstance(effect, Delay):
             self._busy = True
             loop = asyncio.get_running_loop()
@@ -331,14 +357,14 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def _write(self, buffers: list[Buffer]) -> None:
-        # Not writelines: that of 3.11 copies everything, those of 3.12.0 - 3.12.8 and 3.13.0, .1
-        # never call pause_writing (gh-127655) and don't get over an empty buffer.
+        # Not writelines: in Python 3.11 it copies everything, and in 3.12.0 - 3.12.8, 3.13.0 and
+        # 3.13.1 it never calls pause_writing (gh-127655) and fails with an empty buffer.
         small: list[Buffer] = []
         for buffer in buffers:
             if len(buffer) < _LARGE_BYTES:
                 small.append(buffer)
                 continue
-            if self._transport.is_closing():  # the client has gone: asyncio warns of the fifth try
+            if self._transport.is_closing():  # the client has gone: asyncio warns at a fifth write
                 return
             self._transport.write(b"".join(small))
             small.clear()
@@ -350,9 +376,9 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = True
 
     def _reset(self) -> NoReply:
-        """End the connection by RST."""
+        """Close the connection by RST."""
         number = os.dup(self._transport.get_extra_info("socket").fileno())
-        with socket.socket(fileno=number) as peer:  # uvloop's own object has no setsockopt
+        with socket.socket(fileno=number) as peer:  # uvloop's socket object has no setsockopt
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
         return NoReply()

@@ -1,10 +1,15 @@
-"""What the brokers of the embedded cluster share: who lives, topics, leaders, ISRs, offsets.
+"""The state of an embedded cluster: brokers, topics, partitions, leaders, ISRs, committed offsets.
 
-Pure: handlers read and change it, controls too; nothing here waits or knows a socket. Laws: one
-log per partition stands for all replicas, and a replica that fell behind is a number in `behind`;
-whatever changes a partition names it in `changed`, so that the runtime can wake who waits for it.
-A death has two halves, as on real brokers: `die` (connections end) and `notice` (the controller
-has seen it: elections, ISRs, Metadata; about 7 s later on a default cluster, brokers.md 9.1).
+Pure data and its transitions, without sockets, clocks or waiting. The request handlers and the
+methods of `controls` and `cluster` read and change it.
+
+Invariants: one log per partition stands for all its replicas; a replica that has fallen behind is
+an offset in `Partition.behind`. Each method that changes a partition adds its key to `changed`, so
+that `ClusterRuntime.complete_delayed` can check the requests that wait for it.
+
+A broker dies in two steps, as real ones do. `mark_dead` is the moment when its connections end.
+`notice` is the moment when the controller has seen it and elects leaders, shrinks ISRs and changes
+Metadata; on a default cluster that is about 7 s later (brokers.md 9.1).
 """
 
 from __future__ import annotations
@@ -15,14 +20,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing.broker_lines import Line
+from aiokafka08.testing.broker_lines import BrokerLine
 from aiokafka08.testing.group import Groups
 from aiokafka08.testing.log import PartitionLog
-from aiokafka08.testing.message_sets import Rules
+from aiokafka08.testing.message_sets import LogConfig
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4
-"""50 on real brokers; few make the coordinators of a cluster come sooner."""
+"""Real brokers have 50. With few partitions it takes few groups to use each coordinator."""
 OFFSETS_REPLICATION_FACTOR = 3
 
 _VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
@@ -30,8 +35,8 @@ _NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the brokers are set to; topics may say otherwise."""
+class BrokerSettings:
+    """The settings of the brokers; a topic's config takes precedence."""
 
     auto_create: bool = True
     default_partitions: int = 1
@@ -51,11 +56,11 @@ class Node:
     port: int
     alive: bool = True
     noticed: bool = True
-    """The controller has seen whether it lives."""
+    """Whether the controller has noticed the last change of `alive`."""
 
     @property
     def in_metadata(self) -> bool:
-        """Metadata names it: also while its death isn't noticed."""
+        """Whether Metadata lists it: it is alive, or its death is unnoticed."""
         return self.alive or not self.noticed
 
 
@@ -67,34 +72,34 @@ class Partition:
     number: int
     replicas: list[int]
     log: PartitionLog
-    rules: Rules
+    log_config: LogConfig
     min_insync_replicas: int = 1
     unclean_election: bool = True
     leader: int = _NO_LEADER
     isr: list[int] = field(default_factory=list)
     published_isr: list[int] = field(default_factory=list)
-    """The ISR as Metadata tells it (brokers.md 4.8)."""
+    """The ISR as Metadata shows it (brokers.md 4.8)."""
     behind: dict[int, int] = field(default_factory=dict)
-    """Replicas that don't follow now → the offset they reached."""
+    """Replica that doesn't follow the leader → the offset that it reached."""
 
     @property
     def key(self) -> TopicPartition:
         return TopicPartition(self.topic, self.number)
 
     def reached(self, node_id: int) -> int:
-        """How far a replica has come."""
+        """Return the end of a replica's log."""
         return self.behind.get(node_id, self.log.end_offset)
 
     @property
     def high_watermark(self) -> int:
-        """What all of the ISR have: consumers see no further."""
+        """The end of what all replicas of the ISR have; consumers get no messages above it."""
         if not self.behind:
             return self.log.end_offset
         return min((self.reached(node_id) for node_id in self.isr), default=self.log.end_offset)
 
 
 class CommitKey(NamedTuple):
-    """Where an offset is committed."""
+    """The key of a committed offset."""
 
     group: str | None
     topic: str
@@ -109,13 +114,13 @@ class Commit(NamedTuple):
 
 
 class CreationError(ValueError):
-    """The topic can't be created as asked."""
+    """The topic can't be created: its name, a number or its config is invalid."""
 
 
 class ClusterState:
-    """All of a cluster that survives a request."""
+    """Everything about a cluster that outlives a request."""
 
-    def __init__(self, line: Line, settings: Settings, nodes: Iterable[Node]) -> None:
+    def __init__(self, line: BrokerLine, settings: BrokerSettings, nodes: Iterable[Node]) -> None:
         self.line = line
         self.settings = settings
         self.nodes = {node.node_id: node for node in nodes}
@@ -123,25 +128,26 @@ class ClusterState:
         self.zookeeper_commits: dict[CommitKey, Commit] = {}
         self.kafka_commits: dict[CommitKey, Commit] = {}
         self.had_topic = False
-        """On 0.8 brokers hear of each other, and tell of each other, with the first topic."""
+        """Whether there was ever a topic: 0.8 brokers learn of each other with the first one."""
         self.groups = Groups(
             line,
             (settings.group_min_session_timeout_ms / 1000, line.max_session_timeout_s),
             self.coordinator,
         )
         self.changed: set[Hashable] = set()
+        """Keys of partitions and groups that have changed since `complete_delayed` last ran."""
 
     # --- topics ---------------------------------------------------------------------------------
 
     def partition(self, topic: str, number: int) -> Partition | None:
-        """A partition, or None where there is none."""
+        """Return a partition; None if it doesn't exist."""
         partitions = self.topics.get(topic)
         if partitions is None or not 0 <= number < len(partitions):
             return None
         return partitions[number]
 
     def all_partitions(self) -> Iterable[Partition]:
-        """The partitions of all topics."""
+        """Iterate over the partitions of all topics."""
         for partitions in self.topics.values():
             yield from partitions
 
@@ -156,23 +162,24 @@ class ClusterState:
         """Create a topic; partition p is led by broker p % brokers, the next ones follow it.
 
         Raises:
-            CreationError: the name, a number or the config isn't allowed.
+            CreationError: the name, a number or the config is invalid.
         """
         if not valid_topic_name(name):
-            raise CreationError(f"the topic name {name!r} isn't allowed")
+            raise CreationError(f"topic {name!r} can't be created: invalid name")
         if name in self.topics:
-            raise CreationError(f"the topic {name!r} exists already")
+            raise CreationError(f"topic {name!r} can't be created: it exists already")
         alive = sorted(node.node_id for node in self.nodes.values() if node.alive)
         if partitions < 1 or not 1 <= replication_factor <= len(alive):
             raise CreationError(
-                f"{partitions} partitions with {replication_factor} replicas each, on "
-                f"{len(alive)} live brokers"
+                f"topic {name!r} can't be created: {partitions} partitions with "
+                f"{replication_factor} replicas each on {len(alive)} live brokers; expected at "
+                "least 1 partition, and a replica count from 1 to the number of live brokers"
             )
         if unknown := set(config) - self.line.topic_configs:
             known = ", ".join(sorted(self.line.topic_configs)) or "none"
             raise CreationError(
-                f"the embedded {self.line.name} doesn't know the topic config "
-                f"{', '.join(sorted(unknown))} (known: {known})"
+                f"topic {name!r} can't be created: the embedded {self.line.name} doesn't know the "
+                f"topic config {', '.join(sorted(unknown))}; expected one of: {known}"
             )
         settings = self.settings
         segment_bytes = int(config.get("segment.bytes", settings.segment_bytes))
@@ -180,7 +187,7 @@ class ClusterState:
         if "retention.bytes" in config:
             wanted = int(config["retention.bytes"])
             retention_bytes = None if wanted < 0 else wanted
-        rules = Rules(
+        log_config = LogConfig(
             line=self.line,
             max_message_bytes=int(config.get("max.message.bytes", settings.message_max_bytes)),
             segment_bytes=segment_bytes,
@@ -203,7 +210,7 @@ class ClusterState:
                         now_ms,
                         segments_overflow=self.line.segments_overflow,
                     ),
-                    rules,
+                    log_config,
                     min_insync_replicas=int(config.get("min.insync.replicas", 1)),
                     unclean_election=config.get("unclean.leader.election.enable") != "false",
                     leader=replicas[0],
@@ -213,21 +220,21 @@ class ClusterState:
             )
 
     def delete_topic(self, name: str) -> None:
-        """Forget a topic; commits for it stay, as they do on real brokers.
+        """Delete a topic; commits for it stay, as they do on real brokers.
 
         Raises:
             ValueError: there is no such topic.
         """
         if name not in self.topics:
-            raise ValueError(f"there is no topic {name!r}")
+            raise ValueError(f"topic {name!r} can't be deleted: there is no such topic")
         for partition in self.topics.pop(name):
             partition.leader = _NO_LEADER
             self.changed.add(partition.key)
 
     # --- leaders, replicas ------------------------------------------------------------------------
 
-    def die(self, node_id: int) -> None:
-        """A broker ends; nobody has noticed yet."""
+    def mark_dead(self, node_id: int) -> None:
+        """Let a broker die; the controller hasn't noticed yet."""
         node = self.nodes[node_id]
         node.alive, node.noticed = False, False
         for partition in self.all_partitions():
@@ -236,8 +243,10 @@ class ClusterState:
                 self.changed.add(partition.key)
 
     def notice(self, node_id: int, *, elect: bool = True) -> None:
-        """The controller sees that a broker is gone: it leaves ISRs and Metadata. Its partitions
-        get new leaders, or with `elect=False` none for now."""
+        """Let the controller notice a death: the broker leaves the ISRs and Metadata.
+
+        Its partitions get new leaders; with `elect=False` they stay without a leader.
+        """
         node = self.nodes[node_id]
         node.noticed = True
         for partition in self.all_partitions():
@@ -246,7 +255,7 @@ class ClusterState:
             if partition.leader == node_id:
                 partition.leader = _NO_LEADER
                 partition.behind.setdefault(node_id, partition.log.end_offset)
-            # The last one stays in the ISR: only it has all of the log.
+            # The last replica stays in the ISR: only it has the whole log.
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
             partition.published_isr = list(partition.isr)
@@ -255,8 +264,11 @@ class ClusterState:
             self.changed.add(partition.key)
 
     def revive(self, node_id: int) -> None:
-        """A broker is back, has caught up, and leads what has no leader. It gets nothing back
-        that others lead now (`auto.leader.rebalance.enable` is false on 0.8.0 and 0.8.1)."""
+        """Let a dead broker return: it has caught up, and leads partitions that have no leader.
+
+        It doesn't get back the partitions that another broker leads now
+        (`auto.leader.rebalance.enable` is false on 0.8.0 and 0.8.1).
+        """
         node = self.nodes[node_id]
         node.alive = node.noticed = True
         for partition in self.all_partitions():
@@ -269,8 +281,11 @@ class ClusterState:
             self.changed.add(partition.key)
 
     def elect(self, partition: Partition) -> None:
-        """Give a partition a leader: the first live one of its ISR; else, with unclean elections,
-        the first live replica, and what that one hasn't got is lost."""
+        """Elect a leader: the first live replica of the ISR.
+
+        If none is alive and unclean elections are enabled, the first live replica becomes the
+        leader, and the messages that it doesn't have are lost.
+        """
         alive = [node_id for node_id in partition.replicas if self.nodes[node_id].alive]
         in_sync = [node_id for node_id in alive if node_id in partition.isr]
         candidates = in_sync or (alive if partition.unclean_election else [])
@@ -280,7 +295,7 @@ class ClusterState:
             self.lead(partition, candidates[0])
 
     def lead(self, partition: Partition, node_id: int) -> None:
-        """Make a replica the leader. A log that it hasn't got all of is cut to what it has."""
+        """Make a replica the leader and truncate the log to what this replica has."""
         partition.leader = node_id
         partition.log.truncate(partition.reached(node_id))
         partition.behind = {
@@ -295,28 +310,28 @@ class ClusterState:
         self.changed.add(partition.key)
 
     def shrink(self, partition: Partition, node_id: int) -> None:
-        """A follower stops following and leaves the ISR."""
+        """Let a follower stop following and leave the ISR."""
         partition.behind.setdefault(node_id, partition.log.end_offset)
         if node_id in partition.isr:
             partition.isr.remove(node_id)
         self._isr_changed(partition)
 
     def restore(self, partition: Partition, node_id: int) -> None:
-        """A follower has caught up and is in the ISR again."""
+        """Let a follower catch up and rejoin the ISR."""
         partition.behind.pop(node_id, None)
         if node_id not in partition.isr:
             partition.isr.append(node_id)
         self._isr_changed(partition)
 
     def _isr_changed(self, partition: Partition) -> None:
-        if self.line.isr_growth_is_published:
+        if self.line.publishes_isr_growth:
             partition.published_isr = list(partition.isr)
         self.changed.add(partition.key)
 
     # --- coordinators -----------------------------------------------------------------------------
 
     def coordinator(self, group: str | None) -> int | None:
-        """The node that leads the group's partition of the offsets topic; None without one."""
+        """Return the leader of the group's partition of the offsets topic; None without one."""
         partitions = self.topics.get(OFFSETS_TOPIC)
         if partitions is None:
             return None
@@ -324,19 +339,19 @@ class ClusterState:
         return leader if leader != _NO_LEADER and self.nodes[leader].alive else None
 
     def create_offsets_topic(self, now_ms: int) -> None:
-        """What the first question for a coordinator does."""
+        """Create the offsets topic, as brokers do at the first GroupCoordinator request."""
         alive = sum(1 for node in self.nodes.values() if node.alive)
         factor = min(alive, OFFSETS_REPLICATION_FACTOR)
         self.create_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, factor, {}, now_ms)
 
 
 def valid_topic_name(name: str) -> bool:
-    """The rule of all lines (brokers.md 4.4)."""
+    """Return whether brokers of all lines accept the name (brokers.md 4.4)."""
     return _VALID_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def _java_hash(text: str) -> int:
-    """`String.hashCode`, without its sign."""
+    """Return Java's `String.hashCode` without its sign."""
     value = 0
     units = text.encode("utf-16-be")
     for at in range(0, len(units), 2):

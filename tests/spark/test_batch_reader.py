@@ -126,7 +126,7 @@ def test_reading_missing_topic_does_not_create_it(spark: Any, cluster: EmbeddedC
     assert found(reading(spark, cluster, subscribePattern="missing.*")) == []
     fill(cluster, [1])
     assert found(reading(spark, cluster)) == ["0-0"]
-    with pytest.raises(ValueError, match="there is no topic 'missing'"):
+    with pytest.raises(ValueError, match="topic 'missing' doesn't exist"):
         cluster.offsets("missing", 0)
 
 

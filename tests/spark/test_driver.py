@@ -93,7 +93,7 @@ def test_call_for_deleted_topic_does_not_create_it(
             driver.latest(partitions, {})
     finally:
         driver.close()
-    with pytest.raises(ValueError, match="there is no topic 't'"):
+    with pytest.raises(ValueError, match="topic 't' doesn't exist"):
         cluster.offsets("t", 0)
 
 

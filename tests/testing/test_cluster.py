@@ -152,20 +152,24 @@ def test_waiting_requests_do_not_hold_up_the_end() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "complaint"),
     [
-        ("brokers", 0, "brokers=0: a whole number from 1 on is needed"),
-        ("brokers", "3", "brokers='3': a whole number"),
-        ("version", "0.7", "version='0.7': one of '0.8.0', '0.8.1', '0.8.2', '0.9', '0.10'"),
-        ("version", 0.9, "version=0.9: one of"),
-        ("topics", ["orders"], "topics=['orders']: a mapping"),
-        ("topics", {"orders": 0}, "topics['orders']=0: a whole number from 1 on"),
-        ("topics", {"a b": 1}, "topics={'a b': 1}: the topic name 'a b' isn't allowed"),
-        ("auto_create", "no", "auto_create='no': True or False"),
+        ("brokers", 0, "brokers=0: expected an integer >= 1"),
+        ("brokers", "3", "brokers='3': expected an integer"),
+        (
+            "version",
+            "0.7",
+            "version='0.7': expected one of '0.8.0', '0.8.1', '0.8.2', '0.9', '0.10'",
+        ),
+        ("version", 0.9, "version=0.9: expected one of"),
+        ("topics", ["orders"], "topics=['orders']: expected a mapping"),
+        ("topics", {"orders": 0}, "topics['orders']=0: expected an integer >= 1"),
+        ("topics", {"a b": 1}, "topics={'a b': 1}: invalid topic name 'a b'; expected "),
+        ("auto_create", "no", "auto_create='no': expected True or False"),
         ("default_partitions", 0, "default_partitions=0: "),
         ("default_replication_factor", 0, "default_replication_factor=0: "),
         ("message_max_bytes", -1, "message_max_bytes=-1: "),
         ("segment_bytes", 0, "segment_bytes=0: "),
         ("retention_bytes", -1, "retention_bytes=-1: "),
-        ("port", 65536, "port=65536: a whole number from 0 to 65535"),
+        ("port", 65536, "port=65536: expected an integer from 0 to 65535"),
         ("port", True, "port=True: "),
     ],
 )
@@ -177,17 +181,21 @@ def test_a_wrong_option_is_named_with_what_is_allowed(
 
 
 def test_the_ports_of_all_brokers_have_to_exist() -> None:
-    with pytest.raises(ValueError, match="port=65534: a whole number from 0 to 65533"):
+    with pytest.raises(ValueError, match="port=65534: expected an integer from 0 to 65533"):
         EmbeddedCluster(brokers=3, port=65534)
 
 
 def test_a_partition_that_is_not_there_is_named_with_those_that_are() -> None:
     with EmbeddedCluster(topics={"orders": 4}) as cluster:
-        with pytest.raises(ValueError, match=r"no topic 'order' \(topics: 'orders'\)"):
+        with pytest.raises(
+            ValueError, match="topic 'order' doesn't exist; expected one of: 'orders'"
+        ):
             cluster.log("order", 0)
-        with pytest.raises(ValueError, match=r"'orders' has no partition 4 \(it has 0 to 3\)"):
+        with pytest.raises(
+            ValueError, match="'orders', partition 4 doesn't exist; expected 0 to 3"
+        ):
             cluster.move_leader("orders", 4)
-    with EmbeddedCluster() as cluster, pytest.raises(ValueError, match="topics: none yet"):
+    with EmbeddedCluster() as cluster, pytest.raises(ValueError, match="expected one of: none yet"):
         cluster.offsets("orders", 0)
 
 

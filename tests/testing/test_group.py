@@ -13,7 +13,7 @@ from aiokafka08.protocol.api import (
     SyncGroupResponse,
 )
 from aiokafka08.testing.broker_lines import LINES
-from aiokafka08.testing.group import GroupKey, Groups, Ticket
+from aiokafka08.testing.group import GroupKey, Groups, PendingResponse
 
 SESSION_S = 10.0
 
@@ -26,7 +26,7 @@ class Cluster:
         self.now = 100.0
         self.groups = Groups(LINES[line], (6.0, 30.0), lambda name: self.node)
 
-    def join(self, member: str = "") -> Ticket[JoinGroupResponse]:
+    def join(self, member: str = "") -> PendingResponse[JoinGroupResponse]:
         assert self.node is not None
         request = JoinGroupRequest("g", 10_000, member, "consumer", [GroupProtocol("p", b"m")])
         return self.groups.join(self.node, request, "client", "/host", self.now)
@@ -37,12 +37,12 @@ class Cluster:
         given = [MemberAssignment(one.member, b"share") for one in (joined, *others)]
         answer = group.sync(
             SyncGroupRequest("g", joined.generation, joined.member, given), self.now
-        ).answer
+        ).response
         assert answer is not None
         return answer
 
     def stable(self) -> JoinGroupResponse:
-        joined = self.join().answer
+        joined = self.join().response
         assert joined is not None
         assert self.sync(joined).error_code == 0
         return joined
@@ -54,7 +54,7 @@ class Cluster:
     def to(self, now: float) -> set[GroupKey]:
         """Let the time come, and all that is due on the way."""
         touched = set()
-        while (due := self.groups.due()) is not None and due <= now:
+        while (due := self.groups.next_deadline()) is not None and due <= now:
             self.now = max(due, self.now)
             touched |= self.groups.expire(self.now)
         self.now = now
@@ -64,13 +64,13 @@ class Cluster:
 def test_a_session_ends_exactly_then_and_heartbeats_put_it_off() -> None:
     cluster = Cluster()
     joined = cluster.stable()
-    assert cluster.groups.due() == 100 + SESSION_S
+    assert cluster.groups.next_deadline() == 100 + SESSION_S
     cluster.to(109)
     assert cluster.heartbeat(joined) == 0
     assert cluster.to(118.9) == set()
     assert cluster.to(119) == {GroupKey("g")}
     assert cluster.heartbeat(joined) == 25
-    assert cluster.groups.due() is None
+    assert cluster.groups.next_deadline() is None
 
 
 def test_who_waits_to_join_does_not_expire_and_the_rebalance_ends_in_time() -> None:
@@ -78,15 +78,15 @@ def test_who_waits_to_join_does_not_expire_and_the_rebalance_ends_in_time() -> N
     first = cluster.stable()
     cluster.to(105)
     waiting = cluster.join()
-    assert waiting.answer is None
+    assert waiting.response is None
     cluster.to(109)
     assert cluster.heartbeat(first) == 27
     cluster.to(114)  # the first one heeds nothing: 105 + its session
-    assert waiting.answer is None
+    assert waiting.response is None
     cluster.to(115)
-    assert waiting.answer is not None
-    assert waiting.answer.leader == waiting.answer.member
-    assert [one.member for one in waiting.answer.members] == [waiting.answer.member]
+    assert waiting.response is not None
+    assert waiting.response.leader == waiting.response.member
+    assert [one.member for one in waiting.response.members] == [waiting.response.member]
     assert cluster.heartbeat(first) == 25
 
 
@@ -96,18 +96,18 @@ def test_another_coordinator_knows_the_last_stable_generation(line: str) -> None
     first = cluster.stable()
     waiting = cluster.join()
     cluster.node = None
-    assert cluster.groups.due() is None
+    assert cluster.groups.next_deadline() is None
     cluster.to(500)
     cluster.node = 1
     assert cluster.heartbeat(first) == 0
-    assert waiting.answer is not None
-    assert waiting.answer.error_code == 16
-    assert cluster.groups.due() == 500 + SESSION_S
+    assert waiting.response is not None
+    assert waiting.response.error_code == 16
+    assert cluster.groups.next_deadline() == 500 + SESSION_S
 
 
 def test_another_coordinator_knows_nothing_of_a_group_that_was_never_stable() -> None:
     cluster = Cluster()
-    joined = cluster.join().answer
+    joined = cluster.join().response
     assert joined is not None
     cluster.node = 1
     assert cluster.heartbeat(joined) == 25

@@ -73,7 +73,7 @@ def test_ports_follow_each_other() -> None:
         (["--host", "192.0.2.1"], "--allow-remote"),
         (["--host", "0.0.0.0", "--allow-remote"], "--advertised-host"),
         (["--version", "0.7"], "0.8.0"),
-        (["--topic", "t:many"], "'many' is no number"),
+        (["--topic", "t:many"], "--topic t:many: expected NAME or NAME:PARTITIONS"),
     ],
 )
 def test_what_it_refuses(

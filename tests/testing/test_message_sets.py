@@ -13,13 +13,13 @@ from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, entries
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.message_sets import (
-    Prepared,
-    Refused,
-    Rules,
+    LogConfig,
+    MessageSetRejected,
+    ValidatedSet,
     down_convert,
-    inside,
-    prepare,
-    walk,
+    messages_in,
+    validate_set,
+    walk_entries,
 )
 from tests.contract.wire.requests import plain, wrapper
 
@@ -35,15 +35,15 @@ SEEDS = [
 ]
 
 
-def rules(line: str, **settings: object) -> Rules:
-    return Rules(LINES[line], 1000, 2000, **settings)  # type: ignore[arg-type]
+def config(line: str, **settings: object) -> LogConfig:
+    return LogConfig(LINES[line], 1000, 2000, **settings)  # type: ignore[arg-type]
 
 
-def messages(prepared: Prepared) -> list[tuple[int, bytes]]:
+def messages(validated: ValidatedSet) -> list[tuple[int, bytes]]:
     return [
         (at, bytes(one))
-        for offset, message in walk(prepared.data)
-        for at, one in inside(offset, message)
+        for offset, message in walk_entries(validated.data)
+        for at, one in messages_in(offset, message)
     ]
 
 
@@ -66,50 +66,50 @@ def test_any_bytes_are_stored_or_refused(
         data[12:16] = crc32(data[16 : 12 + size]).to_bytes(4, "big")
     code = 0
     try:
-        prepared = prepare(data, 100, rules(line), 5)
-    except Refused as refused:
+        validated = validate_set(data, 100, config(line), 5)
+    except MessageSetRejected as refused:
         code = refused.code
     if code:
         event(f"code {code}")
         assert code in (-1, 2, 10, 18)
         return
-    if not prepared.messages:
-        assert not prepared.data
+    if not validated.messages:
+        assert not validated.data
         return
-    assert prepared.next_offset == 100 + prepared.messages
-    for _, message in walk(prepared.data):
+    assert validated.next_offset == 100 + validated.messages
+    for _, message in walk_entries(validated.data):
         assert int.from_bytes(message[:4], "big") == crc32(message[4:])
-    found = [offset for offset, _ in walk(prepared.data)]
+    found = [offset for offset, _ in walk_entries(validated.data)]
     assert found == sorted(found)
-    assert found[-1] == prepared.next_offset - 1
-    down_convert(prepared.data)
+    assert found[-1] == validated.next_offset - 1
+    down_convert(validated.data)
 
 
 @pytest.mark.parametrize("line", list(LINES))
 def test_plain_sets_keep_their_bytes_but_for_the_offsets(line: str) -> None:
     magic = LINES[line].message_format
     message_set = plain(b"a", (b"k", b"v"), None, magic=magic)
-    prepared = prepare(message_set, 7, rules(line), 5)
-    assert bytes(prepared.data) == plain(b"a", (b"k", b"v"), None, magic=magic, first=7)
-    assert prepared[1:] == (7, 10, 3, -1)
+    validated = validate_set(message_set, 7, config(line), 5)
+    assert bytes(validated.data) == plain(b"a", (b"k", b"v"), None, magic=magic, first=7)
+    assert validated[1:] == (7, 10, 3, -1)
 
 
 def test_format_0_becomes_format_1_and_back() -> None:
     old = plain(b"a", (b"k", None), first=3)
-    prepared = prepare(old, 3, rules("0.10"), 5)
-    found = list(entries(prepared.data))
+    validated = validate_set(old, 3, config("0.10"), 5)
+    found = list(entries(validated.data))
     assert [(one.magic, one.timestamp_ms, one.crc_ok) for one in found] == [(1, -1, True)] * 2
-    assert bytes(down_convert(prepared.data)) == old
+    assert bytes(down_convert(validated.data)) == old
 
 
 def test_log_append_time() -> None:
-    settings = rules("0.10", log_append_time=True)
-    prepared = prepare(plain(b"a", magic=1), 0, settings, 4242)
-    [entry] = entries(prepared.data)
+    settings = config("0.10", log_append_time=True)
+    validated = validate_set(plain(b"a", magic=1), 0, settings, 4242)
+    [entry] = entries(validated.data)
     assert (entry.timestamp_ms, entry.attributes, entry.crc_ok) == (4242, 8, True)
-    assert prepared.append_time_ms == 4242
-    prepared = prepare(wrapper(Codec.GZIP, plain(b"a", magic=1), magic=1), 0, settings, 4242)
-    [entry] = entries(prepared.data)
+    assert validated.append_time_ms == 4242
+    validated = validate_set(wrapper(Codec.GZIP, plain(b"a", magic=1), magic=1), 0, settings, 4242)
+    [entry] = entries(validated.data)
     assert (entry.timestamp_ms, entry.attributes) == (4242, 8 | Codec.GZIP)
 
 
@@ -122,8 +122,8 @@ def test_down_conversion_keeps_holes_in_wrappers() -> None:
     inner = encode_entry(0, None, b"a", magic=1) + encode_entry(5, None, b"b", magic=1)
     value = compress(Codec.GZIP, inner, magic=1)
     stored = encode_entry(25, None, value, magic=1, attributes=Codec.GZIP)
-    [(offset, message)] = walk(down_convert(stored))
-    assert [at for at, _ in inside(offset, message)] == [20, 25]
+    [(offset, message)] = walk_entries(down_convert(stored))
+    assert [at for at, _ in messages_in(offset, message)] == [20, 25]
 
 
 def test_deep_nesting_is_no_way_to_the_end_of_the_stack() -> None:
@@ -132,16 +132,16 @@ def test_deep_nesting_is_no_way_to_the_end_of_the_stack() -> None:
         nest = wrapper(Codec.SNAPPY, nest)
         if len(nest) > 900_000:
             break
-    with pytest.raises(Refused):
-        prepare(nest, 0, Rules(LINES["0.8.2"], 1 << 20, 1 << 30), 0)
+    with pytest.raises(MessageSetRejected):
+        validate_set(nest, 0, LogConfig(LINES["0.8.2"], 1 << 20, 1 << 30), 0)
 
 
 def test_the_size_rule() -> None:
     noise = random.Random(3).randbytes
-    assert prepare(plain(noise(974)), 0, rules("0.8.2"), 0).messages == 1
-    with pytest.raises(Refused) as refused:
-        prepare(plain(noise(975)), 0, rules("0.8.2"), 0)
+    assert validate_set(plain(noise(974)), 0, config("0.8.2"), 0).messages == 1
+    with pytest.raises(MessageSetRejected) as refused:
+        validate_set(plain(noise(975)), 0, config("0.8.2"), 0)
     assert refused.value.code == 10
-    with pytest.raises(Refused) as refused:
-        prepare(plain(*[noise(900)] * 3), 0, rules("0.8.2"), 0)
+    with pytest.raises(MessageSetRejected) as refused:
+        validate_set(plain(*[noise(900)] * 3), 0, config("0.8.2"), 0)
     assert refused.value.code == 18

@@ -92,11 +92,11 @@ def test_marks_say_what_the_cluster_is_made_with(run: Run) -> None:
 @pytest.mark.parametrize(
     ("mark", "complaint"),
     [
-        ("3", "3 without a name; options have names, as brokers=3"),
-        ("broker=3, topics={}", "broker=3: there is no such option; there are brokers, version, *"),
-        ("brokers=0", "brokers=0: a whole number from 1 on is needed"),
-        ("version='2.8'", "version='2.8': one of '0.8.0', *"),
-        ("topics=['orders']", "topics=['orders']: a mapping*"),
+        ("3", "3: expected options with names, as brokers=3"),
+        ("broker=3, topics={}", "broker=3: unknown option; expected one of: brokers, version, *"),
+        ("brokers=0", "brokers=0: expected an integer >= 1"),
+        ("version='2.8'", "version='2.8': expected one of '0.8.0', *"),
+        ("topics=['orders']", "topics=['orders']: expected a mapping*"),
         ("host='192.0.2.1'", "* broker 0 can't listen on 192.0.2.1:0: *"),
     ],
 )

@@ -20,7 +20,7 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
 from aiokafka08.protocol.message_set import entries
 from aiokafka08.testing import EmbeddedCluster
-from aiokafka08.testing.message_sets import walk
+from aiokafka08.testing.message_sets import walk_entries
 from tests.contract.wire.requests import commit, metadata
 from tests.contract.wire.wire_client import WireClient
 
@@ -127,7 +127,7 @@ def check(vector: Vector, wire: WireClient) -> None:
 def fill(cluster: EmbeddedCluster, topic: str, upto: int, log: bytes) -> None:
     """Append what the real log had before offset `upto` and no vector produced."""
     at = cluster.offsets(topic, 0).end
-    for offset, message in walk(log):
+    for offset, message in walk_entries(log):
         if at <= offset < upto:
             entry = struct.pack(">qi", offset, len(message)) + bytes(message)
             cluster.append_raw(topic, 0, entry, offset + 1)

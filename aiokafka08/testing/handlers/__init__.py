@@ -1,8 +1,10 @@
-"""What a broker answers: one pure function per API, `(Context, request) -> Outcome`.
+"""Request handlers: one function per API, `(RequestContext, request) -> Outcome`.
 
-Each opens with what it models and what it doesn't; docs/brokers.md is the reference. Handlers
-read and change `state`, and *return* what is to be done: reply, wait, disconnect (`outcome`).
-Performing that is `server`'s work.
+Each docstring says which behaviour of real brokers the handler models, and which it doesn't;
+docs/brokers.md is the reference. `server` calls `handle` for each request.
+
+Invariant: a handler reads and changes `state`, but does no I/O. It returns a decision (`outcome`):
+reply, wait, no reply or disconnect. `server` carries it out.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from aiokafka08.testing.handlers.groups import (
 from aiokafka08.testing.handlers.list_offsets import list_offsets
 from aiokafka08.testing.handlers.metadata import metadata
 from aiokafka08.testing.handlers.offsets import group_coordinator, offset_commit, offset_fetch
-from aiokafka08.testing.handlers.outcome import Context, Outcome
+from aiokafka08.testing.handlers.outcome import Outcome, RequestContext
 from aiokafka08.testing.handlers.produce import produce
 
 __all__ = ["HANDLERS", "handle"]
 
-HANDLERS: dict[type[api.Request[Any]], Callable[[Context, Any], Outcome]] = {
+HANDLERS: dict[type[api.Request[Any]], Callable[[RequestContext, Any], Outcome]] = {
     api.ProduceRequest: produce,
     api.FetchRequest: fetch,
     api.ListOffsetsRequest: list_offsets,
@@ -47,6 +49,6 @@ HANDLERS: dict[type[api.Request[Any]], Callable[[Context, Any], Outcome]] = {
 }
 
 
-def handle(context: Context, request: api.Request[Any]) -> Outcome:
-    """What a broker does about a request."""
+def handle(context: RequestContext, request: api.Request[Any]) -> Outcome:
+    """Handle a request; return what the broker does."""
     return HANDLERS[type(request)](context, request)

@@ -1,20 +1,19 @@
-"""ApiVersions: what the line answers, from its table."""
+"""ApiVersions: the API versions that the line knows, from its table in `broker_lines`."""
 
 from __future__ import annotations
 
+from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.api import ApiVersionsRequest, ApiVersionsResponse, VersionRange
-from aiokafka08.testing.handlers.outcome import Context, Outcome, Reply
-
-UNSUPPORTED_VERSION = 35
+from aiokafka08.testing.handlers.outcome import Outcome, Reply, RequestContext
 
 
-def api_versions(context: Context, request: ApiVersionsRequest) -> Outcome:
-    """The table of the line; a version above 0 is answered with 35 in the layout of 0.
+def api_versions(context: RequestContext, request: ApiVersionsRequest) -> Outcome:
+    """Return the line's table; UnsupportedVersion, in the layout of 0, for a version above 0.
 
-    Not modelled: the keys between brokers (4 - 7) and SASL's (17), which the real one lists too.
+    Doesn't model: the keys between brokers (4 - 7) and SASL's (17), which real brokers list too.
     """
     if context.version != 0:
-        return Reply(ApiVersionsResponse(UNSUPPORTED_VERSION, []))
+        return Reply(ApiVersionsResponse(UnsupportedVersionError.errno, []))
     ranges = [
         VersionRange(key, versions.known.start, versions.known.stop - 1)
         for key, versions in sorted(context.line.apis.items())

@@ -1,4 +1,4 @@
-"""Answers that say nothing but an error code, for all or for some partitions: for faults."""
+"""Error responses for the effect `faults.Answer`: one error code for all or for some partitions."""
 
 from __future__ import annotations
 
@@ -8,41 +8,44 @@ from typing import Any, TypeVar
 
 from aiokafka08.protocol import api
 from aiokafka08.testing.handlers.list_offsets import listed
-from aiokafka08.testing.handlers.metadata import beside, brokers_of
-from aiokafka08.testing.handlers.outcome import Context
+from aiokafka08.testing.handlers.metadata import known_brokers, select_brokers
+from aiokafka08.testing.handlers.outcome import RequestContext
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-def failure(context: Context, request: api.Request[Any], code: int) -> api.Response:
-    """`code` for all that the request asks for. Metadata keeps the brokers; the lists of
-    ListGroups and ApiVersions are empty."""
+def error_response(context: RequestContext, request: api.Request[Any], code: int) -> api.Response:
+    """Return a response with `code` for everything that the request names.
+
+    A Metadata response still lists the brokers. The lists of ListGroups and ApiVersions are empty.
+    """
     match request:
         case api.ProduceRequest(topics=topics):
             return api.ProduceResponse(
-                _each(topics, lambda p: api.ProducedPartition(p.partition, code, -1))
+                _map_partitions(topics, lambda p: api.ProducedPartition(p.partition, code, -1))
             )
         case api.FetchRequest(topics=topics):
             return api.FetchResponse(
-                0, _each(topics, lambda p: api.FetchedPartition(p.partition, code, -1, b""))
+                0,
+                _map_partitions(topics, lambda p: api.FetchedPartition(p.partition, code, -1, b"")),
             )
         case api.ListOffsetsRequest(topics=topics):
             return api.ListOffsetsResponse(
-                _each(topics, lambda p: listed(context.layout, p.partition, code))
+                _map_partitions(topics, lambda p: listed(context.layout, p.partition, code))
             )
         case api.MetadataRequest():
             names = request.topics or list(context.state.topics)
             states = [api.TopicState(code, name, False, []) for name in names]
-            brokers = beside(context, brokers_of(context), states)
+            brokers = select_brokers(context, known_brokers(context), states)
             return api.MetadataResponse(brokers, -1, states)
         case api.OffsetCommitRequest(topics=topics):
             return api.OffsetCommitResponse(
-                _each(topics, lambda p: api.PartitionError(p.partition, code))
+                _map_partitions(topics, lambda p: api.PartitionError(p.partition, code))
             )
         case api.OffsetFetchRequest(topics=topics):
             return api.OffsetFetchResponse(
-                _each(topics, lambda p: api.CommittedPartition(p, -1, "", code))
+                _map_partitions(topics, lambda p: api.CommittedPartition(p, -1, "", code))
             )
         case api.GroupCoordinatorRequest():
             return api.GroupCoordinatorResponse(code, -1, "", -1)
@@ -60,15 +63,17 @@ def failure(context: Context, request: api.Request[Any], code: int) -> api.Respo
             return api.ListGroupsResponse(code, [])
         case api.ApiVersionsRequest():
             return api.ApiVersionsResponse(code, [])
-    raise TypeError(f"{type(request).__name__} has no answer with an error code")
+    raise TypeError(f"{type(request).__name__} has no response with an error code")
 
 
-def without(request: api.Request[Any], only: Collection[tuple[str, int]]) -> api.Request[Any]:
-    """The request less these partitions."""
+def drop_partitions(
+    request: api.Request[Any], only: Collection[tuple[str, int]]
+) -> api.Request[Any]:
+    """Return the request without these partitions."""
     topics = [
         api.Topic(
             topic.topic,
-            [one for one in topic.partitions if (topic.topic, _number(one)) not in only],
+            [one for one in topic.partitions if (topic.topic, _partition_number(one)) not in only],
         )
         for topic in _topics(request)
     ]
@@ -76,15 +81,15 @@ def without(request: api.Request[Any], only: Collection[tuple[str, int]]) -> api
     return dataclasses.replace(request, topics=kept)  # type: ignore[type-var]
 
 
-def failure_of(
-    context: Context,
+def with_partition_errors(
+    context: RequestContext,
     request: api.Request[Any],
     response: api.Response,
     code: int,
     only: Collection[tuple[str, int]],
 ) -> api.Response:
-    """The response with `code` for these partitions, whether it speaks of them or not."""
-    failed = failure(context, request, code)
+    """Return the response with `code` for these partitions, which it need not contain yet."""
+    failed = error_response(context, request, code)
     kept = {
         (topic.topic, one.partition): one for topic in _topics(response) for one in topic.partitions
     }
@@ -104,13 +109,13 @@ def _topics(message: Any) -> list[api.Topic[Any]]:
     return topics
 
 
-def _number(asked: Any) -> int:
-    """The partition's number: OffsetFetch asks by the bare number."""
-    return asked if isinstance(asked, int) else int(asked.partition)
+def _partition_number(item: Any) -> int:
+    """Return the number of a partition in a request; in OffsetFetch it is a plain integer."""
+    return item if isinstance(item, int) else int(item.partition)
 
 
-def _each(topics: Iterable[api.Topic[P]], answer: Callable[[P], R]) -> list[api.Topic[R]]:
+def _map_partitions(topics: Iterable[api.Topic[P]], make: Callable[[P], R]) -> list[api.Topic[R]]:
     return [
-        api.Topic(topic.topic, [answer(partition) for partition in topic.partitions])
+        api.Topic(topic.topic, [make(partition) for partition in topic.partitions])
         for topic in topics
     ]

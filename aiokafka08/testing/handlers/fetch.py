@@ -1,60 +1,66 @@
-"""Fetch: slices of logs, and the long poll for them."""
+"""Fetch: slices of partition logs, and the long poll."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from aiokafka08.errors import (
+    NotLeaderForPartitionError,
+    OffsetOutOfRangeError,
+    UnknownError,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.handlers.outcome import (
-    Context,
     Outcome,
     Reply,
+    RequestContext,
     Wait,
-    by_topic,
-    last_wins,
+    by_partition,
+    group_by_topic,
 )
-from aiokafka08.testing.message_sets import Refused, down_convert
+from aiokafka08.testing.message_sets import MessageSetRejected, down_convert
 from aiokafka08.testing.state import Partition
 
-OUT_OF_RANGE, UNKNOWN_PARTITION, NOT_LEADER, UNKNOWN = 1, 3, 6, -1
 DEBUGGING_CONSUMER = -2
 
 
-class _View(NamedTuple):
-    """A partition as a fetch finds it."""
+class _PartitionView(NamedTuple):
+    """What one fetch can read of a partition: `partition` is None if there is an error."""
 
     partition: Partition | None
     error_code: int
     readable_bytes: int
 
 
-def fetch(context: Context, request: FetchRequest) -> Outcome:
-    """Answers when `min_bytes` are there, after `max_wait_ms` with what there is, or at once on
-    an error (from 0.8.2 on).
+def fetch(context: RequestContext, request: FetchRequest) -> Outcome:
+    """Respond when `min_bytes` are readable, after `max_wait_ms`, or on an error (from 0.8.2 on).
 
-    Models: sets cut at `max_bytes` in the middle of a message; wrappers whole; nothing above the
-    high watermark; codes 1, 3, 6 and -1 with high watermark -1; replica ids -1, -2 and unknown
-    ones; one segment per fetch; conversion to format 0 below version 2 on 0.10.
-    Not: fetches of followers (a broker's own id is served like a client), any cap on the whole
-    answer (there is none before Fetch 3), the race of KAFKA-2477, waits that are overslept
-    (brokers.md 7.13).
+    Models: sets cut at `max_bytes` in the middle of a message; whole wrappers; no data above the
+    high watermark; errors, with high watermark -1; replica ids -1, -2 and unknown ones; one segment
+    per fetch; conversion to format 0 below version 2 on 0.10.
+    Doesn't model: fetches of followers (the id of a broker is served like a client), a limit of the
+    whole response (there is none before Fetch 3), the race of KAFKA-2477, waits longer than
+    `max_wait_ms` (brokers.md 7.13).
     """
-    wanted = last_wins(request.topics)
+    items = by_partition(request.topics)
 
     def check(expired: bool) -> Reply | None:
-        views = {key: _look(context, key, asked, request) for key, asked in wanted.items()}
+        views = {key: _view_partition(context, key, item, request) for key, item in items.items()}
         if expired or _is_due(context, request, views):
-            return Reply(_response(context, wanted, views))
+            return Reply(_response(context, items, views))
         return None
 
-    return check(request.max_wait_ms <= 0 or not wanted) or Wait(
-        request.max_wait_ms, frozenset(wanted), check
+    return check(request.max_wait_ms <= 0 or not items) or Wait(
+        request.max_wait_ms, frozenset(items), check
     )
 
 
-def _is_due(context: Context, request: FetchRequest, views: dict[TopicPartition, _View]) -> bool:
+def _is_due(
+    context: RequestContext, request: FetchRequest, views: dict[TopicPartition, _PartitionView]
+) -> bool:
     line = context.line
     if line.errors_end_the_wait and any(view.error_code for view in views.values()):
         return True
@@ -65,46 +71,48 @@ def _is_due(context: Context, request: FetchRequest, views: dict[TopicPartition,
     return sum(view.readable_bytes for view in views.values()) >= request.min_bytes
 
 
-def _look(
-    context: Context, key: TopicPartition, asked: FetchPartition, request: FetchRequest
-) -> _View:
+def _view_partition(
+    context: RequestContext, key: TopicPartition, item: FetchPartition, request: FetchRequest
+) -> _PartitionView:
     node_id, replica_id = context.node.node_id, request.replica_id
     partition = context.state.partition(*key)
     if partition is None or node_id not in partition.replicas:
-        return _View(None, UNKNOWN_PARTITION, 0)
+        return _PartitionView(None, UnknownTopicOrPartitionError.errno, 0)
     if partition.leader != node_id and replica_id != DEBUGGING_CONSUMER:
-        return _View(None, NOT_LEADER, 0)
+        return _PartitionView(None, NotLeaderForPartitionError.errno, 0)
     is_replica = replica_id < 0 or replica_id in partition.replicas
     if not is_replica and context.line.unknown_replica_code:
-        return _View(None, context.line.unknown_replica_code, 0)
-    log, below = partition.log, partition.high_watermark
-    if not log.start_offset <= asked.fetch_offset <= log.end_offset:
-        return _View(None, OUT_OF_RANGE, 0)
-    if asked.fetch_offset > below and context.line.above_high_watermark_code:
-        return _View(None, context.line.above_high_watermark_code, 0)
-    if asked.max_bytes < 0:
-        return _View(None, UNKNOWN, 0)
-    return _View(partition, 0, log.readable_bytes(asked.fetch_offset, asked.max_bytes, below))
+        return _PartitionView(None, context.line.unknown_replica_code, 0)
+    log, high_watermark = partition.log, partition.high_watermark
+    if not log.start_offset <= item.fetch_offset <= log.end_offset:
+        return _PartitionView(None, OffsetOutOfRangeError.errno, 0)
+    if item.fetch_offset > high_watermark and context.line.above_high_watermark_code:
+        return _PartitionView(None, context.line.above_high_watermark_code, 0)
+    if item.max_bytes < 0:
+        return _PartitionView(None, UnknownError.errno, 0)
+    return _PartitionView(
+        partition, 0, log.readable_bytes(item.fetch_offset, item.max_bytes, high_watermark)
+    )
 
 
 def _response(
-    context: Context,
-    wanted: dict[TopicPartition, FetchPartition],
-    views: dict[TopicPartition, _View],
+    context: RequestContext,
+    items: dict[TopicPartition, FetchPartition],
+    views: dict[TopicPartition, _PartitionView],
 ) -> FetchResponse:
-    answers: dict[TopicPartition, FetchedPartition] = {}
-    for key, asked in wanted.items():
+    responses: dict[TopicPartition, FetchedPartition] = {}
+    for key, item in items.items():
         partition, error_code, _ = views[key]
         if partition is None:
-            answers[key] = FetchedPartition(key.partition, error_code, -1, b"")
+            responses[key] = FetchedPartition(key.partition, error_code, -1, b"")
             continue
-        below = partition.high_watermark
-        message_set: Buffer = partition.log.read(asked.fetch_offset, asked.max_bytes, below)
+        high_watermark = partition.high_watermark
+        message_set: Buffer = partition.log.read(item.fetch_offset, item.max_bytes, high_watermark)
         if context.line.message_format and context.layout < 2:
             try:
                 message_set = down_convert(message_set)
-            except (Refused, ValueError):  # corrupt, as only `append_raw` makes it
-                answers[key] = FetchedPartition(key.partition, UNKNOWN, -1, b"")
+            except (MessageSetRejected, ValueError):  # corrupt, as only `append_raw` makes it
+                responses[key] = FetchedPartition(key.partition, UnknownError.errno, -1, b"")
                 continue
-        answers[key] = FetchedPartition(key.partition, 0, below, message_set)
-    return FetchResponse(throttle_time_ms=0, topics=by_topic(answers))
+        responses[key] = FetchedPartition(key.partition, 0, high_watermark, message_set)
+    return FetchResponse(throttle_time_ms=0, topics=group_by_topic(responses))

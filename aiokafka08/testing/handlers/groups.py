@@ -1,8 +1,10 @@
-"""Group membership, keys 11 - 16: requests to the coordinator, whose rules are in `group`.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups (API keys 11 - 16).
 
-Models: all that 0.9.0.1 and 0.10.2.2 were seen to answer (tests/contract/wire/test_groups.py).
-Not: the limit on a group's members and the delay of its first rebalance (0.11 and later), code 14
-while a new coordinator loads, the expiry of empty groups.
+The handlers check that the broker is the group's coordinator; `group` does the rest.
+
+Models: all that 0.9.0.1 and 0.10.2.2 were observed to do (tests/contract/wire/test_groups.py).
+Doesn't model: the limit of a group's members and the delay of its first rebalance (0.11 and later),
+GroupLoadInProgress while a new coordinator loads, the expiry of empty groups.
 """
 
 from __future__ import annotations
@@ -10,6 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from aiokafka08.errors import (
+    InvalidGroupIdError,
+    NotCoordinatorForGroupError,
+    UnknownError,
+    UnknownMemberIdError,
+)
 from aiokafka08.protocol.api import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -26,67 +34,62 @@ from aiokafka08.protocol.api import (
     SyncGroupResponse,
 )
 from aiokafka08.testing.group import (
-    INVALID_GROUP,
-    NOT_COORDINATOR,
-    UNKNOWN_MEMBER,
     GroupKey,
-    Ticket,
+    PendingResponse,
     join_error,
 )
-from aiokafka08.testing.handlers.outcome import Context, Outcome, Reply, Wait
+from aiokafka08.testing.handlers.outcome import Outcome, Reply, RequestContext, Wait
 
 R = TypeVar("R", bound=Response)
 
-UNKNOWN = -1
 
-
-def join_group(context: Context, request: JoinGroupRequest) -> Outcome:
-    """Answered when all members have joined, or the rebalance has taken a session timeout."""
+def join_group(context: RequestContext, request: JoinGroupRequest) -> Outcome:
+    """Respond when all members have joined, or when the rebalance has lasted a session timeout."""
     if not request.group:
-        return Reply(join_error(INVALID_GROUP, request.member))
-    if not _is_here(context, request.group):
-        return Reply(join_error(NOT_COORDINATOR, request.member))
-    ticket = context.state.groups.join(
+        return Reply(join_error(InvalidGroupIdError.errno, request.member))
+    if not _is_coordinator(context, request.group):
+        return Reply(join_error(NotCoordinatorForGroupError.errno, request.member))
+    pending = context.state.groups.join(
         context.node.node_id, request, context.client_id, context.client_host, context.now_s
     )
-    return _answer(context, request.group, ticket)
+    return _await_response(context, request.group, pending)
 
 
-def sync_group(context: Context, request: SyncGroupRequest) -> Outcome:
-    """Answered when the leader has brought the assignment."""
-    if not _is_here(context, request.group):
-        return Reply(SyncGroupResponse(NOT_COORDINATOR, b""))
+def sync_group(context: RequestContext, request: SyncGroupRequest) -> Outcome:
+    """Respond when the leader has sent the assignment."""
+    if not _is_coordinator(context, request.group):
+        return Reply(SyncGroupResponse(NotCoordinatorForGroupError.errno, b""))
     group = context.state.groups.find(request.group, context.now_s)
     if group is None:
-        return Reply(SyncGroupResponse(UNKNOWN_MEMBER, b""))
-    return _answer(context, request.group, group.sync(request, context.now_s))
+        return Reply(SyncGroupResponse(UnknownMemberIdError.errno, b""))
+    return _await_response(context, request.group, group.sync(request, context.now_s))
 
 
-def heartbeat(context: Context, request: HeartbeatRequest) -> Outcome:
-    """-1 on 0.8.2, which has the request but no groups."""
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> Outcome:
+    """Extend the member's session. On 0.8.2, which has the request but no groups: Unknown."""
     if context.line.heartbeat_is_a_stub:
-        return Reply(GroupError(UNKNOWN))
+        return Reply(GroupError(UnknownError.errno))
 
     def beat() -> int:
         group = context.state.groups.find(request.group, context.now_s)
         if group is None:
-            return UNKNOWN_MEMBER
+            return UnknownMemberIdError.errno
         return group.heartbeat(request.member, request.generation, context.now_s)
 
-    return _code(context, request.group, beat)
+    return _group_error(context, request.group, beat)
 
 
-def leave_group(context: Context, request: LeaveGroupRequest) -> Outcome:
-    """The others are told by their next heartbeats."""
-    return _code(
+def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Outcome:
+    """Remove a member; the other members learn of it by their next heartbeats."""
+    return _group_error(
         context,
         request.group,
         lambda: context.state.groups.leave(request.group, request.member, context.now_s),
     )
 
 
-def list_groups(context: Context, request: ListGroupsRequest) -> Outcome:
-    """The groups whose coordinator is this broker."""
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> Outcome:
+    """Return the groups that this broker coordinates."""
     here = context.node.node_id
     listed = context.state.groups.names(here, context.now_s)
     if context.line.commits_make_groups:
@@ -100,13 +103,18 @@ def list_groups(context: Context, request: ListGroupsRequest) -> Outcome:
     return Reply(ListGroupsResponse(0, listed))
 
 
-def describe_groups(context: Context, request: DescribeGroupsRequest) -> Outcome:
-    """Groups that don't exist are "Dead", with code 0 at their coordinator and 16 elsewhere."""
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Outcome:
+    """Describe groups; a missing group is "Dead".
+
+    Another broker than the coordinator responds with NotCoordinatorForGroup.
+    """
     described = []
     for name in dict.fromkeys(request.groups):
         group = context.state.groups.find(name, context.now_s)
-        if not _is_here(context, name):
-            described.append(DescribedGroup(NOT_COORDINATOR, name, "", "", "", []))
+        if not _is_coordinator(context, name):
+            described.append(
+                DescribedGroup(NotCoordinatorForGroupError.errno, name, "", "", "", [])
+            )
         elif group is not None:
             described.append(group.described())
         else:
@@ -118,22 +126,22 @@ def describe_groups(context: Context, request: DescribeGroupsRequest) -> Outcome
     return Reply(DescribeGroupsResponse(described))
 
 
-def _is_here(context: Context, group: str) -> bool:
+def _is_coordinator(context: RequestContext, group: str) -> bool:
     return context.state.coordinator(group) == context.node.node_id
 
 
-def _code(context: Context, group: str, act: Callable[[], int]) -> Outcome:
-    if not _is_here(context, group):
-        return Reply(GroupError(NOT_COORDINATOR))
+def _group_error(context: RequestContext, group: str, act: Callable[[], int]) -> Outcome:
+    if not _is_coordinator(context, group):
+        return Reply(GroupError(NotCoordinatorForGroupError.errno))
     code = act()
     context.state.changed.add(GroupKey(group))
     return Reply(GroupError(code))
 
 
-def _answer(context: Context, group: str, ticket: Ticket[R]) -> Outcome:
+def _await_response(context: RequestContext, group: str, pending: PendingResponse[R]) -> Outcome:
     context.state.changed.add(GroupKey(group))
 
     def check(expired: bool) -> Reply | None:
-        return None if ticket.answer is None else Reply(ticket.answer)
+        return None if pending.response is None else Reply(pending.response)
 
     return check(False) or Wait(None, frozenset({GroupKey(group)}), check)

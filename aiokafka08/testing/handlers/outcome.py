@@ -1,6 +1,6 @@
-"""What a handler gets and what it returns: decisions, which `server` carries out.
+"""What a handler receives (`RequestContext`) and what it returns (`Outcome`); `server` performs it.
 
-Pure data, and the two helpers that all handlers of partitions need.
+Pure data, with the two helpers that all handlers of partitions use.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from typing import Protocol, TypeVar
 
 from aiokafka08.protocol.api import Response, Topic
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing.broker_lines import Line
+from aiokafka08.testing.broker_lines import BrokerLine
 from aiokafka08.testing.state import ClusterState, Node
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """Who asks, where and when. `layout`: the version whose layout the answer has; `now_ms` is
-    wall-clock time, `now_s` that of a clock that never goes back."""
+class RequestContext:
+    """The broker, the client and the time of a request.
+
+    `layout` is the version whose layout the response has. `now_ms` is wall-clock time, `now_s` the
+    time of a monotonic clock.
+    """
 
     state: ClusterState
     node: Node
@@ -30,13 +33,13 @@ class Context:
     client_host: str
 
     @property
-    def line(self) -> Line:
+    def line(self) -> BrokerLine:
         return self.state.line
 
 
 @dataclass(slots=True)
 class Reply:
-    """Send this. `correlation_id` is the request's unless a quirk says otherwise."""
+    """Send this response; `correlation_id` is the request's unless it is set (a quirk of 0.8.2)."""
 
     response: Response
     correlation_id: int | None = None
@@ -44,18 +47,22 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """Done, and nothing is sent."""
+    """Send no response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close the connection; what is behind this request on it is lost."""
+    """Close the connection; later requests on it are lost."""
 
 
 @dataclass(slots=True)
 class Wait:
-    """Not yet: call `check` whenever one of `keys` has changed, and once with True, which must give
-    the reply, after `timeout_ms` (None: never)."""
+    """Respond later.
+
+    The runtime calls `check(False)` whenever one of `keys` has changed, and sends the reply if
+    there is one. After `timeout_ms` (None: never) it calls `check(True)`, which must return the
+    reply.
+    """
 
     timeout_ms: int | None
     keys: frozenset[Hashable]
@@ -65,16 +72,16 @@ class Wait:
 Outcome = Reply | NoReply | Disconnect | Wait
 
 
-class _Numbered(Protocol):
+class _HasPartition(Protocol):
     partition: int
 
 
-P = TypeVar("P", bound=_Numbered)
+P = TypeVar("P", bound=_HasPartition)
 T = TypeVar("T")
 
 
-def last_wins(topics: Iterable[Topic[P]]) -> dict[TopicPartition, P]:
-    """What is asked per partition; of a partition named twice the last one (brokers.md 3.12)."""
+def by_partition(topics: Iterable[Topic[P]]) -> dict[TopicPartition, P]:
+    """Return the items of a request by partition; of duplicates the last one (brokers.md 3.12)."""
     return {
         TopicPartition(topic.topic, partition.partition): partition
         for topic in topics
@@ -82,9 +89,9 @@ def last_wins(topics: Iterable[Topic[P]]) -> dict[TopicPartition, P]:
     }
 
 
-def by_topic(answers: dict[TopicPartition, T]) -> list[Topic[T]]:
-    """Answers grouped by topic, in another order than they were asked (brokers.md 3.11)."""
+def group_by_topic(items: dict[TopicPartition, T]) -> list[Topic[T]]:
+    """Group the items of a response by topic, in another order than requested (brokers.md 3.11)."""
     topics: dict[str, list[T]] = {}
-    for key in reversed(answers):
-        topics.setdefault(key.topic, []).append(answers[key])
+    for key in reversed(items):
+        topics.setdefault(key.topic, []).append(items[key])
     return [Topic(topic, partitions) for topic, partitions in topics.items()]

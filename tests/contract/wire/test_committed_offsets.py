@@ -127,7 +127,7 @@ def test_version_1_keeps_metadata(target: Target, wire: WireClient, topic: str, 
     assert commit(wire, group, topic, 12, "métadonnée", version=1) == 0
     assert committed(wire, group, topic, version=1) == (12, "métadonnée", 0)
     assert commit(wire, group, topic, 13, None, version=1) == 0
-    null = None if target.line.null_metadata_kept else ""
+    null = None if target.line.keeps_null_metadata else ""
     assert committed(wire, group, topic, version=1) == (13, null, 0)
     if target.line.name in ("0.9", "0.10"):
         assert commit(wire, group, topic, 14, "two", version=2) == 0
@@ -169,7 +169,7 @@ def test_version_1_and_the_length_of_metadata(
     assert commit(wire, group, topic, 1, "m" * 4096, version=1) == 0
     assert commit(wire, group, topic, 2, "n" * 4097, version=1) == 12
     offset, metadata, code = committed(wire, group, topic, version=1)
-    if target.line.long_metadata_is_stored:
+    if target.line.stores_long_metadata:
         assert (offset, metadata, code) == (2, "n" * 4097, 0)
     else:
         assert (offset, metadata, code) == (1, "m" * 4096, 0)

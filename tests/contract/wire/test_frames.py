@@ -12,7 +12,7 @@ import pytest
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import ApiKey, Topic, encode_request
 from aiokafka08.testing import EmbeddedCluster
-from aiokafka08.testing.broker_lines import Line, Reaction
+from aiokafka08.testing.broker_lines import BadRequestPolicy, BrokerLine
 from tests.contract.targets import on_lines
 from tests.contract.wire.requests import (
     fetch_request,
@@ -36,8 +36,8 @@ def header(key: int, version: int = 0, correlation_id: int = 7) -> bytes:
     return struct.pack(">hhih4s", key, version, correlation_id, 4, b"peer")
 
 
-def expect(target: Target, wire: WireClient, reaction: Reaction) -> None:
-    if reaction is Reaction.CLOSE:
+def expect(target: Target, wire: WireClient, reaction: BadRequestPolicy) -> None:
+    if reaction is BadRequestPolicy.CLOSE:
         assert wire.is_closed()
     else:
         assert wire.is_silent()
@@ -45,22 +45,22 @@ def expect(target: Target, wire: WireClient, reaction: Reaction) -> None:
 
 # Requests that a real 0.9 doesn't answer make its other connections lose answers (brokers.md 2.2),
 # those of other tests too. What it does with them is on record there; here it isn't asked.
-def answers_or_closes(line: Line) -> bool:
-    return line.unknown is Reaction.CLOSE
+def answers_or_closes(line: BrokerLine) -> bool:
+    return line.on_unreadable_request is BadRequestPolicy.CLOSE
 
 
 @on_lines(answers_or_closes)
 @pytest.mark.parametrize("key", [42, 1000, -1])  # not SaslHandshake, which isn't modelled
 def test_unknown_keys(target: Target, wire: WireClient, key: int) -> None:
     raw(wire, header(key))
-    expect(target, wire, target.line.unknown)
+    expect(target, wire, target.line.on_unreadable_request)
 
 
 @on_lines(answers_or_closes)
 def test_api_versions(target: Target, wire: WireClient) -> None:
     raw(wire, header(ApiKey.API_VERSIONS))
     if ApiKey.API_VERSIONS not in target.line.apis:
-        expect(target, wire, target.line.unknown)
+        expect(target, wire, target.line.on_unreadable_request)
         return
     answer = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
     assert answer.error_code == 0
@@ -93,7 +93,7 @@ def test_the_probes_that_tell_the_lines_apart(
 ) -> None:
     if target.line.name not in known:
         wire.send(request_)
-        expect(target, wire, target.line.unknown)
+        expect(target, wire, target.line.on_unreadable_request)
         return
     answer = wire.request(request_)
     if isinstance(answer, api.GroupError):
@@ -130,20 +130,20 @@ def test_a_heartbeat_without_a_group_at_the_coordinator(wire: WireClient, topic:
 )
 def test_cut_bodies(target: Target, wire: WireClient, key: int, body: bytes) -> None:
     raw(wire, header(key) + body)
-    expect(target, wire, target.line.unknown)
+    expect(target, wire, target.line.on_unreadable_request)
 
 
 @on_lines(answers_or_closes)
 @pytest.mark.parametrize("body", [b"abc", header(3)[:9]], ids=["3 bytes", "cut header"])
 def test_cut_headers(target: Target, wire: WireClient, body: bytes) -> None:
     raw(wire, body)
-    expect(target, wire, target.line.unknown)
+    expect(target, wire, target.line.on_unreadable_request)
 
 
 @on_lines(answers_or_closes)
 def test_an_empty_frame(target: Target, wire: WireClient) -> None:
     raw(wire, b"")
-    expect(target, wire, target.line.empty_frame)
+    expect(target, wire, target.line.on_empty_frame)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), (100 << 20) + 1, 2**31 - 1])
@@ -189,7 +189,7 @@ def test_half_closed_connections(target: Target, wire: WireClient, topic: str) -
     # The long poll makes sure that the FIN is there before the answer.
     wire.send(fetch_request(topic, 0, max_wait_ms=150))
     wire.socket.shutdown(socket.SHUT_WR)
-    if target.line.answers_half_closed:
+    if target.line.responds_after_fin:
         assert wire.receive(api.FetchRequest).topics
     elif target.real and not wire.is_closed():
         return  # now and then the answer is quicker than the end

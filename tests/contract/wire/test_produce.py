@@ -269,7 +269,7 @@ def test_a_wrapper_in_a_wrapper(target: Target, wire: WireClient, topic: str) ->
 def test_a_wrapper_around_nothing(target: Target, wire: WireClient, topic: str) -> None:
     produce(wire, topic, plain(b"a"))
     answer = produce(wire, topic, wrapper(Codec.GZIP, b""))
-    assert answer == ((-1, -1) if target.line.empty_wrapper_refused else (0, 1))
+    assert answer == ((-1, -1) if target.line.rejects_empty_wrapper else (0, 1))
     assert produce(wire, topic, plain(b"b")) == (0, 1)
 
 

@@ -149,7 +149,7 @@ def test_which_brokers_an_answer_names(target: Target) -> None:
     one, two, three = names = [unique_name(word) for word in ("one", "two", "three")]
     for number, name in enumerate(names):
         target.create_topic(name, number + 1)
-    few = target.line.only_hosts_named
+    few = target.line.lists_only_replica_hosts
     every = [0, 1, 2]
     for node in target.nodes():
         with WireClient(target.address(node)) as wire:
@@ -233,7 +233,7 @@ def test_a_dead_leader_is_replaced(target: Target) -> None:
 
             assert eventually(lambda: state().leader not in (-1, old))
             assert eventually(lambda: old not in state().isr)
-            stay = target.line.dead_brokers_stay
+            stay = target.line.lists_dead_brokers
             assert eventually(lambda: len(metadata(wire, [topic]).brokers) == (3 if stay else 2))
             new = state()
             assert new.error_code == (0 if stay else 9)  # a replica is down, and left out
@@ -265,7 +265,7 @@ def test_a_partition_whose_only_replica_is_dead(target: Target) -> None:
                 return metadata(wire, [topic]).topics[0].partitions[0]
 
             assert eventually(lambda: state().leader == -1)
-            replicas = [alone] if target.line.dead_brokers_stay else []
+            replicas = [alone] if target.line.lists_dead_brokers else []
             assert eventually(lambda: state() == api.PartitionState(5, 0, -1, replicas, []))
             assert metadata(wire, [topic]).topics[0].error_code == 0
     finally:
@@ -282,13 +282,13 @@ def test_auto_creation_with_too_few_brokers(target: Target) -> None:
     kill(target, dead)
     try:
         with WireClient(target.address(target.leader(good, 0))) as wire:
-            stay = target.line.dead_brokers_stay
+            stay = target.line.lists_dead_brokers
             assert stay or eventually(lambda: len(metadata(wire, [good]).brokers) == 2)
             for _ in range(2):
                 cannot = unique_name("cannot")
                 answer = metadata(wire, [good, cannot])
                 codes = {one.topic: one.error_code for one in answer.topics}
-                if target.line.failed_creation_spoils_all:
+                if target.line.failed_creation_fails_all:
                     assert answer.brokers == []
                     assert codes == {good: -1, cannot: -1}
                 else:
