@@ -1,9 +1,12 @@
-"""Where committed offsets live: the seam. Each kind is a file of its own; `choose` names them.
+"""Read and write the committed offsets of a group, wherever the cluster keeps them.
 
-On top of `net`, below consumer and admin, which both read and write the offsets of groups. What is
-committed when is the consumer's business (`consumer.commits`). Law: "nothing is committed" is None,
-in whichever way the broker says it; a partition that an answer leaves out is an error, never a
-success (docs/brokers.md 8.3).
+`OffsetStore` is the interface; each kind has a module: `kafka_store`, `zookeeper_v0_store` (through
+brokers), `zookeeper_store` (directly), `dual_store` and `no_store`. `choose` picks one when the
+router has started. The consumer and the admin client use the store; `consumer.commits` decides what
+is committed and when.
+
+Invariant: "nothing is committed" is None, in whichever form the broker says it. A partition that a
+response leaves out is an error, never a success (docs/brokers.md 8.3).
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
 class CommitIdentity(NamedTuple):
-    """Who commits: brokers from 0.9 on refuse a group's offsets from others than its members.
+    """An immutable copy of generation and member id, taken when the positions of a commit are
+    taken.
 
-    Generation -1 and member "" make a plain commit, by somebody who is no member.
+    Brokers from 0.9 on accept offsets of a live group from its members only. Generation -1 and
+    member "" make a plain commit, outside of any membership. The mutable original is
+    `consumer.member_state.MemberState`.
     """
 
     generation: int = -1
@@ -25,43 +31,45 @@ class CommitIdentity(NamedTuple):
 
 
 class OffsetStore(Protocol):
-    """Reads and writes the committed offsets of one group."""
+    """The committed offsets of one group."""
 
     async def start(self) -> None:
-        """Get ready to work; the router has been started.
+        """Open what the store needs; the router has been started before.
 
         Raises:
-            UnsupportedVersionError: the brokers' line can't do it; says what can.
+            IllegalArgumentError: the store can't have a group of this name.
+            KafkaError: the store can't be reached.
         """
 
     async def stop(self) -> None:
-        """Let go of everything; safe to call twice."""
+        """Close what `start` has opened; safe to call twice."""
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """What is committed; None (or left out) where nothing is. Asked for starting positions.
+        """Return what is committed; None, or no entry, where nothing is.
 
         Args:
-            timeout_s: seconds, `request_timeout_ms` by default.
+            timeout_s: seconds; `request_timeout_ms` by default.
 
         Raises:
-            KafkaError: with `retriable` where trying again may help.
+            KafkaError: `retriable` says whether another call may succeed.
         """
 
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        stamp: CommitIdentity,
+        identity: CommitIdentity,
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit all of these.
+        """Commit all these offsets.
 
         Raises:
-            CommitFailedError: the group has moved on without the member of this stamp.
-            KafkaError: names the partitions that were not committed.
+            CommitFailedError: the generation of `identity` has ended. If a broker refused it, its
+                error is the cause.
+            KafkaError: some partitions were not committed; names them.
         """
 
     def check(self) -> None:
-        """Raise what `commit` and a user's `committed` would raise, if there is no store."""
+        """Raise what `commit` would raise if there is no store; otherwise do nothing."""

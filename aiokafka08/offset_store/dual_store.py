@@ -1,8 +1,8 @@
-"""Offsets in Kafka and in ZooKeeper at once, to move a group from there to here.
+"""Committed offsets in Kafka and in ZooKeeper at once, to move a group from one to the other.
 
-As the Scala consumer's `dual.commit.enabled`: commits go to Kafka, and then, where that worked, to
-ZooKeeper; the larger of the two is read. So members that know only one of the stores can share the
-group while they are replaced one by one.
+Works like the Scala consumer's `dual.commit.enabled`: a commit goes to Kafka and then, if that
+succeeded, to ZooKeeper; a fetch returns the larger offset of the two. So members that know only one
+of the stores can share the group while they are replaced one by one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from aiokafka08.offset_store import CommitIdentity, OffsetStore
-from aiokafka08.offset_store.answers import Commits, Committed
+from aiokafka08.offset_store.responses import CommittedOffset, OffsetsToCommit
 from aiokafka08.structs import TopicPartition
 
 
@@ -23,39 +23,42 @@ class DualOffsetStore:
         self._zookeeper = zookeeper
 
     async def start(self) -> None:
-        """Start both."""
+        """Start both stores."""
         await self._kafka.start()
         await self._zookeeper.start()
 
     async def stop(self) -> None:
-        """Stop both."""
+        """Stop both stores."""
         await self._zookeeper.stop()
         await self._kafka.stop()
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
-    ) -> Mapping[TopicPartition, Committed]:
-        """The larger of the two."""
-        here, there = await asyncio.gather(
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return the larger of the two offsets of each partition."""
+        in_kafka, in_zookeeper = await asyncio.gather(
             self._kafka.fetch(partitions, timeout_s=timeout_s),
             self._zookeeper.fetch(partitions, timeout_s=timeout_s),
         )
-        return {tp: _larger(here.get(tp), there.get(tp)) for tp in partitions}
+        return {tp: _larger(in_kafka.get(tp), in_zookeeper.get(tp)) for tp in partitions}
 
     async def commit(
-        self, offsets: Commits, stamp: CommitIdentity, *, timeout_s: float | None = None
+        self,
+        offsets: OffsetsToCommit,
+        identity: CommitIdentity,
+        *,
+        timeout_s: float | None = None,
     ) -> None:
-        """Kafka's answer counts first: it fences members of an older generation, ZooKeeper
-        doesn't."""
-        await self._kafka.commit(offsets, stamp, timeout_s=timeout_s)
-        await self._zookeeper.commit(offsets, stamp, timeout_s=timeout_s)
+        """Commit to Kafka first: it fences members of an older generation, ZooKeeper doesn't."""
+        await self._kafka.commit(offsets, identity, timeout_s=timeout_s)
+        await self._zookeeper.commit(offsets, identity, timeout_s=timeout_s)
 
     def check(self) -> None:
-        """There are stores."""
+        """Do nothing: there is a store."""
 
 
-def _larger(one: Committed, other: Committed) -> Committed:
-    """On a tie the first, whose metadata was kept."""
-    if one is None or other is None:
-        return one or other
-    return other if other.offset > one.offset else one
+def _larger(in_kafka: CommittedOffset, in_zookeeper: CommittedOffset) -> CommittedOffset:
+    """Return the larger offset; on a tie Kafka's, which has the metadata."""
+    if in_kafka is None or in_zookeeper is None:
+        return in_kafka or in_zookeeper
+    return in_zookeeper if in_zookeeper.offset > in_kafka.offset else in_kafka

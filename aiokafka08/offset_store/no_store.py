@@ -1,4 +1,8 @@
-"""No store: every partition begins as auto_offset_reset says, and commits are refused."""
+"""The offset store of a consumer without a group: fetches return nothing, commits raise an error.
+
+Each partition then starts as auto_offset_reset says. The consumer also has a `NoOffsetStore` until
+`start()` has chosen the real one.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +13,37 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
 class NoOffsetStore:
-    """Knows nothing and says `refusal` to who wants to commit."""
+    """Stores nothing.
 
-    def __init__(self, refusal: Exception) -> None:
-        self._refusal = refusal
+    Args:
+        error: what commits raise; says why there is no store.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
 
     async def start(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def stop(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """Nothing is committed."""
+        """Return an empty mapping: nothing is committed."""
         return {}
 
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        stamp: CommitIdentity,
+        identity: CommitIdentity,
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Refused."""
+        """Raise the error."""
         self.check()
 
     def check(self) -> None:
-        """Refused."""
-        raise self._refusal.with_traceback(None)
+        """Raise the error."""
+        raise self._error.with_traceback(None)

@@ -1,8 +1,10 @@
-"""Commits and fetches by request: asked again, in rounds, until each partition has its answer.
+"""Commit and fetch offsets by requests to brokers, and retry until each partition has a result.
 
-What differs between the stores in `__consumer_offsets` and in ZooKeeper is whom to ask, and in
-which version: they give that as `Ask`. Law: a partition that succeeded is not asked for again; one
-that failed for good doesn't keep the others from being tried; errors name the partitions.
+`kafka_store` and `zookeeper_v0_store` call it; each passes a `RequestTarget`, which knows the
+broker and the version. `responses` builds the requests and interprets the responses.
+
+Invariant: a partition that succeeded isn't sent again. A partition that failed for good doesn't
+keep the others from being retried. Errors name the partitions.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.net.retry import is_final, retry
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import CommitIdentity
-from aiokafka08.offset_store.answers import (
+from aiokafka08.offset_store.responses import (
     FENCED,
-    Commits,
-    Committed,
-    by_reason,
+    CommittedOffset,
+    OffsetsToCommit,
+    combined_error,
     commit_request,
-    failure,
     fetch_request,
-    read_commits,
-    read_fetched,
-    renamed,
+    group_by_reason,
+    read_commit_response,
+    read_fetch_response,
+    with_text,
 )
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.structs import TopicPartition
@@ -34,110 +36,114 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 
-class Ask(Protocol):
-    """Whom to ask."""
+class RequestTarget(Protocol):
+    """The broker that a store sends its requests to."""
 
-    async def __call__(self, request: Request[R], timeout_s: float) -> tuple[R, int]:
-        """A broker's answer, and a number that `refused` knows it by.
+    async def send(self, request: Request[R], timeout_s: float) -> tuple[R, int]:
+        """Return the response, and the id of the node for `on_refused`.
 
         Raises:
-            KafkaError: with `retriable` where another try may help.
+            KafkaError: `retriable` says whether another attempt may succeed.
         """
 
-    def refused(self, error: KafkaError, asked: int) -> None:
-        """That answer has this error for a partition, which will be asked for again."""
+    def on_refused(self, error: KafkaError, node_id: int) -> None:
+        """React to a partition's error in a response of this node; the partition is retried."""
 
 
 async def commit(
     router: Router,
     group: str,
-    ask: Ask,
-    offsets: Commits,
-    stamp: CommitIdentity,
+    target: RequestTarget,
+    offsets: OffsetsToCommit,
+    identity: CommitIdentity,
     timeout_s: float | None,
 ) -> None:
     """Commit these offsets; see `OffsetStore.commit`."""
 
-    async def one_round(
-        tps: Collection[TopicPartition], patience_s: float
+    async def send(
+        tps: Collection[TopicPartition], attempt_s: float
     ) -> tuple[Mapping[TopicPartition, KafkaError | None], int]:
-        wanted = {tp: offsets[tp] for tp in tps}
-        answer, asked = await ask(commit_request(group, wanted, stamp), patience_s)
-        return read_commits(answer, tps), asked
+        request = commit_request(group, {tp: offsets[tp] for tp in tps}, identity)
+        response, node_id = await target.send(request, attempt_s)
+        return read_commit_response(response, tps), node_id
 
-    what = f"offsets of group {group!r} not committed"
-    await _settle(router, ask, offsets.keys(), one_round, what, timeout_s)
+    what_failed = f"offsets of group {group!r} not committed"
+    await _complete(router, target, offsets.keys(), send, what_failed, timeout_s)
 
 
 async def fetch(
     router: Router,
     group: str,
-    ask: Ask,
+    target: RequestTarget,
     partitions: Collection[TopicPartition],
     timeout_s: float | None,
-) -> dict[TopicPartition, Committed]:
-    """What is committed; see `OffsetStore.fetch`."""
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return what is committed; see `OffsetStore.fetch`."""
 
-    async def one_round(
-        tps: Collection[TopicPartition], patience_s: float
-    ) -> tuple[Mapping[TopicPartition, Committed | KafkaError], int]:
-        answer, asked = await ask(fetch_request(group, tps), patience_s)
-        return read_fetched(answer, tps), asked
+    async def send(
+        tps: Collection[TopicPartition], attempt_s: float
+    ) -> tuple[Mapping[TopicPartition, CommittedOffset | KafkaError], int]:
+        response, node_id = await target.send(fetch_request(group, tps), attempt_s)
+        return read_fetch_response(response, tps), node_id
 
-    what = f"committed offsets of group {group!r} not found out"
-    return await _settle(router, ask, dict.fromkeys(partitions), one_round, what, timeout_s)
+    what_failed = f"committed offsets of group {group!r} not fetched"
+    return await _complete(router, target, dict.fromkeys(partitions), send, what_failed, timeout_s)
 
 
-OneRound = Callable[
+Send = Callable[
     [Collection[TopicPartition], float],
     Awaitable[tuple[Mapping[TopicPartition, T | KafkaError], int]],
 ]
+"""Sends one request for these partitions within so many seconds; returns results and node id."""
 
 
-async def _settle(
+async def _complete(
     router: Router,
-    ask: Ask,
+    target: RequestTarget,
     tps: Collection[TopicPartition],
-    one_round: OneRound[T],
-    what: str,
+    send: Send[T],
+    what_failed: str,
     timeout_s: float | None,
 ) -> dict[TopicPartition, T]:
+    """Send requests until each partition has succeeded or failed for good."""
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
+    # A broker that doesn't respond leaves time to send the request to its successor.
     attempt_s = max(limit_s / 4, 1.0)
-    found: dict[TopicPartition, T] = {}
-    final: dict[TopicPartition, KafkaError] = {}
-    seen: dict[TopicPartition, KafkaError] = {}
+    succeeded: dict[TopicPartition, T] = {}
+    failed: dict[TopicPartition, KafkaError] = {}
+    last_errors: dict[TopicPartition, KafkaError] = {}
 
-    def missing() -> list[TopicPartition]:
-        return [tp for tp in tps if tp not in found and tp not in final]
+    def pending() -> list[TopicPartition]:
+        return [tp for tp in tps if tp not in succeeded and tp not in failed]
 
     async def attempt(timeout_s: float) -> KafkaError | None:
         try:
-            results, asked = await one_round(missing(), timeout_s)
+            results, node_id = await send(pending(), timeout_s)
         except KafkaError as error:
             if not error.retriable:
-                raise renamed(error, f"{what}: {error.text}") from error
-            failed = dict.fromkeys(missing(), error)
-            # A round with less time than others tells less than what was answered before.
-            merged = {**failed, **seen} if timeout_s < attempt_s else {**seen, **failed}
-            seen.update(merged)
+                raise with_text(error, f"{what_failed}: {error.text}") from error
+            for tp in pending():
+                # An attempt that was cut short says less than the responses before it.
+                if timeout_s >= attempt_s or tp not in last_errors:
+                    last_errors[tp] = error
             return error
         for tp, result in results.items():
             if not isinstance(result, KafkaError):
-                found[tp] = result
+                succeeded[tp] = result
             elif isinstance(result, FENCED) or is_final(result):
-                final[tp] = result
+                failed[tp] = result
             else:
-                seen[tp] = result
-                ask.refused(result, asked)
-        if any(isinstance(error, FENCED) for error in final.values()):
-            return None  # no later try is any better
-        return next((seen[tp] for tp in missing()), None)
+                last_errors[tp] = result
+                target.on_refused(result, node_id)
+        if any(isinstance(error, FENCED) for error in failed.values()):
+            return None  # the same identity would be fenced again
+        return next((last_errors[tp] for tp in pending()), None)
 
     def timed_out(last: KafkaError | None) -> KafkaError:
-        late = {tp: seen.get(tp, KafkaTimeoutError("no answer")) for tp in missing()}
+        no_response = KafkaTimeoutError("no response")
+        late = {tp: last_errors.get(tp, no_response) for tp in pending()}
         return KafkaTimeoutError(
-            f"{what} within {limit_s * 1000:.0f} ms: {by_reason({**final, **late})}"
+            f"{what_failed} within {limit_s * 1000:.0f} ms: {group_by_reason({**failed, **late})}"
         )
 
     if tps:
@@ -148,6 +154,6 @@ async def _settle(
             timed_out=timed_out,
             attempt_s=attempt_s,
         )
-    if final:
-        raise failure(what, final)
-    return found
+    if failed:
+        raise combined_error(what_failed, failed)
+    return succeeded

@@ -1,8 +1,8 @@
-"""Committed offsets in ZooKeeper, read and written directly: for brokers of 0.8.0, which have no
-requests for offsets.
+"""Committed offsets in ZooKeeper, read and written directly, for brokers of 0.8.0.
 
-`zookeeper.offsets` reads and writes the nodes; this module gives them the interface of
-`OffsetStore`. ZooKeeper stores no metadata, and it doesn't fence members of an older generation.
+These brokers have no requests for offsets. `zookeeper.offsets` reads and writes the nodes; this
+module gives them the interface of `OffsetStore`, and `choose` picks it. The nodes have no place for
+metadata, and ZooKeeper doesn't fence members of an older generation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from aiokafka08.errors import KafkaUnavailableError
 from aiokafka08.offset_store import CommitIdentity
-from aiokafka08.offset_store.answers import Commits, Committed, by_reason
+from aiokafka08.offset_store.responses import CommittedOffset, OffsetsToCommit, group_by_reason
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.zookeeper.offsets import OffsetNodes
 
@@ -44,7 +44,7 @@ class ZookeeperOffsetStore:
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
-    ) -> Mapping[TopicPartition, Committed]:
+    ) -> Mapping[TopicPartition, CommittedOffset]:
         """See `OffsetStore`; raises as `OffsetNodes.read`."""
         offsets = await self._nodes.read(partitions, self._limit_s(timeout_s))
         return {
@@ -53,15 +53,15 @@ class ZookeeperOffsetStore:
         }
 
     async def commit(
-        self, offsets: Commits, stamp: CommitIdentity, *, timeout_s: float | None = None
+        self, offsets: OffsetsToCommit, identity: CommitIdentity, *, timeout_s: float | None = None
     ) -> None:
-        """See `OffsetStore`; the identity and the metadata aren't stored."""
+        """See `OffsetStore`; ZooKeeper stores neither identity nor metadata."""
         values = {tp: offset for tp, (offset, _) in offsets.items()}
         failed = await self._nodes.write(values, self._limit_s(timeout_s))
         if failed:
             raise KafkaUnavailableError(
                 f"offsets of group {self._group!r} not committed to ZooKeeper {self._connect}: "
-                f"{by_reason(failed)}"
+                f"{group_by_reason(failed)}"
             )
 
     def check(self) -> None:

@@ -1,8 +1,11 @@
-"""Offsets in ZooKeeper by way of the brokers: OffsetCommit 0 and OffsetFetch 0 (0.8.1 on).
+"""Committed offsets in ZooKeeper, read and written through brokers (0.8.1 and later).
 
-Any broker does. They write `/consumers/<group>/offsets/<topic>/<partition>`, where the Scala
-consumer keeps them too; a commit's metadata is dropped (docs/brokers.md 8.4), and nobody fences
-members of an older generation.
+The requests are OffsetCommit 0 and OffsetFetch 0, and any broker handles them. It keeps the offsets
+in `/consumers/<group>/offsets/<topic>/<partition>`, the nodes of the Scala consumer. The metadata
+of a commit is dropped (docs/brokers.md 8.4), and no broker fences members of an older generation.
+`requests` sends and retries; `choose` picks this store.
+
+Invariant: a name that can't be a node is refused at `start()`, because brokers would accept it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from aiokafka08.errors import KafkaError
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity, requests
-from aiokafka08.offset_store.answers import Commits, Committed, check_metadata
+from aiokafka08.offset_store.responses import CommittedOffset, OffsetsToCommit, check_metadata
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.structs import TopicPartition
 from aiokafka08.zookeeper.session import check_node_name
@@ -23,16 +26,20 @@ R = TypeVar("R", bound=Response)
 
 
 class ZookeeperV0OffsetStore:
-    """Committed offsets of one group in ZooKeeper, written by brokers of this line."""
+    """Committed offsets of one group in ZooKeeper, read and written by brokers.
+
+    Args:
+        line: the brokers' line, which limits the length of the metadata.
+    """
 
     def __init__(self, router: Router, group: str, line: BrokerLine) -> None:
         self._router = router
         self._group = group
         self._line = line
-        self._ask = _AskAny(router)
+        self._target = _AnyBrokerTarget(router)
 
     async def start(self) -> None:
-        """Check that the group can be a node of ZooKeeper.
+        """Check that the group's name can be the name of a node.
 
         Raises:
             IllegalArgumentError: it can't.
@@ -40,33 +47,37 @@ class ZookeeperV0OffsetStore:
         check_node_name("group_id", self._group)
 
     async def stop(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: the router owns the connections."""
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
-    ) -> Mapping[TopicPartition, Committed]:
+    ) -> Mapping[TopicPartition, CommittedOffset]:
         """See `OffsetStore`."""
-        return await requests.fetch(self._router, self._group, self._ask, partitions, timeout_s)
+        return await requests.fetch(self._router, self._group, self._target, partitions, timeout_s)
 
     async def commit(
-        self, offsets: Commits, stamp: CommitIdentity, *, timeout_s: float | None = None
+        self,
+        offsets: OffsetsToCommit,
+        identity: CommitIdentity,
+        *,
+        timeout_s: float | None = None,
     ) -> None:
-        """See `OffsetStore`; the stamp isn't looked at."""
+        """See `OffsetStore`; version 0 has no field for the identity."""
         check_metadata(offsets, self._line)
-        await requests.commit(self._router, self._group, self._ask, offsets, stamp, timeout_s)
+        await requests.commit(self._router, self._group, self._target, offsets, identity, timeout_s)
 
     def check(self) -> None:
-        """There is a store."""
+        """Do nothing: there is a store."""
 
 
-class _AskAny:
-    """Asks whichever broker answers, in version 0."""
+class _AnyBrokerTarget:
+    """Sends version 0 to whichever broker responds."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def __call__(self, request: Request[R], timeout_s: float) -> tuple[R, int]:
-        return await self._router.request(request, version=0, timeout_s=timeout_s), 0
+    async def send(self, request: Request[R], timeout_s: float) -> tuple[R, int]:
+        return await self._router.request(request, version=0, timeout_s=timeout_s), -1
 
-    def refused(self, error: KafkaError, asked: int) -> None:
+    def on_refused(self, error: KafkaError, node_id: int) -> None:
         pass

@@ -15,7 +15,12 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.offset_store.answers import check_metadata, failure, read_commits, read_fetched
+from aiokafka08.offset_store.responses import (
+    check_metadata,
+    combined_error,
+    read_commit_response,
+    read_fetch_response,
+)
 from aiokafka08.protocol.api import (
     CommittedPartition,
     OffsetCommitResponse,
@@ -45,7 +50,7 @@ def test_what_a_fetched_offset_means(
     offset: int, metadata: str | None, code: int, meaning: object
 ) -> None:
     answer = OffsetFetchResponse([Topic("t", [CommittedPartition(0, offset, metadata, code)])])
-    found = read_fetched(answer, [tp(0)])[tp(0)]
+    found = read_fetch_response(answer, [tp(0)])[tp(0)]
     if isinstance(meaning, type):
         assert type(found) is meaning
     else:
@@ -57,9 +62,9 @@ def test_what_is_left_out_is_an_error_and_what_wasn_t_asked_for_is_ignored() -> 
     committed = OffsetCommitResponse([Topic("u", [PartitionError(0, 0)])])
     empty = OffsetCommitResponse([])  # 0.8.1 to version 1
     for found in (
-        read_fetched(fetched, [tp(0)]),
-        read_commits(committed, [tp(0)]),
-        read_commits(empty, [tp(0)]),
+        read_fetch_response(fetched, [tp(0)]),
+        read_commit_response(committed, [tp(0)]),
+        read_commit_response(empty, [tp(0)]),
     ):
         assert list(found) == [tp(0)]
         assert type(found[tp(0)]) is KafkaProtocolError
@@ -77,17 +82,17 @@ def test_what_is_left_out_is_an_error_and_what_wasn_t_asked_for_is_ignored() -> 
 def test_metadata_is_as_long_as_java_counts_it(line: BrokerLine, limit: int) -> None:
     for text in ("x" * limit, "é" * limit, "\N{GRINNING FACE}" * (limit // 2)):
         check_metadata({tp(0): OffsetAndMetadata(1, text)}, line)
-        with pytest.raises(OffsetMetadataTooLargeError, match=f"t/1 .* take {limit}"):
+        with pytest.raises(OffsetMetadataTooLargeError, match=f"t/1: .* at most {limit} "):
             check_metadata({tp(1): OffsetAndMetadata(1, text + "y")}, line)
 
 
 def test_a_failure_names_each_partition_with_its_reason() -> None:
     refused = GroupAuthorizationFailedError("no", errno=30)
-    both = failure("not committed", {tp(0): refused, tp(2): refused})
+    both = combined_error("not committed", {tp(0): refused, tp(2): refused})
     assert type(both) is GroupAuthorizationFailedError
     assert "not committed: t/0, t/2: [Error 30]" in str(both)
     errors: dict[TopicPartition, KafkaError] = {tp(0): refused, tp(1): IllegalGenerationError("x")}
-    fenced = failure("not committed", errors)
+    fenced = combined_error("not committed", errors)
     assert type(fenced) is CommitFailedError
     assert isinstance(fenced.__cause__, IllegalGenerationError)
     assert "t/0: " in str(fenced)
