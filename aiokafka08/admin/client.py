@@ -129,7 +129,7 @@ class AIOKafkaAdminClient(GroupCalls):
 
     def __del__(self) -> None:
         if hasattr(self, "_lifecycle"):
-            self._lifecycle.warn_if_dropped(self)
+            self._lifecycle.warn_if_not_stopped(self)
 
     async def start(self) -> None:
         """Find the cluster.
@@ -138,7 +138,7 @@ class AIOKafkaAdminClient(GroupCalls):
             NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
             UnsupportedVersionError: it is a 4.x cluster.
         """
-        self._lifecycle.starting()
+        self._lifecycle.bind_to_loop()
         try:
             await self._router.start()
         except BaseException:
@@ -151,7 +151,7 @@ class AIOKafkaAdminClient(GroupCalls):
         Raises:
             IllegalStateError: it belongs to another event loop or process; it goes on there.
         """
-        if self._lifecycle.running:
+        if self._lifecycle.is_running:
             self._lifecycle.check()
             self._lifecycle.stopped = True
             await self._router.stop()

@@ -25,7 +25,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.config import one_of
-from aiokafka08.net.coordinator import Coordinator, check_group
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times
@@ -79,7 +79,7 @@ class GroupCalls:
                 f"coordinator_type={coordinator_type!r} needs FindCoordinator 1 (brokers from "
                 "0.11 on); this client speaks the protocol of 0.8"
             )
-        return await Coordinator(self._router, check_group(group_id)).node_id()
+        return await CoordinatorLookup(self._router, check_group_id(group_id)).node_id()
 
     async def list_consumer_groups(
         self, broker_ids: list[int] | None = None
@@ -260,7 +260,7 @@ class GroupCalls:
         self, group_id: str, storage: str | None, coordinator_id: int | None = None
     ) -> AsyncIterator[OffsetStore]:
         one_of("offsets_storage", storage, [None, "kafka", "zookeeper", "dual"])
-        coordinator = Coordinator(self._router, check_group(group_id), coordinator_id)
+        coordinator = CoordinatorLookup(self._router, check_group_id(group_id), coordinator_id)
         if coordinator_id is not None:
             await self._router.metadata.fetch_all()
         store = choose_offset_store(self._router, coordinator, storage, self._zookeeper_connect)
@@ -301,7 +301,7 @@ class GroupCalls:
         return await asyncio.gather(*(self._describe_one(one, coordinator_id) for one in groups))
 
     async def _describe_one(self, group: str, coordinator_id: int | None) -> DescribedGroup:
-        coordinator = Coordinator(self._router, group, coordinator_id)
+        coordinator = CoordinatorLookup(self._router, group, coordinator_id)
 
         async def ask(left_s: float) -> DescribedGroup | KafkaError:
             node_id = await coordinator.node_id(timeout_s=left_s)
@@ -310,13 +310,13 @@ class GroupCalls:
                     DescribeGroupsRequest([group]), node_id=node_id, timeout_s=left_s
                 )
             except KafkaError:
-                coordinator.forget(node_id)
+                coordinator.invalidate(node_id)
                 raise
             for one in answer.groups:
                 if one.group == group and not one.error_code:
                     return one
                 if one.group == group:
-                    coordinator.forget(node_id)
+                    coordinator.invalidate(node_id)
                     return broker_error(one.error_code, f"group {group!r}")
             return KafkaTimeoutError(f"node {node_id} left group {group!r} out of its answer")
 
@@ -386,7 +386,7 @@ class GroupCalls:
 def _checked_names(groups: object) -> list[str]:
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise IllegalArgumentError(f"group_ids={groups!r}: allowed is a list of names")
-    return [check_group(group) for group in groups]
+    return [check_group_id(group) for group in groups]
 
 
 def _pairs(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -14,7 +14,7 @@ from aiokafka08.consumer.cursor import StartPosition
 from aiokafka08.consumer.record_buffer import Decoding, Deserializer
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from aiokafka08.net.config import boolean, callable_or_none, not_negative, one_of, positive
-from aiokafka08.net.coordinator import check_group
+from aiokafka08.net.coordinator_lookup import check_group_id
 
 _RESETS = {"earliest": StartPosition.EARLIEST, "latest": StartPosition.LATEST, "none": None}
 
@@ -96,7 +96,7 @@ def consumer_config(
                 f"{option}={given!r} needs {needs}; this client speaks the protocol of 0.8"
             )
     if group_id is not None:
-        check_group(group_id)
+        check_group_id(group_id)
     one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
     one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
     if zookeeper_connect == "" or (

@@ -38,8 +38,8 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.cluster import check_partitions
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
-from aiokafka08.net.coordinator import Coordinator
-from aiokafka08.net.lifecycle import Lifecycle, take_all
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
+from aiokafka08.net.lifecycle import Lifecycle, run_all_steps
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.offset_store.choose import choose_offset_store
@@ -209,7 +209,9 @@ class AIOKafkaConsumer(PartitionCalls):
             exclude_internal_topics=self._config.exclude_internal_topics
         )
         self._member_state = MemberState()
-        self._coordinator = Coordinator(self._router, group_id) if group_id is not None else None
+        self._coordinator = (
+            CoordinatorLookup(self._router, group_id) if group_id is not None else None
+        )
         self._assignors = check_group_options(self._config)
         # `start()` chooses both by the brokers' line.
         self._store: OffsetStore = NoOffsetStore(IllegalStateError("the client isn't started"))
@@ -222,19 +224,19 @@ class AIOKafkaConsumer(PartitionCalls):
             self._lifecycle,
         )
         self._feed = self._assignment.feed
-        self._router.metadata.watch(self._assignment.follow_metadata)
+        self._router.metadata.add_listener(self._assignment.follow_metadata)
         if topics:
             self.subscribe(topics)
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self._router.config.bootstrap)
-        state = "running" if self._lifecycle.running else "not running"
+        state = "running" if self._lifecycle.is_running else "not running"
         return f"<AIOKafkaConsumer {servers} {state} partitions={len(self._assignment.cursors)}>"
 
     def __del__(self) -> None:
         lifecycle: Lifecycle | None = getattr(self, "_lifecycle", None)
         if lifecycle is not None:
-            lifecycle.warn_if_dropped(self)
+            lifecycle.warn_if_not_stopped(self)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -249,7 +251,7 @@ class AIOKafkaConsumer(PartitionCalls):
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist, and isn't created.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
-        self._lifecycle.starting()
+        self._lifecycle.bind_to_loop()
         try:
             await self._calls.run(self._start())
         except BaseException:
@@ -263,7 +265,7 @@ class AIOKafkaConsumer(PartitionCalls):
         if self._subscription.by_topic:
             check_subscribe(self._config, router)
         for topic in sorted(self._subscription.tracked_topics or ()):
-            await router.metadata.topic(topic, timeout_s=router.config.request_timeout_s)
+            await router.metadata.wait_for_topic(topic, timeout_s=router.config.request_timeout_s)
         self._store = choose_offset_store(
             router,
             self._coordinator,
@@ -292,7 +294,7 @@ class AIOKafkaConsumer(PartitionCalls):
             IllegalStateError: it belongs to another event loop or process; it goes on there.
         """
         if self._stopping is None:
-            if not self._lifecycle.running:
+            if not self._lifecycle.is_running:
                 self._lifecycle.stopped = True
                 return
             self._lifecycle.check()
@@ -302,7 +304,7 @@ class AIOKafkaConsumer(PartitionCalls):
 
     async def _stop(self) -> None:
         self._calls.cancel_all()
-        await take_all(
+        await run_all_steps(
             self._assignment.finish,
             self._stop_membership,
             self._assignment.stop,
@@ -398,7 +400,7 @@ class AIOKafkaConsumer(PartitionCalls):
 
     def _subscription_changed(self) -> None:
         self._track()
-        if self._lifecycle.running:
+        if self._lifecycle.is_running:
             meant = self._subscription.partitions(self._router.metadata.snapshot)
             self._assignment.hold_back(self.assignment() - meant)
             if self._subscription.kind is not Kind.NONE:
@@ -499,7 +501,7 @@ class AIOKafkaConsumer(PartitionCalls):
 
     def ready(self) -> bool:
         """Whether all assigned partitions have a position and a leader that answers."""
-        if not self._lifecycle.running:
+        if not self._lifecycle.is_running:
             return False
         return self._assignment.healthy()
 

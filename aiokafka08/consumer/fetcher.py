@@ -356,7 +356,7 @@ class Fetcher:
                 continue
             snapshot = self._router.metadata.snapshot
             for cursor in lost:
-                reason = snapshot.why_no_leader(cursor.topic_partition)
+                reason = snapshot.no_leader_reason(cursor.topic_partition)
                 if reason is not None:  # else it hasn't been asked for yet
                     self._failed(cursor, reason)
             self._router.metadata.request_refresh()

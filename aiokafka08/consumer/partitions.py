@@ -47,7 +47,7 @@ class PartitionCalls:
         self._assignment.check()
         cursor = self._assignment.cursor(partition)
         if cursor.position is None and not await self._wait_positions([partition]):
-            why = self._router.metadata.snapshot.why_no_leader(partition)
+            why = self._router.metadata.snapshot.no_leader_reason(partition)
             raise KafkaTimeoutError(
                 f"no position of {partition} within "
                 f"{self._router.config.request_timeout_s * 1000:.0f} ms"

@@ -309,7 +309,7 @@ class _RangeReader:
         # A leader that hangs leaves time to learn of the next one.
         patience_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
         if leader is None:
-            await self._router.metadata.topic(topic, timeout_s=self._missing_s / 4)
+            await self._router.metadata.wait_for_topic(topic, timeout_s=self._missing_s / 4)
             leader = self._router.metadata.snapshot.leader(self._tp)
         if leader is None:
             raise LeaderNotAvailableError(f"{topic}/{partition} has no leader that is known")

@@ -130,7 +130,7 @@ class StartOffsets:
                     if leader is not None:
                         by_leader.setdefault(leader, []).append(cursor)
                         continue
-                    self._try_later(cursor, snapshot.why_no_leader(cursor.topic_partition))
+                    self._try_later(cursor, snapshot.no_leader_reason(cursor.topic_partition))
                     next_due = min(next_due or cursor.not_before, cursor.not_before)
             if stored:
                 self._ask(stored, self._fetch_stored(_marks(stored)))

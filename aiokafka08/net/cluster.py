@@ -89,7 +89,7 @@ class ClusterSnapshot:
             return None
         return partition.leader
 
-    def why_no_leader(self, tp: TopicPartition) -> str | None:
+    def no_leader_reason(self, tp: TopicPartition) -> str | None:
         """Why `leader` knows none, for people; None where the topic's metadata isn't there yet."""
         info = self.topics.get(tp.topic)
         if info is None:
@@ -106,7 +106,7 @@ class ClusterSnapshot:
             return "it has no leader now"
         return f"its leader, node {partition.leader}, isn't among the brokers that are known"
 
-    def merged(self, answer: MetadataResponse, *, everything: bool) -> ClusterSnapshot:
+    def merge(self, answer: MetadataResponse, *, everything: bool) -> ClusterSnapshot:
         """The snapshot after this answer; `everything`: all topics were asked for."""
         brokers = {broker.node_id: broker for broker in answer.brokers}
         topics = dict(self.topics)
@@ -172,13 +172,13 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
     )
 
 
-def is_spoilt(answer: MetadataResponse, asked: Collection[str]) -> bool:
+def is_failed_by_one_topic(answer: MetadataResponse, asked: Collection[str]) -> bool:
     """Whether one topic has spoilt the answer for the others: on 0.8 a bad name, or a topic that
     can't be created, gives every topic its error, and no brokers (docs/brokers.md 4.4, 4.5)."""
-    return len(asked) > 1 and refuses_all(answer)
+    return len(asked) > 1 and rejects_all_topics(answer)
 
 
-def refuses_all(answer: MetadataResponse) -> bool:
+def rejects_all_topics(answer: MetadataResponse) -> bool:
     """Whether it is an answer as one bad topic on 0.8 gets: no brokers, and its error for all."""
     return (
         not answer.brokers

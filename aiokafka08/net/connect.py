@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from aiokafka08.errors import KafkaConnectionError
 from aiokafka08.net.config import Address, NetConfig, address_text
-from aiokafka08.net.staggered_race import AllFailedError, first_that_works, head_start_s
+from aiokafka08.net.staggered_race import AllAttemptsFailedError, stagger_delay, staggered_race
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ CONNECT_ERRORS = (OSError, UnicodeError, OverflowError)
 """What connecting may raise; the last two for names and ports that can't be."""
 
 
-async def connect_any(
+async def connect_to_any_ip(
     address: Address,
     config: NetConfig,
     connect: Callable[[str], Coroutine[Any, Any, T]],
@@ -46,13 +46,13 @@ async def connect_any(
         if not ips:
             raise OSError("the name has no address")
         attempts = {ip: functools.partial(connect, ip) for ip in ips}
-        return await first_that_works(
+        return await staggered_race(
             attempts,
-            head_start_s=head_start_s(config.request_timeout_s, len(ips)),
+            delay_s=stagger_delay(config.request_timeout_s, len(ips)),
             expected=CONNECT_ERRORS,
             discard=discard,
         )
-    except AllFailedError as failed:
+    except AllAttemptsFailedError as failed:
         errors = failed.errors.values()
     except CONNECT_ERRORS as error:
         errors = [error]

@@ -28,11 +28,11 @@ class Lifecycle:
         self.stopped = False
 
     @property
-    def running(self) -> bool:
-        """Whether it is between `started()` and `stop`."""
+    def is_running(self) -> bool:
+        """Whether it is between `bind_to_loop()` and `stop`."""
         return self._loop is not None and not self.stopped
 
-    def starting(self) -> None:
+    def bind_to_loop(self) -> None:
         """To be called first in `start()`; binds to the running loop.
 
         Raises:
@@ -66,13 +66,13 @@ class Lifecycle:
                 f"this {self._name} belongs to another event loop: make one in each loop"
             )
 
-    def warn_if_dropped(self, source: object, unsent_bytes: int = 0) -> None:
+    def warn_if_not_stopped(self, source: object, unsent_bytes: int = 0) -> None:
         """For `__del__`: a ResourceWarning if the client was started and never stopped.
 
         Python doesn't show that unless it is asked to. So where messages may be lost, it is logged
         as an error as well.
         """
-        if self.running and os.getpid() == self._pid:
+        if self.is_running and os.getpid() == self._pid:
             if unsent_bytes:
                 logger.error(
                     "an %s was dropped without %s: %d bytes of messages may be lost",
@@ -88,7 +88,7 @@ class Lifecycle:
             )
 
 
-async def take_all(*steps: Callable[[], Awaitable[None]]) -> None:
+async def run_all_steps(*steps: Callable[[], Awaitable[None]]) -> None:
     """Take these steps of a stop one after the other, also where one fails, so that nothing is left
     behind; then raise the first error. Others are logged."""
     first: BaseException | None = None

@@ -76,7 +76,7 @@ async def list_offsets(
     return await _of_leaders(router, timestamps, ask, timeout_s)
 
 
-async def first_messages(
+async def find_first_messages(
     router: Router, timestamps_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """The first message of each time or later, by the messages' own timestamps (KIP-79).
@@ -126,7 +126,7 @@ async def _of_leaders(
 
     async def attempt(attempt_s: float) -> dict[TopicPartition, T] | KafkaError:
         missing = [tp for tp in tps if tp not in found]
-        for tp, result in (await ask_leaders(router, missing, ask, attempt_s)).items():
+        for tp, result in (await request_from_leaders(router, missing, ask, attempt_s)).items():
             if not isinstance(result, KafkaError):
                 found[tp] = result
             elif is_final(result):
@@ -167,7 +167,7 @@ async def _know(router: Router, tps: Collection[TopicPartition], end: float) -> 
     metadata = router.metadata
     for topic in dict.fromkeys(tp.topic for tp in tps):
         left_s = max(end - asyncio.get_running_loop().time(), 0)
-        await metadata.topic(topic, timeout_s=left_s)
+        await metadata.wait_for_topic(topic, timeout_s=left_s)
     if all(tp.partition in metadata.snapshot.partitions(tp.topic) for tp in tps):
         return
     snapshot = await metadata.refresh()  # it may have been added
@@ -179,7 +179,7 @@ async def _know(router: Router, tps: Collection[TopicPartition], end: float) -> 
             )
 
 
-async def ask_leaders(
+async def request_from_leaders(
     router: Router, tps: Collection[TopicPartition], ask: Ask[T], timeout_s: float
 ) -> Answers[T]:
     """One round: each leader is asked for its partitions."""
@@ -236,7 +236,7 @@ async def _ask_by_message(
     end = loop.time() + timeout_s
     try:
         connection = await router.connection(leader, Lane.CONTROL, timeout_s=timeout_s)
-        if not connection.version.speaks(ListOffsetsRequest, 1):
+        if not connection.version.supports(ListOffsetsRequest, 1):
             return dict.fromkeys(tps)
         request = _request(tps, timestamps_ms)
         answer = await connection.request(request, version=1, timeout_s=max(end - loop.time(), 0))

@@ -28,8 +28,8 @@ from aiokafka08.net.cluster import (
     check_topic_name,
 )
 from aiokafka08.net.config import NetConfig
-from aiokafka08.net.metadata_fetcher import MetadataAnswer, MetadataFetcher
-from aiokafka08.net.nodes import Nodes
+from aiokafka08.net.metadata_fetcher import MetadataFetcher, MetadataReply
+from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.net.retry import is_final, retry
 from aiokafka08.protocol.api import MetadataResponse
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
@@ -40,11 +40,11 @@ _logger = logging.getLogger("aiokafka08.net")
 class Metadata:
     """Keeps the snapshot fresh, for the topics that somebody has asked for (or for all)."""
 
-    def __init__(self, nodes: Nodes, config: NetConfig, telemetry: Telemetry) -> None:
+    def __init__(self, nodes: NodeRegistry, config: NetConfig, telemetry: Telemetry) -> None:
         self.snapshot = ClusterSnapshot()
         self.all_topics = False
         """Ask for every topic on each refresh (pattern subscriptions)."""
-        self.by_name = True
+        self.may_create_topics = True
         """Beside all topics, ask by name for one that isn't among them and is waited for: brokers
         may create it then."""
         self._topics: set[str] = set()
@@ -71,7 +71,7 @@ class Metadata:
         self._check()
         self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
 
-    def shut(self) -> None:
+    def close(self) -> None:
         """Stop; whoever waits for a refresh gets an error."""
         self._stopped = True
         for task in self._tasks():
@@ -79,8 +79,8 @@ class Metadata:
         self._tell_changed()
 
     async def stop(self) -> None:
-        """`shut`, and wait until the background work has ended."""
-        self.shut()
+        """`close`, and wait until the background work has ended."""
+        self.close()
         await asyncio.gather(*self._tasks(), return_exceptions=True)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
@@ -90,7 +90,7 @@ class Metadata:
         if self._stopped:
             raise IllegalStateError("the client was stopped")
 
-    def watch(self, watcher: Callable[[ClusterSnapshot], object]) -> None:
+    def add_listener(self, watcher: Callable[[ClusterSnapshot], object]) -> None:
         """Call `watcher` with each new snapshot."""
         self._watchers.append(watcher)
 
@@ -142,7 +142,7 @@ class Metadata:
         except TimeoutError:
             pass
 
-    async def topic(
+    async def wait_for_topic(
         self, topic: str, *, timeout_s: float, leaders: Callable[[Iterable[bool]], bool] = all
     ) -> TopicInfo:
         """A topic with its partitions, asked for if need be (brokers may create it then).
@@ -192,7 +192,7 @@ class Metadata:
                 ):
                     return info
                 return self._why_unusable(info)
-            if not self.by_name:
+            if not self.may_create_topics:
                 return UnknownTopicOrPartitionError(f"the cluster has no topic {topic!r}")
             return failure or KafkaUnavailableError("the brokers' metadata left the topic out")
 
@@ -235,7 +235,9 @@ class Metadata:
         topics = sorted(self._topics | self._waiting.keys())
         try:
             if self.all_topics:
-                answers = await self._inquiry.everything(self._waiting if self.by_name else ())
+                answers = await self._inquiry.everything(
+                    self._waiting if self.may_create_topics else ()
+                )
             else:
                 answers = await self._inquiry.topics(topics)
         except KafkaError as error:
@@ -255,11 +257,11 @@ class Metadata:
         self._merge(answers)
         return answers[0].response
 
-    def _merge(self, answers: Iterable[MetadataAnswer]) -> None:
+    def _merge(self, answers: Iterable[MetadataReply]) -> None:
         # Into the snapshot of this moment: another answer may have come since this was asked for.
         snapshot = self.snapshot
         for answer, everything in answers:
-            snapshot = snapshot.merged(answer, everything=everything)
+            snapshot = snapshot.merge(answer, everything=everything)
         if self._stopped or snapshot == self.snapshot:
             return
         self.snapshot = snapshot

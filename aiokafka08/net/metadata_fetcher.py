@@ -12,17 +12,17 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from aiokafka08.errors import KafkaError, NoBrokersAvailable
-from aiokafka08.net.cluster import is_spoilt, refuses_all
+from aiokafka08.net.cluster import is_failed_by_one_topic, rejects_all_topics
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.node import Lane, Node
-from aiokafka08.net.nodes import Nodes
+from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.protocol.api import MetadataRequest, MetadataResponse
 
 PATIENCE_S = 5.0
 """How long one broker may keep a metadata request before the next one is asked."""
 
 
-class MetadataAnswer(NamedTuple):
+class MetadataReply(NamedTuple):
     """A broker's answer; `everything`: all topics were asked for."""
 
     response: MetadataResponse
@@ -32,12 +32,12 @@ class MetadataAnswer(NamedTuple):
 class MetadataFetcher:
     """Asks brokers for metadata, each question within `request_timeout_ms`."""
 
-    def __init__(self, nodes: Nodes, config: NetConfig) -> None:
+    def __init__(self, nodes: NodeRegistry, config: NetConfig) -> None:
         self._nodes = nodes
         self._config = config
         self._spoilers: set[str] = set()  # topics that spoil the answer for others
 
-    async def everything(self, wanted: Collection[str] = ()) -> list[MetadataAnswer]:
+    async def everything(self, wanted: Collection[str] = ()) -> list[MetadataReply]:
         """Ask for all topics; for those that are `wanted`, but not listed, by name too.
 
         Raises:
@@ -45,14 +45,14 @@ class MetadataFetcher:
         """
         end = self._end()
         listing = await self._ask_any([], True, end)
-        answers = [MetadataAnswer(listing, True)]
+        answers = [MetadataReply(listing, True)]
         # The listing creates none, and may leave out one that was just created.
         listed = {state.topic for state in listing.topics}
         if missing := sorted(set(wanted) - listed):
             answers += await self._ask_topics(missing, end)
         return answers
 
-    async def topics(self, topics: list[str]) -> list[MetadataAnswer]:
+    async def topics(self, topics: list[str]) -> list[MetadataReply]:
         """Ask for these topics: one answer, or one for each where a topic spoils the others'.
 
         Raises:
@@ -62,20 +62,20 @@ class MetadataFetcher:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _ask_topics(self, topics: list[str], end: float) -> list[MetadataAnswer]:
+    async def _ask_topics(self, topics: list[str], end: float) -> list[MetadataReply]:
         alone = [topic for topic in topics if topic in self._spoilers]
         together = [topic for topic in topics if topic not in self._spoilers]
         answers = []
         if together or not alone:
             answer = await self._ask_any(together, False, end)
-            if is_spoilt(answer, together):
+            if is_failed_by_one_topic(answer, together):
                 alone = topics
             else:
-                answers.append(MetadataAnswer(answer, False))
+                answers.append(MetadataReply(answer, False))
         for topic in alone:
             answer = await self._ask_any([topic], False, end)
-            answers.append(MetadataAnswer(answer, False))
-            if refuses_all(answer):
+            answers.append(MetadataReply(answer, False))
+            if rejects_all_topics(answer):
                 self._spoilers.add(topic)
             else:
                 self._spoilers.discard(topic)
@@ -111,7 +111,7 @@ class MetadataFetcher:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
         connection = await node.connection(Lane.CONTROL, timeout_s=timeout_s)
-        version = connection.version.pick(MetadataRequest)
+        version = connection.version.highest(MetadataRequest)
         request = MetadataRequest(topics)
         if everything:
             request = MetadataRequest([] if version == 0 else None)

@@ -19,7 +19,7 @@ from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutErro
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.probe import probe_version
-from aiokafka08.net.transport import Connection, open_connection
+from aiokafka08.net.transport import BrokerConnection, open_connection
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected, Telemetry
@@ -30,7 +30,7 @@ T = TypeVar("T")
 RECONNECT_BACKOFF_S = 0.05
 RECONNECT_BACKOFF_MAX_S = 5.0
 
-HANGING_S = 1.0
+UNRESPONSIVE_S = 1.0
 """How long the answer to a short request may take before others are asked first."""
 
 IDLE = "idle"
@@ -61,8 +61,8 @@ class Node:
         self.address = address
         self._config = config
         self._telemetry = telemetry
-        self._lanes: dict[Lane, Connection] = {}
-        self._connecting: dict[Lane, asyncio.Task[Connection]] = {}
+        self._lanes: dict[Lane, BrokerConnection] = {}
+        self._connecting: dict[Lane, asyncio.Task[BrokerConnection]] = {}
         self._callers: Counter[Lane] = Counter()  # who wait for a lane to open
         self._detecting: asyncio.Task[BrokerVersion] | None = None
         self._version = config.pinned_version
@@ -74,7 +74,7 @@ class Node:
         self._not_before = 0.0
         self._mute = False  # the last connection that was lost had brought no answer
         self._reaper: asyncio.TimerHandle | None = None
-        self._closing: set[Connection] = set()  # closed by us, their sockets not gone yet
+        self._closing: set[BrokerConnection] = set()  # closed by us, their sockets not gone yet
         self._closed = False
 
     def __repr__(self) -> str:
@@ -90,16 +90,16 @@ class Node:
         return self._version
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether any lane is open."""
         return bool(self._lanes)
 
     @property
-    def hanging(self) -> bool:
+    def is_unresponsive(self) -> bool:
         """Whether it has owed an answer for long. Produce and fetch may take as long on a broker
         that is well, but where others can be asked they are the better choice all the same."""
         return any(
-            connection.owing_s > HANGING_S
+            connection.response_wait_s > UNRESPONSIVE_S
             for lane, connection in self._lanes.items()
             if lane is not Lane.JOIN
         )
@@ -110,7 +110,7 @@ class Node:
         return sum(connection.in_flight for connection in self._lanes.values())
 
     @property
-    def backing_off(self) -> bool:
+    def is_backing_off(self) -> bool:
         """Whether the last attempts failed and the next one must wait."""
         return self._not_before > asyncio.get_running_loop().time()
 
@@ -125,7 +125,7 @@ class Node:
         """Send a request on a lane, opening it if need be, and wait for the answer.
 
         `timeout_s` (default: `request_timeout_ms`) covers all of it. Raises as
-        `Connection.request` and `connection`.
+        `BrokerConnection.request` and `connection`.
         """
         deadline_s = self._config.request_timeout_s if timeout_s is None else timeout_s
         end = asyncio.get_running_loop().time() + deadline_s
@@ -133,7 +133,7 @@ class Node:
         left = max(end - asyncio.get_running_loop().time(), 0.0)
         return await connection.request(request, version=version, timeout_s=left)
 
-    async def connection(self, lane: Lane, *, timeout_s: float | None = None) -> Connection:
+    async def connection(self, lane: Lane, *, timeout_s: float | None = None) -> BrokerConnection:
         """The open connection of a lane; waits for the backoff after failures.
 
         Raises:
@@ -154,7 +154,7 @@ class Node:
         finally:
             self._callers[lane] -= 1
 
-    def shut(self, reason: str = "closed by the client") -> None:
+    def close(self, reason: str = "closed by the client") -> None:
         """Close all lanes and give up all attempts; whoever waits gets an error."""
         if self._closed:
             return
@@ -166,11 +166,11 @@ class Node:
         for connection in list(self._lanes.values()):
             connection.close(reason)
 
-    async def close(self, reason: str = "closed by the client") -> None:
-        """`shut`, and wait until the sockets are gone."""
-        self.shut(reason)  # all of it, whatever becomes of the waiting
+    async def stop(self, reason: str = "closed by the client") -> None:
+        """`close`, and wait until the sockets are gone."""
+        self.close(reason)  # all of it, whatever becomes of the waiting
         await asyncio.gather(*self._attempts(), return_exceptions=True)
-        await asyncio.gather(*(connection.gone for connection in self._closing))
+        await asyncio.gather(*(connection.socket_closed for connection in self._closing))
 
     def _attempts(self) -> list[asyncio.Task[Any]]:
         attempts: list[asyncio.Task[Any]] = list(self._connecting.values())
@@ -178,7 +178,7 @@ class Node:
             attempts.append(self._detecting)
         return attempts
 
-    def _attempt(self, lane: Lane) -> asyncio.Task[Connection]:
+    def _attempt(self, lane: Lane) -> asyncio.Task[BrokerConnection]:
         """The one attempt to open the lane, whoever asks."""
         if self._closed:
             raise KafkaConnectionError(f"{self!r} is closed")
@@ -188,7 +188,9 @@ class Node:
             attempt.add_done_callback(lambda _: self._connecting.pop(lane, None))
         return attempt
 
-    async def _join(self, attempt: asyncio.Task[Connection], limit_s: float) -> Connection:
+    async def _join(
+        self, attempt: asyncio.Task[BrokerConnection], limit_s: float
+    ) -> BrokerConnection:
         """Wait for a shared attempt without cancelling it for the others."""
         await asyncio.wait((attempt,), timeout=limit_s)
         where = address_text(self.address)
@@ -200,7 +202,7 @@ class Node:
             raise KafkaConnectionError(f"{where}: closed by the client while it connected")
         return attempt.result()
 
-    async def _open(self, lane: Lane) -> Connection:
+    async def _open(self, lane: Lane) -> BrokerConnection:
         loop = asyncio.get_running_loop()
         delay = self._not_before - loop.time()
         if delay > 0:
@@ -216,8 +218,10 @@ class Node:
                     version,
                     lambda connection, reason, lost: self._lost(lane, connection, reason, lost),
                 )
-                if connection.closed is not None:  # lost between its making and now
-                    raise KafkaConnectionError(f"{address_text(self.address)}: {connection.closed}")
+                if connection.close_reason is not None:  # lost between its making and now
+                    raise KafkaConnectionError(
+                        f"{address_text(self.address)}: {connection.close_reason}"
+                    )
                 if self._is_current(version):
                     break
                 # Another lane was lost since the version was asked for: this one may have reached
@@ -279,15 +283,15 @@ class Node:
     def _detected(self, task: asyncio.Task[BrokerVersion]) -> None:
         self._detecting = None
 
-    def _lost(self, lane: Lane, connection: Connection, reason: str, lost: int) -> None:
+    def _lost(self, lane: Lane, connection: BrokerConnection, reason: str, lost: int) -> None:
         self._closing.add(connection)
-        connection.gone.add_done_callback(lambda _: self._closing.discard(connection))
+        connection.socket_closed.add_done_callback(lambda _: self._closing.discard(connection))
         if self._lanes.get(lane) is not connection:
             return  # nobody has got it yet; `_open` tells
         del self._lanes[lane]
         if reason != IDLE:
             # One that accepts connections and closes them mustn't be run against.
-            self._mute = not connection.answered
+            self._mute = not connection.has_responded
             if self._mute:
                 self._failure = reason
                 self._back_off()

@@ -18,7 +18,12 @@ import struct
 from collections.abc import Collection, Mapping
 
 from aiokafka08.errors import KafkaError
-from aiokafka08.net.list_offsets import Answers, ask_leaders, first_messages, list_offsets
+from aiokafka08.net.list_offsets import (
+    Answers,
+    find_first_messages,
+    list_offsets,
+    request_from_leaders,
+)
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import (
     LATEST,
@@ -46,7 +51,7 @@ async def offsets_for_times(
 
     The timestamp is that of the message, None where a segment begins there.
     """
-    found = await first_messages(router, timestamps_ms)
+    found = await find_first_messages(router, timestamps_ms)
     unsure = {tp: at for tp, at in timestamps_ms.items() if found.get(tp) is None}
     if not unsure:
         return found
@@ -95,7 +100,7 @@ async def _stamped(router: Router, offsets: Mapping[TopicPartition, int]) -> set
         }
         return {tp: seen.get(tp, False) for tp in tps}
 
-    answers = await ask_leaders(router, offsets, ask, router.config.request_timeout_s)
+    answers = await request_from_leaders(router, offsets, ask, router.config.request_timeout_s)
     return {tp for tp, seen in answers.items() if seen is True}
 
 

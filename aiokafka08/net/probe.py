@@ -16,7 +16,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
 )
 from aiokafka08.net.config import Address, NetConfig, address_text
-from aiokafka08.net.connect import CONNECT_ERRORS, connect_any, unreachable, unreached
+from aiokafka08.net.connect import CONNECT_ERRORS, connect_to_any_ip, unreachable, unreached
 from aiokafka08.net.versions import BrokerVersion, Probe, detect
 from aiokafka08.protocol.api import decode_correlation_id, encode_request
 
@@ -94,7 +94,7 @@ class _Conversation:
             await self.close()
             self.asked = None
             self._progress("connecting")
-            self._streams = await connect_any(
+            self._streams = await connect_to_any_ip(
                 self._address,
                 self._config,
                 self._connect,

@@ -21,8 +21,8 @@ from aiokafka08.errors import (
 from aiokafka08.net.config import Address, NetConfig
 from aiokafka08.net.metadata import Metadata
 from aiokafka08.net.node import Lane, Node
-from aiokafka08.net.nodes import Nodes
-from aiokafka08.net.transport import Connection
+from aiokafka08.net.node_registry import NodeRegistry
+from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.telemetry import Telemetry
@@ -41,7 +41,7 @@ class Router:
     def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
         self.config = config
         self.telemetry = telemetry
-        self.nodes = Nodes(config, telemetry)
+        self.nodes = NodeRegistry(config, telemetry)
         self.metadata = Metadata(self.nodes, config, telemetry)
         self._stopped = False
 
@@ -69,10 +69,10 @@ class Router:
         Cancelled while it waits, it has closed everything all the same.
         """
         self._stopped = True
-        self.metadata.shut()
-        self.nodes.shut()
+        self.metadata.close()
+        self.nodes.close()
         await self.metadata.stop()
-        await self.nodes.close()
+        await self.nodes.stop()
 
     async def request(
         self,
@@ -104,7 +104,7 @@ class Router:
 
     async def connection(
         self, node_id: int, lane: Lane, *, timeout_s: float | None = None
-    ) -> Connection:
+    ) -> BrokerConnection:
         """The open connection of a node's lane, for those who must know which one they use.
 
         Raises as `Node.connection`; a failure asks for a metadata refresh.
@@ -115,7 +115,7 @@ class Router:
             self.metadata.request_refresh()
             raise
 
-    def introduce(self, node_id: int, address: Address) -> None:
+    def register_broker(self, node_id: int, address: Address) -> None:
         """Let requests to a node id go to this address, whether Metadata names it or not.
 
         For coordinators, whose address is in the answer that names them: a client that tracks no
@@ -126,7 +126,7 @@ class Router:
             IllegalStateError: the client was stopped.
         """
         self._check()
-        self.nodes.introduce(node_id, address)
+        self.nodes.register_broker(node_id, address)
 
     def version(self, node_id: int | None = None) -> BrokerVersion | None:
         """What a node speaks; without an id, the lowest line that was met. None: not met yet."""

@@ -13,16 +13,16 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
-HEAD_START_S = 1.0
+STAGGER_DELAY_S = 1.0
 """How long a silent address may keep the next one waiting."""
 
 
-def head_start_s(limit_s: float, count: int) -> float:
+def stagger_delay(limit_s: float, count: int) -> float:
     """The head start where `count` attempts must end within `limit_s`: the last one has half."""
-    return min(HEAD_START_S, limit_s / 2 / max(count, 1))
+    return min(STAGGER_DELAY_S, limit_s / 2 / max(count, 1))
 
 
-class AllFailedError(Exception, Generic[K]):
+class AllAttemptsFailedError(Exception, Generic[K]):
     """No attempt worked; `errors` says why, in the order of the attempts."""
 
     def __init__(self, errors: Mapping[K, Exception]) -> None:
@@ -30,10 +30,10 @@ class AllFailedError(Exception, Generic[K]):
         self.errors = errors
 
 
-async def first_that_works(
+async def staggered_race(
     attempts: Mapping[K, Callable[[], Coroutine[Any, Any, T]]],
     *,
-    head_start_s: float,
+    delay_s: float,
     expected: tuple[type[Exception], ...],
     discard: Callable[[T], object] = lambda result: None,
 ) -> T:
@@ -42,12 +42,12 @@ async def first_that_works(
     Args:
         attempts: tried in this order; each begins when those before it have failed, or have had
             their head start.
-        head_start_s: seconds.
+        delay_s: seconds.
         expected: what an attempt may raise; anything else is raised at once.
         discard: given the results of attempts that worked too, but later.
 
     Raises:
-        AllFailedError: none worked.
+        AllAttemptsFailedError: none worked.
     """
     waiting = list(attempts.items())
     running: dict[asyncio.Task[T], K] = {}
@@ -60,7 +60,7 @@ async def first_that_works(
                 running[asyncio.get_running_loop().create_task(attempt())] = key
             done, _ = await asyncio.wait(
                 running,
-                timeout=head_start_s if waiting else None,
+                timeout=delay_s if waiting else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             for task in sorted(done, key=list(running).index):
@@ -82,7 +82,7 @@ async def first_that_works(
         discard(result)
     if results:
         return results[0]
-    raise AllFailedError({key: errors[key] for key in attempts})
+    raise AllAttemptsFailedError({key: errors[key] for key in attempts})
 
 
 async def _end(running: dict[asyncio.Task[T], K], discard: Callable[[T], object]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.net.config import Address, NetConfig, address_text
-from aiokafka08.net.connect import connect_any, describe, unreached
+from aiokafka08.net.connect import connect_to_any_ip, describe, unreached
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.protocol.connection import ClientConnection
@@ -37,15 +37,15 @@ class _Waiter(NamedTuple):
     """How long the broker may be silent over it before it is taken for dead."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """A pipelined connection; made by `open_connection`.
 
     Attributes:
         version: what the broker at the other end speaks.
-        closed: the reason, once the connection is gone; None before.
-        answered: whether any answer came.
+        close_reason: the reason, once the connection is gone; None before.
+        has_responded: whether any answer came.
         last_used: loop time of the last request or answer.
-        gone: done when the socket is really closed.
+        socket_closed: done when the socket is really closed.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Connection(asyncio.BufferedProtocol):
         address: Address,
         config: NetConfig,
         version: BrokerVersion,
-        on_close: Callable[[Connection, str, int], None],
+        on_close: Callable[[BrokerConnection, str, int], None],
     ) -> None:
         self.address = address
         self.version = version
-        self.closed: str | None = None
-        self.answered = False
+        self.close_reason: str | None = None
+        self.has_responded = False
         self._loop = asyncio.get_running_loop()
         self.last_used = self._loop.time()
         self._last_received = self.last_used
@@ -74,11 +74,11 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked_since: float | None = None  # when the socket's buffer was full
         self._turn = asyncio.Lock()  # those who wait to write, in the order of their calls
         self._watchdog: asyncio.TimerHandle | None = None
-        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.socket_closed: asyncio.Future[None] = self._loop.create_future()
 
     def __repr__(self) -> str:
-        state = self.closed or f"{self.in_flight} in flight"
-        return f"<Connection {self._name} {state}>"
+        state = self.close_reason or f"{self.in_flight} in flight"
+        return f"<BrokerConnection {self._name} {state}>"
 
     @property
     def in_flight(self) -> int:
@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._protocol.in_flight
 
     @property
-    def owing_s(self) -> float:
+    def response_wait_s(self) -> float:
         """For how many seconds the broker has owed the answer that is due next; 0 for none."""
         if not self._waiters:
             return 0.0
@@ -126,36 +126,15 @@ class Connection(asyncio.BufferedProtocol):
                     answer = self._write(request, version, limit_s)
                 return cast(R, await answer)
         except TimeoutError:
-            self.close_if_dead(self._config.request_timeout_s)
+            self.close_if_silent(self._config.request_timeout_s)
             raise KafkaTimeoutError(
                 f"{self._name} didn't answer {name} within {limit_s * 1000:.0f} ms"
-            ) from None
-
-    async def send(self, request: Request[Any], *, version: int | None = None) -> None:
-        """Write a request that brokers don't answer (Produce with required_acks=0).
-
-        Returns when the socket has taken it or buffers it within its limits.
-
-        Raises:
-            KafkaConnectionError: the connection is gone.
-            KafkaTimeoutError: the broker takes nothing for `request_timeout_ms`.
-        """
-        limit_s = self._config.request_timeout_s
-        try:
-            async with asyncio.timeout(limit_s), self._turn:
-                await self.wait_writable()
-                self._write(request, version, limit_s)
-                await self.wait_writable()
-        except TimeoutError:
-            self.close_if_dead(limit_s)
-            raise KafkaTimeoutError(
-                f"{self._name} took nothing for {limit_s * 1000:.0f} ms"
             ) from None
 
     @property
     def writable(self) -> bool:
         """Whether a write would neither wait nor fail."""
-        return self.closed is None and self._writable.is_set()
+        return self.close_reason is None and self._writable.is_set()
 
     async def wait_writable(self) -> None:
         """Wait until the socket has taken most of what was written.
@@ -166,38 +145,38 @@ class Connection(asyncio.BufferedProtocol):
         # Again after each waking: whoever was woken first may have filled the buffer anew.
         while not self._writable.is_set():
             await self._writable.wait()
-        if self.closed is not None:
-            raise KafkaConnectionError(f"{self._name}: {self.closed}")
+        if self.close_reason is not None:
+            raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
 
-    def start(self, request: Request[R], *, version: int | None = None) -> asyncio.Future[R]:
+    def send(self, request: Request[R], *, version: int | None = None) -> asyncio.Future[R]:
         """Write a request at once; the future has its answer, or a `KafkaConnectionError`.
 
         For callers who heed `writable` and keep their own deadlines: cancelling the future gives
-        the answer up (it is read and dropped), `close_if_dead` is to be called then. Where no
+        the answer up (it is read and dropped), `close_if_silent` is to be called then. Where no
         answer will come (Produce with required_acks=0) the future is never done.
 
         Raises:
             KafkaConnectionError: the connection is gone.
             ValueError: the request can't be encoded.
         """
-        if self.closed is not None:
-            raise KafkaConnectionError(f"{self._name}: {self.closed}")
+        if self.close_reason is not None:
+            raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
         answer = self._write(request, version, self._config.request_timeout_s)
         return cast("asyncio.Future[R]", answer)
 
-    def close_if_dead(self, patience_s: float) -> None:
+    def close_if_silent(self, patience_s: float) -> None:
         """Close the connection if nothing came for as long as its oldest request has waited.
 
         A single slow answer doesn't count while others arrive. It happens by itself as well, a
         little later than the deadlines of those who wait.
         """
         silent_s = self._silent_s(patience_s)
-        if self.closed is None and silent_s is not None and silent_s >= -0.01 * patience_s:
+        if self.close_reason is None and silent_s is not None and silent_s >= -0.01 * patience_s:
             self.close(f"no answer for {patience_s * 1000:.0f} ms")
 
     def close(self, reason: str) -> None:
         """Close now; whoever waits for an answer gets a `KafkaConnectionError` with the reason."""
-        if self.closed is None:
+        if self.close_reason is None:
             self._closed(reason)
         if self._transport is not None:
             self._transport.abort()
@@ -210,17 +189,17 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self.closed is not None:  # TLS goes on handing out what it has read
+        if self.close_reason is not None:  # TLS goes on handing out what it has read
             return memoryview(bytearray(65536))
         return self._protocol.frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.closed is not None:
+        if self.close_reason is not None:
             return
         self.last_used = self._last_received = self._loop.time()
         try:
             for correlation_id, response in self._protocol.received(nbytes):
-                self.answered = True
+                self.has_responded = True
                 waiter = self._waiters.pop(correlation_id)
                 if not waiter.answer.done():  # else: it timed out or was cancelled
                     waiter.answer.set_result(response)
@@ -234,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        if self.closed is not None:
+        if self.close_reason is not None:
             return
         self._writable.clear()
         self._blocked_since = self._loop.time()
@@ -245,11 +224,11 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked_since = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.closed is None:
+        if self.close_reason is None:
             reason = f"connection lost: {describe(exc)}" if exc else "closed by the broker"
             self._closed(self._why_lost(reason))
-        if not self.gone.done():
-            self.gone.set_result(None)
+        if not self.socket_closed.done():
+            self.socket_closed.set_result(None)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -257,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         self, request: Request[Any], version: int | None, patience_s: float
     ) -> asyncio.Future[Response]:
         if version is None:
-            version = self.version.pick(type(request))
+            version = self.version.highest(type(request))
         correlation_id, buffers = self._protocol.send(request, version)
         now = self.last_used = self._loop.time()
         answer: asyncio.Future[Response] = self._loop.create_future()
@@ -274,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
     def _why_lost(self, reason: str) -> str:
         """Closing is how brokers meet requests that they don't know."""
         pinned = self._config.pinned_version
-        if pinned is None or self.answered or not self._waiters:
+        if pinned is None or self.has_responded or not self._waiters:
             return reason
         line = f"api_version pins the line {pinned.line}"
         return f"{reason} without an answer; {line}; is it the broker's?"
@@ -288,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         over = []
         if self._waiters:
             oldest = next(iter(self._waiters.values()))
-            over.append(self.owing_s - max(oldest.patience_s, patience_s))
+            over.append(self.response_wait_s - max(oldest.patience_s, patience_s))
         if self._blocked_since is not None:
             blocked_s = self._loop.time() - max(self._blocked_since, self._last_received)
             over.append(blocked_s - max(self._config.request_timeout_s, patience_s))
@@ -316,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
             self._watchdog = self._loop.call_later(late_s - silent_s, self._look)
 
     def _closed(self, reason: str) -> None:
-        self.closed = reason
+        self.close_reason = reason
         self._writable.set()  # writers wake up and find it closed
         self._blocked_since = None
         if self._watchdog is not None:
@@ -333,8 +312,8 @@ async def open_connection(
     address: Address,
     config: NetConfig,
     version: BrokerVersion,
-    on_close: Callable[[Connection, str, int], None],
-) -> Connection:
+    on_close: Callable[[BrokerConnection, str, int], None],
+) -> BrokerConnection:
     """Connect to a broker; the host name is resolved anew each time.
 
     Raises:
@@ -343,9 +322,9 @@ async def open_connection(
     """
     loop = asyncio.get_running_loop()
 
-    async def connect(ip: str) -> Connection:
+    async def connect(ip: str) -> BrokerConnection:
         _, connection = await loop.create_connection(
-            lambda: Connection(address, config, version, on_close),
+            lambda: BrokerConnection(address, config, version, on_close),
             ip,
             address[1],
             ssl=config.ssl_context,
@@ -355,7 +334,7 @@ async def open_connection(
 
     try:
         async with asyncio.timeout(config.request_timeout_s):
-            return await connect_any(
+            return await connect_to_any_ip(
                 address, config, connect, lambda one: one.close("another address was quicker")
             )
     except TimeoutError:

@@ -137,11 +137,11 @@ class BrokerVersion:
         """The message format to write: 1 from 0.10 on, else 0."""
         return 1 if self.line >= BrokerLine.V0_10 else 0
 
-    def speaks(self, request: type[Request[Any]], version: int = 0) -> bool:
+    def supports(self, request: type[Request[Any]], version: int = 0) -> bool:
         """Whether the broker understands this version of the API."""
         return version in self.apis.get(request.api, ())
 
-    def pick(self, request: type[Request[Any]]) -> int:
+    def highest(self, request: type[Request[Any]]) -> int:
         """The highest version of an API that both sides speak.
 
         Raises:

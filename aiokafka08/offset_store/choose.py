@@ -13,7 +13,7 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import OffsetStore
@@ -26,7 +26,7 @@ from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 
 def choose_offset_store(
     router: Router,
-    coordinator: Coordinator | None,
+    coordinator: CoordinatorLookup | None,
     storage: str | None,
     zookeeper_connect: str | None,
 ) -> OffsetStore:

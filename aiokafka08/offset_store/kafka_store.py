@@ -17,7 +17,7 @@ from aiokafka08.errors import (
     BrokerResponseError,
     KafkaError,
 )
-from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity, requests
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Response)
 class KafkaOffsetStore:
     """Committed offsets of one group in `__consumer_offsets`."""
 
-    def __init__(self, router: Router, coordinator: Coordinator) -> None:
+    def __init__(self, router: Router, coordinator: CoordinatorLookup) -> None:
         self._router = router
         self._group = coordinator.group
         self._target = _CoordinatorTarget(router, coordinator)
@@ -66,7 +66,7 @@ class KafkaOffsetStore:
 class _CoordinatorTarget:
     """Sends to the coordinator."""
 
-    def __init__(self, router: Router, coordinator: Coordinator) -> None:
+    def __init__(self, router: Router, coordinator: CoordinatorLookup) -> None:
         self._router = router
         self._coordinator = coordinator
 
@@ -76,10 +76,10 @@ class _CoordinatorTarget:
             response = await self._router.request(request, node_id=node_id, timeout_s=timeout_s)
         except KafkaError as error:
             if error.retriable:
-                self._coordinator.forget(node_id)
+                self._coordinator.invalidate(node_id)
             raise
         return response, node_id
 
     def on_refused(self, error: KafkaError, node_id: int) -> None:
         if isinstance(error, BrokerResponseError) and error.action is Action.COORDINATOR:
-            self._coordinator.forget(node_id)
+            self._coordinator.invalidate(node_id)

@@ -199,7 +199,7 @@ class AIOKafkaProducer:
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self._config.bootstrap)
-        state = "running" if self._lifecycle.running else "stopped"
+        state = "running" if self._lifecycle.is_running else "stopped"
         if self._loop is None and not self._lifecycle.stopped:
             state = "not started"
         used_bytes = 0 if self._engine is None else self._engine.used_bytes
@@ -209,7 +209,7 @@ class AIOKafkaProducer:
         lifecycle: Lifecycle | None = getattr(self, "_lifecycle", None)
         if lifecycle is not None:
             engine: ProducerEngine | None = getattr(self, "_engine", None)
-            lifecycle.warn_if_dropped(self, 0 if engine is None else engine.used_bytes)
+            lifecycle.warn_if_not_stopped(self, 0 if engine is None else engine.used_bytes)
 
     # --- start and stop ---------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class AIOKafkaProducer:
             raise IllegalStateError(
                 "this AIOKafkaProducer was constructed with another event loop than the running one"
             )
-        self._lifecycle.starting()
+        self._lifecycle.bind_to_loop()
         try:
             await self._router.start()
             version = self._router.version()
@@ -263,7 +263,7 @@ class AIOKafkaProducer:
         if self._stopping is not None:
             await asyncio.wait((self._stopping,))
             return
-        if not self._lifecycle.running:
+        if not self._lifecycle.is_running:
             self._lifecycle.stopped = True
             return
         if self._loop is not None:
@@ -513,7 +513,7 @@ class AIOKafkaProducer:
             self._loop is not None
             and engine is not None
             and engine.crash is None
-            and any(node.connected for node in self._router.nodes)
+            and any(node.is_connected for node in self._router.nodes)
         )
 
     def metrics(self) -> dict[str, float]:

@@ -77,7 +77,7 @@ class Sender:
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
         self._stopped = False
-        router.metadata.watch(self._metadata_changed)
+        router.metadata.add_listener(self._metadata_changed)
 
     @property
     def sinks(self) -> list[Sink]:

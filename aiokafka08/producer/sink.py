@@ -30,7 +30,7 @@ from typing import Any, Final
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
-from aiokafka08.net.transport import Connection
+from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.net.watchdog import ResponseWatchdog
 from aiokafka08.producer.accumulator import Accumulator
@@ -66,7 +66,7 @@ class _ProduceInFlight:
     def __init__(
         self,
         batches: list[Batch],
-        connection: Connection,
+        connection: BrokerConnection,
         response: asyncio.Future[Any],
         timer: asyncio.TimerHandle,
         watchdog: ResponseWatchdog,
@@ -82,7 +82,7 @@ class _ProduceInFlight:
     def is_broker_silent(self) -> bool:
         """Whether the response is overdue and no earlier response has come for a while either."""
         watchdog = self.watchdog
-        return watchdog.overdue and self.connection.owing_s > watchdog.after_s / 2
+        return watchdog.overdue and self.connection.response_wait_s > watchdog.after_s / 2
 
     def stop_timers(self) -> None:
         """Stop the timeout and the watchdog."""
@@ -118,7 +118,7 @@ class Sink:
         self._options = options
         self._on_crash = on_crash
         self._loop = asyncio.get_running_loop()
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._requests: dict[_ProduceInFlight, None] = {}
         self._connecting: asyncio.Task[None] | None = None
         self._stopped = False
@@ -221,7 +221,7 @@ class Sink:
                 return
             self._resolver.fail_all(batches, error, now)
 
-    def _send(self, connection: Connection, batches: list[Batch]) -> None:
+    def _send(self, connection: BrokerConnection, batches: list[Batch]) -> None:
         now = self._loop.time()
         version = connection.version
         if version.line not in self._options.supported_lines:
@@ -250,9 +250,9 @@ class Sink:
             by_topic(partitions),
         )
         try:
-            response: asyncio.Future[Any] = connection.start(produce)
+            response: asyncio.Future[Any] = connection.send(produce)
             if acks == 0:
-                response = connection.start(_PING, version=0)
+                response = connection.send(_PING, version=0)
         except KafkaConnectionError as error:
             for batch in encoded:
                 self._resolver.retry(batch, error, now, may_be_stored=False)
@@ -277,8 +277,8 @@ class Sink:
         except Exception as error:
             self._on_crash(error)
 
-    def _time_out(self, connection: Connection, response: asyncio.Future[Any]) -> None:
-        connection.close_if_dead(self._router.config.request_timeout_s)
+    def _time_out(self, connection: BrokerConnection, response: asyncio.Future[Any]) -> None:
+        connection.close_if_silent(self._router.config.request_timeout_s)
         response.cancel()  # no effect if closing the connection has completed it
 
     def _request_done(self, request: _ProduceInFlight, response: asyncio.Future[Any]) -> None:
@@ -353,7 +353,7 @@ class Sink:
         ended = [request]
         if error is not None:
             connection = request.connection
-            if connection.closed is not None:  # the other requests on it are lost as well
+            if connection.close_reason is not None:  # the other requests on it are lost as well
                 ended += [other for other in self._requests if other.connection is connection]
             for lost in ended:
                 lost.stop_timers()

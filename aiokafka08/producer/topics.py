@@ -140,7 +140,7 @@ class TopicRoutes:
         self._loop = asyncio.get_running_loop()
         self._lookups: set[asyncio.Task[object]] = set()
         self._closed: KafkaError | None = None
-        router.metadata.watch(self._metadata_changed)
+        router.metadata.add_listener(self._metadata_changed)
 
     def close(self, error: KafkaError) -> None:
         """Refuse every further sender, and raise the error in all that wait here."""
@@ -243,7 +243,9 @@ class TopicRoutes:
             left_s = max(deadline - self._loop.time(), 0.0)
             try:
                 await self._wait_for(
-                    metadata.topic(route.topic, timeout_s=min(left_s, _LEADER_WAIT_S), leaders=any),
+                    metadata.wait_for_topic(
+                        route.topic, timeout_s=min(left_s, _LEADER_WAIT_S), leaders=any
+                    ),
                     None,
                     route.topic,
                 )

@@ -271,7 +271,7 @@ def message_set_reader(options: ReadOptions, tp: TopicPartition, raw: RawSet) ->
 async def _start_router(config: NetConfig) -> Router:
     router = Router(config, Telemetry())
     # A Metadata request that names a topic creates it where brokers create topics automatically.
-    router.metadata.all_topics, router.metadata.by_name = True, False
+    router.metadata.all_topics, router.metadata.may_create_topics = True, False
     await router.start()
     return router
 

@@ -47,7 +47,7 @@ async def router(cluster: EmbeddedCluster) -> AsyncIterator[Router]:
         Telemetry(),
     )
     await new.start()
-    await new.metadata.topic("t", timeout_s=5)
+    await new.metadata.wait_for_topic("t", timeout_s=5)
     yield new
     await new.stop()
 
@@ -223,7 +223,7 @@ async def test_a_range_of_a_deleted_topic_ends_soon(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
     cluster.append("t", 0, values(0, 50))
-    router.metadata.all_topics, router.metadata.by_name = True, False
+    router.metadata.all_topics, router.metadata.may_create_topics = True, False
     cluster.delete_topic("t")
     with pytest.raises(UnknownTopicOrPartitionError, match=r"partition 0 .* from 10 to 50 wasn't"):
         await read(router, 10, 50, missing_s=0.1)

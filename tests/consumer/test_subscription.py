@@ -25,7 +25,7 @@ def snapshot(topics: dict[str, int], codes: dict[str, int] | None = None) -> Clu
         for name, partitions in topics.items()
     ]
     answer = MetadataResponse([Broker(1, "localhost", 9092)], 1, states)
-    return ClusterSnapshot().merged(answer, everything=True)
+    return ClusterSnapshot().merge(answer, everything=True)
 
 
 CLUSTER = snapshot({"orders": 2, "orders.dead": 1, "users": 1, "__consumer_offsets": 4})

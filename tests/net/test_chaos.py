@@ -67,5 +67,5 @@ async def test_no_answer_is_ever_taken_for_another(
         assert right > 20
         assert lost > 0
         assert {event.broker for event in telemetry.of(Connected)} == {version}
-        await node.close()
+        await node.stop()
         assert len(telemetry.of(Connected)) == len(telemetry.of(Disconnected))

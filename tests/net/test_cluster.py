@@ -11,7 +11,7 @@ from aiokafka08.net.cluster import (
     ClusterSnapshot,
     check_topic_name,
     check_topic_names,
-    is_spoilt,
+    is_failed_by_one_topic,
 )
 from aiokafka08.protocol.api import Broker, MetadataResponse, PartitionState, TopicState
 from aiokafka08.structs import TopicPartition
@@ -38,7 +38,7 @@ def answer(node_ids: tuple[int, ...], *topics: TopicState, controller: int = -1)
 def merged(*answers: MetadataResponse, everything: bool = False) -> ClusterSnapshot:
     snapshot = ClusterSnapshot()
     for one in answers:
-        snapshot = snapshot.merged(one, everything=everything)
+        snapshot = snapshot.merge(one, everything=everything)
     return snapshot
 
 
@@ -50,7 +50,7 @@ def test_it_says_why_a_partition_has_no_leader() -> None:
     snapshot = merged(answer((0,), topic("t", led(0, 7), led(1, -1)), topic("gone", code=3)))
 
     def why(name: str, partition: int) -> str | None:
-        return snapshot.why_no_leader(TopicPartition(name, partition))
+        return snapshot.no_leader_reason(TopicPartition(name, partition))
 
     assert why("unseen", 0) is None
     assert why("t", 0) == "its leader, node 7, isn't among the brokers that are known"
@@ -81,7 +81,7 @@ def test_what_isnt_known_reads_as_nothing() -> None:
 
 def test_a_snapshot_is_not_changed_by_the_next_answer() -> None:
     before = merged(answer((0, 1), topic("t", led(0, 0))))
-    after = before.merged(answer((1,), topic("t", led(0, 1))), everything=False)
+    after = before.merge(answer((1,), topic("t", led(0, 1))), everything=False)
     assert leaders(before, "t") == [0]
     assert leaders(after, "t") == [1]
     with pytest.raises(TypeError):
@@ -110,7 +110,7 @@ def test_brokers_follow_the_answers() -> None:
 @pytest.mark.parametrize("everything", [False, True])
 def test_an_answer_without_brokers_leaves_the_brokers(everything: bool) -> None:
     full = answer((0, 1), topic("t", led(0, 1)), controller=1)
-    snapshot = merged(full).merged(answer(()), everything=everything)
+    snapshot = merged(full).merge(answer(()), everything=everything)
     assert list(snapshot.brokers) == [0, 1]
     assert leaders(snapshot, "t") == [1]
     assert snapshot.controller_id == 1
@@ -141,14 +141,14 @@ def test_topics_that_were_not_asked_for_stay() -> None:
 
 def test_a_topic_missing_from_a_full_listing_is_gone() -> None:
     snapshot = merged(answer((0,), topic("t", led(0, 0)), topic("u", led(0, 0))))
-    snapshot = snapshot.merged(answer((0,), topic("u", led(0, 0))), everything=True)
+    snapshot = snapshot.merge(answer((0,), topic("u", led(0, 0))), everything=True)
     assert set(snapshot.topics) == {"u"}
 
 
 def test_a_full_listing_without_brokers_removes_nothing() -> None:
     # What an 0.8 broker says just after its start.
     snapshot = merged(answer((0,), topic("t", led(0, 0))))
-    assert snapshot.merged(answer(()), everything=True) == snapshot
+    assert snapshot.merge(answer(()), everything=True) == snapshot
 
 
 def test_new_partitions_appear() -> None:
@@ -178,7 +178,7 @@ def test_the_leaders_of_a_topic_in_error_keep_their_addresses() -> None:
 
 def test_a_dead_broker_goes_with_the_topics_that_it_led() -> None:
     before = merged(answer((0, 1), topic("t", led(0, 1)), topic("u", led(0, 1))))
-    after = before.merged(
+    after = before.merge(
         answer((0,), topic("t", led(0, 0, 9)), topic("u", led(0, 0, 9))), everything=False
     )
     assert list(after.brokers) == [0]
@@ -186,7 +186,7 @@ def test_a_dead_broker_goes_with_the_topics_that_it_led() -> None:
 
 def test_a_full_listing_names_all_brokers() -> None:
     before = merged(answer((0, 1), topic("t", led(0, 1)), topic("u", code=5)))
-    after = before.merged(answer((0,), topic("t", led(0, 0)), topic("u", code=5)), everything=True)
+    after = before.merge(answer((0,), topic("t", led(0, 0)), topic("u", code=5)), everything=True)
     assert list(after.brokers) == [0]
 
 
@@ -235,7 +235,7 @@ def test_what_brokers_call_internal_is_internal() -> None:
 @pytest.mark.parametrize("code", [-1, 17])
 def test_one_code_for_all_and_no_brokers_is_a_spoilt_answer(code: int) -> None:
     spoilt = answer((), topic("a", code=code), topic("b", code=code))
-    assert is_spoilt(spoilt, ["a", "b"])
+    assert is_failed_by_one_topic(spoilt, ["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_one_code_for_all_and_no_brokers_is_a_spoilt_answer(code: int) -> None:
     ids=["one topic", "with brokers", "5", "one is fine", "no topics", "nothing asked"],
 )
 def test_other_answers_are_not_spoilt(one: MetadataResponse, asked: list[str]) -> None:
-    assert not is_spoilt(one, asked)
+    assert not is_failed_by_one_topic(one, asked)
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.config import Address
-from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import (
     ApiKey,
@@ -53,25 +53,25 @@ async def test_it_is_found_and_reached_by_a_client_that_tracks_no_topic(
 ) -> None:
     async with EmbeddedCluster(3, version, topics={"t": 1}) as cluster:
         router = await make_router(cluster)
-        coordinator = Coordinator(router, "g")
+        coordinator = CoordinatorLookup(router, "g")
         node_id = await coordinator.node_id()
         assert node_id == cluster.coordinator("g")
         await router.request(FETCH, node_id=node_id, version=1)
         # What Metadata says of others doesn't take it away.
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         await router.request(FETCH, node_id=node_id, version=1)
 
 
 async def test_many_who_ask_at_once_make_one_lookup(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(1, "0.9", topics={"t": 1}) as cluster:
         router = await make_router(cluster)
-        coordinator = Coordinator(router, "g")
+        coordinator = CoordinatorLookup(router, "g")
         first = await coordinator.node_id()
-        coordinator.forget(first + 1)  # not the one that is known
+        coordinator.invalidate(first + 1)  # not the one that is known
         before = len(cluster.requests(GroupCoordinatorRequest))
         assert await asyncio.gather(*(coordinator.node_id() for _ in range(5))) == [first] * 5
         assert len(cluster.requests(GroupCoordinatorRequest)) == before
-        coordinator.forget(first)
+        coordinator.invalidate(first)
         assert await asyncio.gather(*(coordinator.node_id() for _ in range(5))) == [first] * 5
         assert len(cluster.requests(GroupCoordinatorRequest)) == before + 1
 
@@ -80,17 +80,17 @@ async def test_0_8_2_without_any_topic_says_what_to_do(make_router: MakeRouter) 
     async with EmbeddedCluster(1, "0.8.2") as cluster:
         router = await make_router(cluster)
         with pytest.raises(GroupCoordinatorNotAvailableError, match="create a topic") as failure:
-            await Coordinator(router, "g").node_id(timeout_s=0.3)
+            await CoordinatorLookup(router, "g").node_id(timeout_s=0.3)
         assert "'g' within 300 ms" in str(failure.value)
         cluster.create_topic("t")
-        assert await Coordinator(router, "g").node_id() == cluster.coordinator("g")
+        assert await CoordinatorLookup(router, "g").node_id() == cluster.coordinator("g")
 
 
 async def test_lines_without_coordinators_are_told_at_once(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
         router = await make_router(cluster)
         with pytest.raises(UnsupportedVersionError, match=r"0\.8\.1"):
-            await Coordinator(router, "g").node_id()
+            await CoordinatorLookup(router, "g").node_id()
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,6 @@ async def test_an_impossible_coordinator_is_not_believed(
     async with listening(Scripted(answers)) as peer:
         router = await make_router(peer.address)
         with pytest.raises(GroupCoordinatorNotAvailableError, match="names as coordinator"):
-            await Coordinator(router, "g").node_id(timeout_s=2)
+            await CoordinatorLookup(router, "g").node_id(timeout_s=2)
         with pytest.raises(KafkaConnectionError, match="isn't in the cluster's metadata"):
             await router.request(FETCH, node_id=node_id, version=1)

@@ -206,7 +206,7 @@ async def test_a_broker_that_closes_on_metadata_is_asked_again_or_another(
 async def test_a_broker_that_hangs_is_left_for_another_in_time(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.node.HANGING_S", 0.1)
+    monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.1)
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster,
         connect(cluster, ("t",), request_timeout_ms=1000) as router,
@@ -250,7 +250,7 @@ async def test_an_empty_cluster_is_no_error(connect: Connect) -> None:
     for version in ("0.8.0", "0.8.2", "0.9", "0.10"):
         async with EmbeddedCluster(version=version) as cluster, connect(cluster) as router:
             await router.metadata.refresh()
-            assert await router.metadata.topic("t", timeout_s=5)
+            assert await router.metadata.wait_for_topic("t", timeout_s=5)
             assert router.metadata.snapshot.leader(TopicPartition("t", 0)) == 0
 
 
@@ -260,14 +260,14 @@ async def test_an_empty_cluster_is_no_error(connect: Connect) -> None:
 async def test_a_topic_that_is_known_costs_no_request(connect: Connect) -> None:
     async with EmbeddedCluster(topics={"t": 2}) as cluster, connect(cluster, ("t",)) as router:
         before = len(asked(cluster))
-        info = await router.metadata.topic("t", timeout_s=5)
+        info = await router.metadata.wait_for_topic("t", timeout_s=5)
         assert list(info.partitions) == [0, 1]
         assert len(asked(cluster)) == before
 
 
 async def test_a_new_topic_is_created_by_asking_and_waited_for(connect: Connect) -> None:
     async with EmbeddedCluster(default_partitions=3) as cluster, connect(cluster) as router:
-        info = await router.metadata.topic("new", timeout_s=5)
+        info = await router.metadata.wait_for_topic("new", timeout_s=5)
         assert [one.leader for one in info.partitions.values()] == [0, 0, 0]
         assert info.error_code == 0
 
@@ -276,7 +276,9 @@ async def test_many_topics_at_once_share_their_refreshes(connect: Connect) -> No
     topics = {f"t{i}": 1 for i in range(50)}
     async with EmbeddedCluster(topics=topics) as cluster, connect(cluster) as router:
         before = len(asked(cluster))
-        await asyncio.gather(*(router.metadata.topic(topic, timeout_s=5) for topic in topics))
+        await asyncio.gather(
+            *(router.metadata.wait_for_topic(topic, timeout_s=5) for topic in topics)
+        )
         assert len(asked(cluster)) == before + 1
 
 
@@ -290,7 +292,7 @@ async def test_a_topic_that_doesnt_exist_is_said_and_asked_for_no_longer(
         with pytest.raises(
             UnknownTopicOrPartitionError, match="'nowhere' doesn't exist, and the brokers"
         ):
-            await router.metadata.topic("nowhere", timeout_s=0.2)
+            await router.metadata.wait_for_topic("nowhere", timeout_s=0.2)
         await router.metadata.refresh()
         assert asked(cluster)[-1] == ["t"]
 
@@ -300,7 +302,7 @@ async def test_names_that_spoil_answers_are_never_sent(connect: Connect, name: s
     async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:
         metadata = router.metadata
         with pytest.raises(InvalidTopicError):
-            await metadata.topic(name, timeout_s=5)
+            await metadata.wait_for_topic(name, timeout_s=5)
         with pytest.raises(InvalidTopicError):
             metadata.add_topics(["u", name])
         with pytest.raises(InvalidTopicError):
@@ -311,10 +313,10 @@ async def test_names_that_spoil_answers_are_never_sent(connect: Connect, name: s
 
 async def test_who_gives_up_a_topic_takes_it_from_nobody_else(connect: Connect) -> None:
     async with EmbeddedCluster(auto_create=False) as cluster, connect(cluster) as router:
-        first = asyncio.create_task(router.metadata.topic("t", timeout_s=10))
+        first = asyncio.create_task(router.metadata.wait_for_topic("t", timeout_s=10))
         await asyncio.wrap_future(cluster.next_request(MetadataRequest))
-        second = asyncio.create_task(router.metadata.topic("t", timeout_s=10))
-        third = asyncio.create_task(router.metadata.topic("t", timeout_s=0.05))
+        second = asyncio.create_task(router.metadata.wait_for_topic("t", timeout_s=10))
+        third = asyncio.create_task(router.metadata.wait_for_topic("t", timeout_s=0.05))
         await asyncio.wrap_future(cluster.next_request(MetadataRequest))
         first.cancel()
         with pytest.raises(UnknownTopicOrPartitionError):
@@ -328,7 +330,7 @@ async def test_who_gives_up_a_topic_takes_it_from_nobody_else(connect: Connect) 
 async def test_partitions_without_leaders_are_waited_for(connect: Connect) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, connect(cluster) as router:
         cluster.kill(1, then="leaderless")
-        waiting = asyncio.create_task(router.metadata.topic("t", timeout_s=10))
+        waiting = asyncio.create_task(router.metadata.wait_for_topic("t", timeout_s=10))
         await asyncio.wrap_future(cluster.next_request(MetadataRequest, nth=2))
         assert not waiting.done()
         cluster.elect()
@@ -339,14 +341,14 @@ async def test_where_any_leader_will_do_one_is_enough(connect: Connect) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, connect(cluster) as router:
         cluster.kill(1, then="leaderless")
         async with asyncio.timeout(10):
-            info = await router.metadata.topic("t", timeout_s=60, leaders=any)
+            info = await router.metadata.wait_for_topic("t", timeout_s=60, leaders=any)
         assert [one.leader for one in info.partitions.values()] == [0, None]
 
 
 async def test_partitions_without_leaders_are_given_in_the_end(connect: Connect) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, connect(cluster) as router:
         cluster.kill(1, then="leaderless")
-        info = await router.metadata.topic("t", timeout_s=0.3)
+        info = await router.metadata.wait_for_topic("t", timeout_s=0.3)
         assert [one.leader for one in info.partitions.values()] == [0, None]
 
 
@@ -356,7 +358,7 @@ async def test_a_topic_while_no_broker_answers_times_out_with_the_reason(
     async with EmbeddedCluster() as cluster, connect(cluster) as router:
         cluster.kill(0)
         with pytest.raises(KafkaTimeoutError, match=r"'t' within 300 ms; last seen: .*refused"):
-            await router.metadata.topic("t", timeout_s=0.3)
+            await router.metadata.wait_for_topic("t", timeout_s=0.3)
 
 
 async def test_no_backoff_is_no_busy_loop(connect: Connect) -> None:
@@ -366,7 +368,7 @@ async def test_no_backoff_is_no_busy_loop(connect: Connect) -> None:
     ):
         before = len(asked(cluster))
         with pytest.raises(UnknownTopicOrPartitionError):
-            await router.metadata.topic("t", timeout_s=0.3)
+            await router.metadata.wait_for_topic("t", timeout_s=0.3)
         assert len(asked(cluster)) - before < 12
 
 
@@ -431,7 +433,7 @@ async def test_a_new_topic_is_created_also_where_all_are_followed(
     ):
         router.metadata.all_topics = True
         await router.metadata.refresh()
-        info = await router.metadata.topic("new", timeout_s=5)
+        info = await router.metadata.wait_for_topic("new", timeout_s=5)
         assert info.partitions[0].leader == 0
         assert set(router.metadata.snapshot.topics) == {"t", "new"}
 
@@ -439,7 +441,7 @@ async def test_a_new_topic_is_created_also_where_all_are_followed(
 async def test_an_answer_merges_into_what_came_while_it_was_awaited(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.node.HANGING_S", 0.0)  # so that two brokers are asked
+    monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.0)  # so that two brokers are asked
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 1, "u": 1}) as cluster,
         connect(cluster, ("t",)) as router,
@@ -462,7 +464,7 @@ async def test_watchers_are_told_of_changes_only(connect: Connect, telemetry: Re
         EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster,
         connect(cluster, ("t",)) as router,
     ):
-        router.metadata.watch(seen.append)
+        router.metadata.add_listener(seen.append)
         await router.metadata.refresh()
         assert not seen
         cluster.move_leader("t", 0, to=1)
@@ -482,8 +484,8 @@ async def test_a_watcher_that_fails_stops_nothing(
         EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster,
         connect(cluster, ("t",)) as router,
     ):
-        router.metadata.watch(fail)
-        router.metadata.watch(seen.append)
+        router.metadata.add_listener(fail)
+        router.metadata.add_listener(seen.append)
         cluster.move_leader("t", 0, to=1)
         router.metadata.request_refresh()
         await until(lambda: len(seen) == 1, "the other watcher is told")
@@ -528,7 +530,7 @@ async def test_who_waits_when_the_client_stops_hears_it_at_once(connect: Connect
         connect(cluster, ("t",), request_timeout_ms=60_000) as router,
     ):
         metadata = router.metadata
-        topics = asyncio.create_task(metadata.topic("nowhere", timeout_s=60))
+        topics = asyncio.create_task(metadata.wait_for_topic("nowhere", timeout_s=60))
         await asyncio.wrap_future(cluster.next_request(MetadataRequest))
         cluster.fault(MetadataRequest, then=Hang(), times=None)
         refresh = asyncio.create_task(metadata.refresh())
@@ -544,6 +546,6 @@ async def test_who_waits_when_the_client_stops_hears_it_at_once(connect: Connect
             with pytest.raises(IllegalStateError, match="stopped"):
                 await call()
         with pytest.raises(IllegalStateError, match="stopped"):
-            await metadata.topic("nowhere", timeout_s=60)
+            await metadata.wait_for_topic("nowhere", timeout_s=60)
         with pytest.raises(IllegalStateError, match="stopped"):
             metadata.start()

@@ -48,7 +48,7 @@ async def make_node(make_config: MakeConfig, telemetry: Recorder) -> AsyncIterat
 
     yield make
     for node in made:
-        await node.close()
+        await node.stop()
 
 
 def address(cluster: EmbeddedCluster) -> Address:
@@ -68,11 +68,11 @@ async def test_a_lane_opens_when_it_is_asked_for(make_node: MakeNode, telemetry:
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster)
         host, port = node.address
-        assert not node.connected
+        assert not node.is_connected
         assert node.version is None
         assert repr(node) == f"<Node 0 {host}:{port} not connected>"
         await node.request(ASK)
-        assert node.connected
+        assert node.is_connected
         assert node.version == BrokerVersion.of(BrokerLine.V0_8_2)
         assert repr(node) == f"<Node 0 {host}:{port} control=0>"
         assert telemetry.events == [Connected(f"{host}:{port}", "control", "0.8.2")]
@@ -98,7 +98,7 @@ async def test_what_hangs_on_one_lane_holds_up_no_other(make_node: MakeNode) -> 
         await asyncio.wrap_future(cluster.next_request(OffsetFetchRequest))
         await until(lambda: node.in_flight == 1, "it hangs")
         await asyncio.wait_for(node.request(ASK), 20)
-        assert not node.hanging
+        assert not node.is_unresponsive
         assert not hanging.done()
         hanging.cancel()
 
@@ -107,24 +107,24 @@ async def test_what_hangs_on_one_lane_holds_up_no_other(make_node: MakeNode) -> 
 async def test_a_node_hangs_when_a_lane_owes_an_answer_for_long(
     lane: Lane, make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.node.HANGING_S", 0.05)
+    monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.05)
     async with EmbeddedCluster() as cluster:
         cluster.fault(OffsetFetchRequest, nth=2, then=Hang(), times=2)
         node = make_node(cluster)
         question = OffsetFetchRequest("g", [])
         # The other members of a group are what it waits for.
         join = await node.connection(Lane.JOIN)
-        joining = join.start(question, version=0)
+        joining = join.send(question, version=0)
         connection = await node.connection(lane)
-        await until(lambda: join.owing_s > 0.05, "the join lane owes an answer for long")
-        assert not node.hanging
-        answer = connection.start(question, version=0)
-        await until(lambda: node.hanging, "the lane hangs")
-        await node.close()
+        await until(lambda: join.response_wait_s > 0.05, "the join lane owes an answer for long")
+        assert not node.is_unresponsive
+        answer = connection.send(question, version=0)
+        await until(lambda: node.is_unresponsive, "the lane hangs")
+        await node.stop()
         for lost in (joining, answer):
             with pytest.raises(KafkaConnectionError):
                 await lost
-        assert not node.hanging
+        assert not node.is_unresponsive
 
 
 # --- one attempt, whoever asks --------------------------------------------------------------------
@@ -180,7 +180,7 @@ async def test_an_attempt_that_fails_when_all_have_left_is_no_noise(
     await asyncio.sleep(0)
     caller.cancel()
     await until(lambda: telemetry.of(ConnectFailed), "the attempt has failed")
-    await node.close()
+    await node.stop()
     assert "never retrieved" not in caplog.text
 
 
@@ -202,7 +202,7 @@ async def test_a_caller_has_its_own_deadline(make_node: MakeNode) -> None:
         ):
             await node.connection(Lane.FETCH, timeout_s=0.05)
         assert not patient.done()
-        await node.close()
+        await node.stop()
         with pytest.raises(KafkaConnectionError, match="closed by the client"):
             await patient
 
@@ -212,7 +212,7 @@ async def test_the_deadline_of_a_request_covers_the_connecting(make_config: Make
         node = Node(0, peer.address, make_config(), Recorder())
         with pytest.raises(KafkaTimeoutError):
             await asyncio.wait_for(node.request(ASK, timeout_s=0.05), 20)
-        await node.close()
+        await node.stop()
 
 
 # --- backoff --------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ async def test_the_wait_between_attempts_grows(make_node: MakeNode, telemetry: R
     for _ in range(4):
         with pytest.raises(KafkaConnectionError):
             await node.connection(Lane.CONTROL)
-        assert node.backing_off
+        assert node.is_backing_off
         waits.append(node._not_before - loop.time())
     assert waits[1] > waits[0]
     assert waits[3] > 2 * waits[1]
@@ -253,7 +253,7 @@ async def test_it_doesnt_wait_after_a_success(make_node: MakeNode, telemetry: Re
             await node.connection(Lane.CONTROL)
     async with listening(serve, port=port):
         await node.request(ASK)
-        assert not node.backing_off
+        assert not node.is_backing_off
         assert node._backoff._tries == 0
         await node.request(ASK, lane=Lane.FETCH)
 
@@ -277,9 +277,9 @@ async def test_a_peer_that_accepts_and_closes_is_not_run_against(
         for tries in (1, 2, 3):
             with pytest.raises(KafkaConnectionError, match="closed by the broker"):
                 await node.request(ASK)
-            assert node.backing_off
+            assert node.is_backing_off
             assert node._backoff._tries == tries
-        await node.close()
+        await node.stop()
 
 
 async def test_a_broker_that_answers_again_is_connected_to_at_once_when_it_is_lost(
@@ -295,8 +295,8 @@ async def test_a_broker_that_answers_again_is_connected_to_at_once_when_it_is_lo
         for _ in range(3):
             await node.request(ASK)
             peer.links[-1].close()
-            await until(lambda: not node.connected, "lost")
-            assert not node.backing_off
+            await until(lambda: not node.is_connected, "lost")
+            assert not node.is_backing_off
             assert node._backoff._tries == 0 or peer.accepted == 1
 
 
@@ -352,13 +352,13 @@ async def test_another_version_is_noticed_after_a_reconnect(
     async with EmbeddedCluster(version="0.8.2") as cluster:
         node = make_node(cluster)
         connection = await node.connection(Lane.FETCH)
-        assert connection.version.pick(MetadataRequest) == 0
-    await until(lambda: not node.connected, "the broker is gone")
+        assert connection.version.highest(MetadataRequest) == 0
+    await until(lambda: not node.is_connected, "the broker is gone")
     assert [event.reason for event in telemetry.of(Disconnected)] == ["closed by the broker"]
     _, port = node.address
     async with EmbeddedCluster(version="0.10", port=port):
         connection = await node.connection(Lane.FETCH)
-        assert connection.version.pick(MetadataRequest) == 1
+        assert connection.version.highest(MetadataRequest) == 1
         assert node.version is not None
         assert node.version.line is BrokerLine.V0_10
     assert [event.broker for event in telemetry.of(Connected)] == ["0.8.2", "0.10"]
@@ -399,12 +399,12 @@ async def test_a_lane_that_opens_while_another_is_lost_asks_again(
         async def lose_the_other_first(*args: Any) -> Any:
             monkeypatch.setattr("aiokafka08.net.node.open_connection", real)
             cluster.drop_connections()
-            await until(lambda: not node.connected, "the other lane is lost")
+            await until(lambda: not node.is_connected, "the other lane is lost")
             return await real(*args)
 
         monkeypatch.setattr("aiokafka08.net.node.open_connection", lose_the_other_first)
         connection = await node.connection(Lane.FETCH)
-        assert connection.closed is None
+        assert connection.close_reason is None
         assert len(cluster.requests(HeartbeatRequest)) == 2
         await until(lambda: cluster.connections() == 1, "the one from before is closed")
         assert [event.lane for event in telemetry.of(Connected)] == ["control", "fetch"]
@@ -420,7 +420,7 @@ async def test_a_broker_seems_older_than_before_only_if_it_says_so_twice(
         # Both questions for OffsetFetch are cut: the same as what an 0.8.0 broker does.
         broker.cut_at = {len(broker.asked) + 2: 0, len(broker.asked) + 4: 0}
         peer.links[-1].close()
-        await until(lambda: not node.connected, "the connection is lost")
+        await until(lambda: not node.is_connected, "the connection is lost")
         connection = await node.connection(Lane.CONTROL)
         assert connection.version.line is BrokerLine.V0_8_2
 
@@ -429,7 +429,7 @@ async def test_a_broker_that_is_older_now_is_believed(make_node: MakeNode) -> No
     async with EmbeddedCluster(version="0.10") as cluster:
         node = make_node(cluster)
         await node.connection(Lane.CONTROL)
-    await until(lambda: not node.connected, "the broker is gone")
+    await until(lambda: not node.is_connected, "the broker is gone")
     async with EmbeddedCluster(version="0.8.0", port=node.address[1]):
         connection = await node.connection(Lane.CONTROL)
         assert connection.version.line is BrokerLine.V0_8_0
@@ -445,7 +445,7 @@ async def test_a_lost_lane_is_opened_again_and_told_of(
         node = make_node(cluster)
         await node.request(ASK)
         assert cluster.drop_connections() == 1
-        await until(lambda: not node.connected, "it is noticed")
+        await until(lambda: not node.is_connected, "it is noticed")
         await node.request(ASK)
         where = "{}:{}".format(*node.address)
         assert [type(event) for event in telemetry.events] == [Connected, Disconnected, Connected]
@@ -489,7 +489,7 @@ async def test_an_idle_lane_is_closed_by_us_and_opened_when_needed(
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster, make_config(connections_max_idle_ms=50))
         await node.request(ASK)
-        await until(lambda: not node.connected, "closed by us")
+        await until(lambda: not node.is_connected, "closed by us")
         assert telemetry.of(Disconnected)[0].reason == "idle"
         await node.request(ASK)
         assert len(telemetry.of(Connected)) == 2
@@ -517,7 +517,7 @@ async def test_a_lane_in_use_is_not_idle(
         cluster.fault(ListOffsetsRequest, then=Delay(0.3))
         await node.request(ASK, lane=Lane.FETCH)
         assert not telemetry.of(Disconnected)
-        await until(lambda: not node.connected, "idle after the answer")
+        await until(lambda: not node.is_connected, "idle after the answer")
 
 
 async def test_nothing_is_closed_where_idling_is_allowed(
@@ -555,7 +555,7 @@ async def test_after_all_lanes_have_idled_the_version_is_asked_for_again(
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster, make_config(connections_max_idle_ms=50))
         await node.request(ASK)
-        await until(lambda: not node.connected, "closed by us")
+        await until(lambda: not node.is_connected, "closed by us")
         await node.request(ASK)
         assert len(cluster.requests(HeartbeatRequest)) == 2
 
@@ -569,7 +569,7 @@ async def test_while_another_lane_is_open_an_idled_one_asks_for_no_version(
         hanging = asyncio.create_task(node.request(ASK, lane=Lane.FETCH))
         await until(lambda: node.in_flight, "a lane that is in use")
         control = await node.connection(Lane.CONTROL)
-        await until(lambda: control.closed, "closed by us")
+        await until(lambda: control.close_reason, "closed by us")
         assert await node.connection(Lane.CONTROL) is not control
         assert len(cluster.requests(HeartbeatRequest)) == 1
         hanging.cancel()
@@ -583,11 +583,11 @@ async def test_a_closed_node_refuses_and_leaves_no_socket(make_node: MakeNode) -
         node = make_node(cluster)
         for lane in Lane:
             await node.connection(lane)
-        await node.close("the broker left")
+        await node.stop("the broker left")
         await until(lambda: cluster.connections() == 0, "all closed")
         with pytest.raises(KafkaConnectionError, match="is closed"):
             await node.request(ASK)
-        await node.close()
+        await node.stop()
 
 
 async def test_requests_in_flight_hear_why_the_node_was_closed(make_node: MakeNode) -> None:
@@ -597,7 +597,7 @@ async def test_requests_in_flight_hear_why_the_node_was_closed(make_node: MakeNo
         cluster.fault(ListOffsetsRequest, then=Hang())
         call = asyncio.create_task(node.request(ASK))
         await asyncio.wrap_future(cluster.next_request(ListOffsetsRequest))
-        await node.close("the broker left")
+        await node.stop("the broker left")
         with pytest.raises(KafkaConnectionError, match="the broker left"):
             await call
 
@@ -613,11 +613,11 @@ async def test_closed_at_any_moment_of_connecting_it_leaves_nothing(
         callers = [asyncio.create_task(node.request(ASK, lane=lane)) for lane in Lane]
         for _ in range(turns):
             await asyncio.sleep(0)
-        await node.close()
+        await node.stop()
         for caller in callers:
             with contextlib.suppress(KafkaConnectionError):
                 await asyncio.wait_for(caller, 20)
-        assert not node.connected
+        assert not node.is_connected
         assert len(telemetry.of(Connected)) == len(telemetry.of(Disconnected))
         await until(lambda: cluster.connections() == 0, "all closed")
 
@@ -629,7 +629,7 @@ async def test_closed_in_the_backoff_it_leaves_nothing(make_node: MakeNode) -> N
             await node.connection(Lane.CONTROL)
     waiting = asyncio.create_task(node.connection(Lane.CONTROL))
     await asyncio.sleep(0)
-    await asyncio.wait_for(node.close(), 20)
+    await asyncio.wait_for(node.stop(), 20)
     with pytest.raises(KafkaConnectionError, match="closed by the client"):
         await waiting
 
@@ -643,11 +643,11 @@ async def test_a_close_that_is_cancelled_has_closed_all_the_same(make_node: Make
         attempt = asyncio.create_task(connecting.connection(Lane.CONTROL))
         await asyncio.sleep(0)
         for one in (node, connecting):
-            closing = asyncio.create_task(one.close())
+            closing = asyncio.create_task(one.stop())
             await asyncio.sleep(0)
             closing.cancel()
             await asyncio.wait((closing,))
-            assert not one.connected
+            assert not one.is_connected
         await until(lambda: cluster.connections() == 0, "all closed")
         with pytest.raises(KafkaConnectionError):
             await attempt

@@ -17,7 +17,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.list_offsets import first_messages, list_offsets
+from aiokafka08.net.list_offsets import find_first_messages, list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST, ListOffsetsRequest, MetadataRequest
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
@@ -78,7 +78,7 @@ async def test_one_request_a_leader(started: Started) -> None:
         router = await started(cluster)
         partitions = [TopicPartition("u", i) for i in range(6)] + [T0, T1, T2]
         before = [len(cluster.requests(ListOffsetsRequest, node)) for node in range(3)]
-        await router.metadata.topic("u", timeout_s=5)
+        await router.metadata.wait_for_topic("u", timeout_s=5)
         await list_offsets(router, dict.fromkeys(partitions, LATEST))
         asked = [
             [request for request in cluster.requests(ListOffsetsRequest, node) if request.topics]
@@ -91,7 +91,7 @@ async def test_a_leader_that_moved_is_followed(started: Started) -> None:
     async with filled() as cluster:
         fill(cluster)
         router = await started(cluster)
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         cluster.move_leader("t", 1, to=2)
         assert await list_offsets(router, {T1: LATEST}) == {T1: [2]}
 
@@ -101,7 +101,7 @@ async def test_what_may_pass_is_tried_again(started: Started, effect: Any) -> No
     async with filled() as cluster:
         fill(cluster)
         router = await started(cluster)
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         cluster.fault(
             ListOffsetsRequest, then=effect, times=2, where=lambda request: request.topics
         )
@@ -112,7 +112,7 @@ async def test_what_may_pass_is_tried_again(started: Started, effect: Any) -> No
 async def test_what_cant_be_helped_is_told_at_once(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster)
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         cluster.fault(ListOffsetsRequest, then=Answer(4), times=None, node=1)
         with pytest.raises(InvalidFetchRequestError, match="t/1"):
             await asyncio.wait_for(list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST)), 20)
@@ -147,7 +147,7 @@ async def test_a_leader_that_hangs_is_left_when_another_leads(started: Started) 
 async def test_no_answer_in_time_names_the_partitions_that_lack_one(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster)
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         cluster.fault(
             ListOffsetsRequest, then=Silence(), node=1, times=None, where=lambda r: r.topics
         )
@@ -187,7 +187,7 @@ async def test_a_partition_that_doesnt_exist_is_told(started: Started) -> None:
 async def test_a_partition_that_was_added_is_found(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster)
-        info = (await router.metadata.topic("t", timeout_s=5)).partitions
+        info = (await router.metadata.wait_for_topic("t", timeout_s=5)).partitions
         known = router.metadata.snapshot.topics["t"]
         fewer = replace(known, partitions={0: info[0]})
         router.metadata.snapshot = replace(router.metadata.snapshot, topics={"t": fewer})
@@ -197,7 +197,7 @@ async def test_a_partition_that_was_added_is_found(started: Started) -> None:
 async def test_when_the_client_stops_it_ends(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster, request_timeout_ms=60_000)
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         cluster.fault(ListOffsetsRequest, then=Answer(6), times=None)
         asking = asyncio.create_task(list_offsets(router, dict.fromkeys((T0, T1, T2), LATEST)))
         await asyncio.wrap_future(cluster.next_request(ListOffsetsRequest, nth=4))
@@ -220,12 +220,14 @@ async def test_the_first_message_of_a_time_or_later(started: Started) -> None:
     async with filled(version="0.10", clock=lambda: 20.0) as cluster:
         fill_times(cluster)
         router = await started(cluster)
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         for times, expected in (
             ((1000, 1002, 9000), ((0, 1000), (1, 3001), None)),
             ((0, 3001, 1003), ((0, 1000), (1, 3001), (1, 3002))),
         ):
-            assert await first_messages(router, dict(zip((T0, T1, T2), times, strict=True))) == {
+            assert await find_first_messages(
+                router, dict(zip((T0, T1, T2), times, strict=True))
+            ) == {
                 tp: None if one is None else OffsetAndTimestamp(*one)
                 for tp, one in zip((T0, T1, T2), expected, strict=True)
             }
@@ -233,7 +235,7 @@ async def test_the_first_message_of_a_time_or_later(started: Started) -> None:
             asked = [one for one in cluster.requests(ListOffsetsRequest, node) if one.topics]
             assert len(asked) == 2
         cluster.move_leader("t", 1, to=2)
-        assert await first_messages(router, {T1: 3000}) == {T1: OffsetAndTimestamp(1, 3001)}
+        assert await find_first_messages(router, {T1: 3000}) == {T1: OffsetAndTimestamp(1, 3001)}
 
 
 @pytest.mark.parametrize(
@@ -245,9 +247,9 @@ async def test_what_a_broker_cannot_tell_is_left_out(
     async with filled(version=line) as cluster:
         fill(cluster)
         router = await started(cluster, **options)
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         before = len(cluster.requests(ListOffsetsRequest))
-        assert await first_messages(router, {T0: 0, T1: 0, T2: 0}) == {}
+        assert await find_first_messages(router, {T0: 0, T1: 0, T2: 0}) == {}
         asked = cluster.requests(ListOffsetsRequest)[before:]
         assert not [request for request in asked if request.topics]
 
@@ -256,8 +258,10 @@ async def test_a_topic_stored_in_format_0_is_left_out(started: Started) -> None:
     async with filled(version="0.10", clock=lambda: 20.0) as cluster:
         fill_times(cluster)
         router = await started(cluster)
-        await router.metadata.topic("t", timeout_s=5)
+        await router.metadata.wait_for_topic("t", timeout_s=5)
         cluster.fault(ListOffsetsRequest, then=Answer(43), times=None, node=1)
-        assert await first_messages(router, {T0: 0, T1: 0}) == {T0: OffsetAndTimestamp(0, 1000)}
+        assert await find_first_messages(router, {T0: 0, T1: 0}) == {
+            T0: OffsetAndTimestamp(0, 1000)
+        }
         cluster.fault(ListOffsetsRequest, then=Answer(6), node=0)
-        assert await first_messages(router, {T0: 0}) == {T0: OffsetAndTimestamp(0, 1000)}
+        assert await find_first_messages(router, {T0: 0}) == {T0: OffsetAndTimestamp(0, 1000)}

@@ -292,7 +292,7 @@ async def test_a_silent_address_of_a_name_costs_a_moment(
         with black_hole("127.0.0.2", info.port):
             node = Node(0, ("kafka.test", info.port), config, Recorder())
             await asyncio.wait_for(node.connection(Lane.CONTROL), 10)
-            await node.close()
+            await node.stop()
 
 
 async def test_a_name_all_of_whose_addresses_are_dead_says_why(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.net.staggered_race import AllFailedError, first_that_works
+from aiokafka08.net.staggered_race import AllAttemptsFailedError, staggered_race
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -46,7 +46,7 @@ Attempts = dict[str, Callable[[], Coroutine[Any, Any, Any]]]
 
 async def race(attempts: Attempts, head_start_s: float = LONG, **options: Any) -> Any:
     return await asyncio.wait_for(
-        first_that_works(attempts, head_start_s=head_start_s, expected=(OSError,), **options), 5
+        staggered_race(attempts, delay_s=head_start_s, expected=(OSError,), **options), 5
     )
 
 
@@ -87,7 +87,7 @@ async def test_when_all_fail_each_error_is_told_in_order() -> None:
     racing = asyncio.create_task(race(attempts, 0.01))
     await until(lambda: len(ways.log) == 2, "all have begun")
     ways.release["a"].set()
-    with pytest.raises(AllFailedError) as caught:
+    with pytest.raises(AllAttemptsFailedError) as caught:
         await racing
     assert list(caught.value.errors.items()) == [("a", first), ("b", second)]
     assert str(caught.value) == "first; second"

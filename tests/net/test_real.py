@@ -137,7 +137,7 @@ async def test_finding_the_line_costs_other_connections_nothing(
     finally:
         busy.cancel()
         await asyncio.wait((busy,))
-        await node.close()
+        await node.stop()
 
 
 async def test_4_1_is_told_to_be_too_new(
@@ -157,7 +157,9 @@ async def test_a_wrong_pinned_version_is_told_with_4_1(
     cluster = await asyncio.to_thread(broker_clusters.get, "4.1.0")
     topic = unique_topic("pinned")
     async with started(cluster.bootstrap_servers, api_version="0.8.2") as router:
-        info = await router.metadata.topic(topic, timeout_s=20)  # it still knows this request
+        info = await router.metadata.wait_for_topic(
+            topic, timeout_s=20
+        )  # it still knows this request
         with pytest.raises(KafkaConnectionError, match=r"api_version pins the line 0\.8\.2"):
             await router.request(
                 produce(topic, 1), node_id=info.partitions[0].leader, lane=Lane.PRODUCE
@@ -171,7 +173,7 @@ async def test_a_topic_is_created_and_all_its_leaders_answer(
     cluster = await asyncio.to_thread(broker_clusters.get, version)
     topic = unique_topic("net")
     async with started(cluster.bootstrap_servers) as router:
-        info = await router.metadata.topic(topic, timeout_s=20)
+        info = await router.metadata.wait_for_topic(topic, timeout_s=20)
         partitions = [TopicPartition(topic, number) for number in info.partitions]
         assert await list_offsets(router, dict.fromkeys(partitions, LATEST)) == {
             tp: [0] for tp in partitions
@@ -215,7 +217,7 @@ async def test_a_coordinator_is_reached_by_a_client_that_tracks_no_topic(
         while found.error_code:  # 15 until it is there
             await asyncio.sleep(0.05)
             found = await router.request(GroupCoordinatorRequest(group))
-        router.introduce(found.node_id, (found.host, found.port))
+        router.register_broker(found.node_id, (found.host, found.port))
         answer = await router.request(OffsetFetchRequest(group, []), node_id=found.node_id)
         assert answer.topics == []
 
@@ -230,9 +232,9 @@ async def test_idle_connections_are_closed_by_us_first(
     for _ in range(3):
         connection = await node.connection(Lane.CONTROL)
         await connection.request(ASK)
-        await asyncio.wait_for(connection.gone, 20)
-        assert connection.closed == "idle"
-    await node.close()
+        await asyncio.wait_for(connection.socket_closed, 20)
+        assert connection.close_reason == "idle"
+    await node.stop()
 
 
 # --- TLS ------------------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ async def test_tls_to_a_real_broker(
     async with started(servers, ssl_context=context) as router:
         await asyncio.gather(*(router.request(ASK) for _ in range(100)))
         # An 0.9 broker names its TLS listener to who asks by TLS.
-        await router.metadata.topic(topic, timeout_s=20)
+        await router.metadata.wait_for_topic(topic, timeout_s=20)
         leader = router.metadata.snapshot.leader(TopicPartition(topic, 0))
         assert router.nodes.get(leader).address == first_address(servers)
         answer = await router.request(produce(topic, -1), node_id=leader, lane=Lane.PRODUCE)
@@ -413,7 +415,7 @@ async def test_a_paused_broker_is_given_up_and_found_again(
         try:
             with pytest.raises(KafkaError):
                 await router.request(ASK, node_id=1)
-            await asyncio.wait_for(connection.gone, 20)
+            await asyncio.wait_for(connection.socket_closed, 20)
             await asyncio.wait_for(router.metadata.refresh(), 20)  # the others answer
         finally:
             cluster.resume(1)
@@ -434,7 +436,7 @@ async def test_leaders_of_all_topics_are_known_where_answers_name_few_brokers(
         await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [node_id]})
     async with started(cluster.bootstrap_servers) as router:
         for topic in topics:
-            await router.metadata.topic(topic, timeout_s=10)
+            await router.metadata.wait_for_topic(topic, timeout_s=10)
         router.metadata.set_topics(topics[:1])
         await router.metadata.refresh()
         for node_id, topic in enumerate(topics):
@@ -458,7 +460,7 @@ async def test_a_topic_that_cant_be_created_hurts_no_other(started: Started, ver
                 assert snapshot.leader(TopicPartition("better", 0)) == 0
                 assert not snapshot.partitions("bad")
             with pytest.raises(KafkaError):
-                await router.metadata.topic("worst", timeout_s=1)
+                await router.metadata.wait_for_topic("worst", timeout_s=1)
     finally:
         await asyncio.to_thread(cluster.close)
 
@@ -477,6 +479,6 @@ async def test_a_rolling_upgrade_of_a_real_cluster_is_noticed(
         await connection.request(ASK)
         proxy.upstream = new.nodes[0]
         proxy.close_all()
-        await connection.gone
+        await connection.socket_closed
         assert (await node.connection(Lane.CONTROL)).version.line is BrokerLine.V0_10
-        await node.close()
+        await node.stop()

@@ -432,7 +432,7 @@ async def test_bootstrap_addresses_are_the_way_back_where_answers_name_few_broke
             await router.request(ASK, node_id=0)
         assert len(router.nodes.candidates()) == 3
         await within(20, router.request(ASK))
-        info = await router.metadata.topic("u", timeout_s=20)
+        info = await router.metadata.wait_for_topic("u", timeout_s=20)
         assert info.partitions[0].leader == 1
         await router.request(ASK, node_id=1)
 
@@ -440,7 +440,7 @@ async def test_bootstrap_addresses_are_the_way_back_where_answers_name_few_broke
 async def _topic_of_no_broker(router: Router, cluster: EmbeddedCluster) -> None:
     cluster.fault(MetadataRequest, then=Answer(3), times=None)
     try:
-        await router.metadata.topic("nowhere", timeout_s=0.2)
+        await router.metadata.wait_for_topic("nowhere", timeout_s=0.2)
     finally:
         cluster.clear_faults()
 
@@ -463,7 +463,7 @@ async def test_a_broker_that_leaves_loses_its_connections(
         router.nodes.follow(alone)
         with pytest.raises(KafkaConnectionError, match="left, or moved"):
             await call
-        await connection.gone
+        await connection.socket_closed
         with pytest.raises(KafkaConnectionError, match="isn't in the cluster's metadata"):
             await router.request(ASK, node_id=1)
         router.nodes.follow(snapshot)  # and back
@@ -492,7 +492,7 @@ async def test_a_coordinator_is_reached_by_a_client_that_tracks_no_topic(
         await router.start()
         for group in ("g", "h", "i"):
             found = await coordinator(router, group)
-            router.introduce(found.node_id, (found.host, found.port))
+            router.register_broker(found.node_id, (found.host, found.port))
             asked = cluster.next_request(OffsetFetchRequest, node=found.node_id)
             await router.request(OffsetFetchRequest(group, []), node_id=found.node_id)
             await within(20, asyncio.wrap_future(asked))
@@ -510,7 +510,7 @@ async def test_who_is_introduced_stays_when_metadata_names_others_and_itself(
     async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
         router = make_router((cluster.nodes[0].host, cluster.nodes[0].port))
         await router.start()
-        router.introduce(2, (cluster.nodes[2].host, cluster.nodes[2].port))
+        router.register_broker(2, (cluster.nodes[2].host, cluster.nodes[2].port))
         connection = await router.connection(2, Lane.CONTROL)
         snapshot = router.metadata.snapshot
         router.nodes.follow(type(snapshot)({}, {}))
@@ -519,12 +519,12 @@ async def test_who_is_introduced_stays_when_metadata_names_others_and_itself(
         await router.metadata.refresh()  # names all three, 2 at the same address
         assert sorted(router.metadata.snapshot.brokers) == [0, 1, 2]
         assert await router.connection(2, Lane.CONTROL) is connection
-        router.introduce(2, (cluster.nodes[2].host, cluster.nodes[2].port))
+        router.register_broker(2, (cluster.nodes[2].host, cluster.nodes[2].port))
         assert await router.connection(2, Lane.CONTROL) is connection
         # It is Metadata's from now on, which also says when it has left.
         snapshot = router.metadata.snapshot
         router.nodes.follow(type(snapshot)({0: snapshot.brokers[0]}, snapshot.topics))
-        await connection.gone
+        await connection.socket_closed
         assert {node.node_id for node in router.nodes} - {None} == {0}
 
 
@@ -533,14 +533,14 @@ async def test_of_two_addresses_the_one_told_last_holds(make_router: MakeRouter)
         router = make_router((cluster.nodes[0].host, cluster.nodes[0].port))
         await router.start()
         old = (cluster.nodes[1].host, cluster.nodes[1].port)
-        router.introduce(1, old)
+        router.register_broker(1, old)
         await router.request(ASK, node_id=1)
         cluster.kill(1)
         cluster.restart(1, port=0)
         new = (cluster.nodes[1].host, cluster.nodes[1].port)
-        router.introduce(1, new)
+        router.register_broker(1, new)
         await router.request(ASK, node_id=1)
-        router.introduce(1, old)  # somebody who was late
+        router.register_broker(1, old)  # somebody who was late
         with pytest.raises(KafkaConnectionError):
             await router.request(ASK, node_id=1)
         router.metadata.add_topics(["t"])
@@ -627,7 +627,7 @@ async def test_stopped_at_any_moment_of_its_work_it_leaves_nothing(
                 await router.metadata.refresh()
 
         tasks = [asyncio.create_task(work(node_id)) for node_id in (0, 1, 2, None)]
-        tasks.append(asyncio.create_task(router.metadata.topic("u", timeout_s=30)))  # type: ignore[arg-type]
+        tasks.append(asyncio.create_task(router.metadata.wait_for_topic("u", timeout_s=30)))  # type: ignore[arg-type]
         for _ in range(turns):
             await asyncio.sleep(0)
         cluster.drop_connections(turns % 3)
@@ -660,7 +660,7 @@ async def test_a_stop_that_is_cancelled_has_closed_everything(make_router: MakeR
         await asyncio.sleep(0)
         stopping.cancel()
         await asyncio.wait((stopping,))
-        await within(20, asyncio.gather(*(connection.gone for connection in connections)))
+        await within(20, asyncio.gather(*(connection.socket_closed for connection in connections)))
 
 
 async def test_after_the_stop_every_call_says_so_at_once(make_router: MakeRouter) -> None:
@@ -678,7 +678,7 @@ async def test_after_the_stop_every_call_says_so_at_once(make_router: MakeRouter
             with pytest.raises(IllegalStateError, match="stopped"):
                 await within(20, call)
         with pytest.raises(IllegalStateError, match="stopped"):
-            router.introduce(7, ("127.0.0.1", 9092))
+            router.register_broker(7, ("127.0.0.1", 9092))
 
 
 async def test_a_router_that_never_started_stops(make_router: MakeRouter) -> None:

@@ -19,7 +19,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.config import NetConfig
-from aiokafka08.net.transport import Connection, open_connection
+from aiokafka08.net.transport import BrokerConnection, open_connection
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.api import (
     GroupCoordinatorRequest,
@@ -50,7 +50,7 @@ class Closed:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
 
-    def __call__(self, connection: Connection, reason: str, lost: int) -> None:
+    def __call__(self, connection: BrokerConnection, reason: str, lost: int) -> None:
         self.calls.append((reason, lost))
 
 
@@ -60,7 +60,7 @@ async def connected(
     config: NetConfig,
     on_close: Closed | None = None,
     line: BrokerLine = BrokerLine.V0_8_2,
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[BrokerConnection]:
     # Tests with short timeouts mean those of requests.
     patient = dataclasses.replace(config, request_timeout_s=10)
     connection = await open_connection(
@@ -71,7 +71,7 @@ async def connected(
         yield connection
     finally:
         connection.close("end of the test")
-        await connection.gone
+        await connection.socket_closed
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ async def test_a_request_that_timed_out_leaves_those_behind_it_aligned(config: N
         second = await link.read()
         with pytest.raises(KafkaTimeoutError, match=r"ListOffsetsRequest within 20 ms"):
             await late
-        assert connection.closed is None
+        assert connection.close_reason is None
         assert connection.in_flight == 2  # its slot stays
         link.answer(first, answering(first.body))
         link.answer(second, answering(second.body))
@@ -256,7 +256,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(config: NetCo
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
         link.writer.write(b"\0\0\0\4\0\0\0\1")
-        await until(lambda: connection.closed, "closed")
+        await until(lambda: connection.close_reason, "closed")
         with pytest.raises(KafkaConnectionError, match="nothing was asked"):
             await connection.request(asking(1))
 
@@ -321,7 +321,7 @@ async def test_requests_in_flight_fail_when_the_broker_closes(config: NetConfig)
             await connection.request(asking(1))
         assert not connection.writable
         with pytest.raises(KafkaConnectionError, match="closed by the broker"):
-            connection.start(asking(1))
+            connection.send(asking(1))
         with pytest.raises(KafkaConnectionError, match="closed by the broker"):
             await connection.wait_writable()
 
@@ -370,9 +370,9 @@ async def test_our_close_fails_those_who_wait_with_its_reason_and_tells_once(
         for call in calls:
             with pytest.raises(KafkaConnectionError, match="the client stops"):
                 await call
-        await connection.gone
+        await connection.socket_closed
         assert closed.calls == [("the client stops", 3)]
-        assert connection.closed == "the client stops"
+        assert connection.close_reason == "the client stops"
         await link.wait_eof()
 
 
@@ -397,10 +397,10 @@ async def test_reprs_say_what_it_does(config: NetConfig) -> None:
         call = asyncio.create_task(connection.request(asking(1)))
         await until(lambda: connection.in_flight, "in flight")
         host, port = peer.address
-        assert repr(connection) == f"<Connection {host}:{port} 1 in flight>"
+        assert repr(connection) == f"<BrokerConnection {host}:{port} 1 in flight>"
         connection.close("the client stops")
         await asyncio.wait((call,))
-        assert repr(connection) == f"<Connection {host}:{port} the client stops>"
+        assert repr(connection) == f"<BrokerConnection {host}:{port} the client stops>"
         assert isinstance(call.exception(), KafkaConnectionError)
 
 
@@ -488,7 +488,7 @@ async def test_a_request_that_never_got_onto_the_wire_times_out(make_config: Mak
         done, _ = await asyncio.wait(calls, timeout=5)
         assert len(done) == 10
         assert all(isinstance(call.exception(), KafkaError) for call in done)
-        await until(lambda: connection.closed, "the peer that takes nothing is given up")
+        await until(lambda: connection.close_reason, "the peer that takes nothing is given up")
 
 
 # --- acks=0 ---------------------------------------------------------------------------------------
@@ -497,7 +497,7 @@ async def test_a_request_that_never_got_onto_the_wire_times_out(make_config: Mak
 async def test_a_request_without_answer_occupies_no_slot(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        await connection.send(produce(10, acks=0))
+        connection.send(produce(10, acks=0))
         assert connection.in_flight == 0
         call = asyncio.create_task(connection.request(asking(2)))
         assert (await link.read()).header.api_key == 0
@@ -518,11 +518,11 @@ async def test_sends_without_answers_wait_for_the_socket_but_not_for_ever(
 
         async def send_on() -> None:
             while True:
-                await connection.send(produce(1 << 20, acks=0))
+                await connection.wait_writable()
+                connection.send(produce(1 << 20, acks=0))
 
-        with pytest.raises(KafkaTimeoutError, match="took nothing for 200 ms"):
+        with pytest.raises(KafkaConnectionError, match="no answer for 200 ms"):
             await asyncio.wait_for(send_on(), 5)
-        await until(lambda: connection.closed, "the peer that takes nothing is given up")
 
 
 async def test_waiting_for_an_answer_that_never_comes_by_design_is_a_mistake(
@@ -542,7 +542,7 @@ async def test_a_silent_peer_is_closed_after_the_request_timeout(make_config: Ma
     async with listening() as peer, connected(peer, config, closed) as connection:
         with pytest.raises(KafkaTimeoutError, match="ListOffsetsRequest within 100 ms"):
             await connection.request(asking(1))
-        await connection.gone
+        await connection.socket_closed
         assert closed.calls == [("no answer for 100 ms", 1)]
 
 
@@ -559,9 +559,9 @@ async def test_a_silent_peer_is_closed_also_when_nobody_waits_any_more(
         cancelled = asyncio.create_task(connection.request(asking(4)))
         await asyncio.sleep(0)
         cancelled.cancel()
-        assert connection.closed is None
+        assert connection.close_reason is None
         async with asyncio.timeout(5):
-            await connection.gone
+            await connection.socket_closed
         assert closed.calls == [("no answer for 150 ms", 4)]
 
 
@@ -573,7 +573,7 @@ async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -
         call = asyncio.create_task(connection.request(asking(1), timeout_s=10))
         request = await link.read()
         await asyncio.wait((call,), timeout=0.3)
-        assert connection.closed is None
+        assert connection.close_reason is None
         link.answer(request, answering(request.body))
         assert told(await call) == 1
 
@@ -593,15 +593,15 @@ async def test_a_slow_answer_doesnt_end_a_connection_on_which_others_arrive(
             await call
         with pytest.raises(KafkaTimeoutError):
             await given_up
-        assert connection.closed is None
+        assert connection.close_reason is None
 
 
 async def test_an_idle_connection_is_not_taken_for_dead(make_config: MakeConfig) -> None:
     config = make_config(request_timeout_ms=50)
     async with listening(serve) as peer, connected(peer, config) as connection:
         assert told(await connection.request(asking(1))) == 1
-        await asyncio.wait((connection.gone,), timeout=0.3)
-        assert connection.closed is None
+        await asyncio.wait((connection.socket_closed,), timeout=0.3)
+        assert connection.close_reason is None
         assert told(await connection.request(asking(2))) == 2
 
 
@@ -670,7 +670,7 @@ async def test_over_tls_a_damaged_stream_with_much_behind_it_ends_quietly(
         link.writer.write(b"\xff" * (1 << 20))
         with pytest.raises(KafkaConnectionError, match="frame of -1 bytes"):
             await call
-        await connection.gone
+        await connection.socket_closed
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
 
 
@@ -690,5 +690,5 @@ async def test_over_tls_the_end_is_told(
             end(link)
             with pytest.raises(KafkaConnectionError):
                 await call
-            await connection.gone
+            await connection.socket_closed
             assert len(closed.calls) == 1

@@ -223,27 +223,27 @@ def test_a_peer_that_closes_on_everything_is_no_kafka_broker() -> None:
 
 def test_api_versions_gives_what_both_sides_speak() -> None:
     version = ask(B_0_10)
-    assert version.pick(ProduceRequest) == 2
-    assert version.pick(FetchRequest) == 2  # the broker's 3 isn't ours
-    assert version.pick(ListOffsetsRequest) == 1
-    assert version.pick(MetadataRequest) == 1
-    assert version.pick(OffsetCommitRequest) == 2
-    assert version.pick(OffsetFetchRequest) == 1
-    assert version.pick(JoinGroupRequest) == 0
+    assert version.highest(ProduceRequest) == 2
+    assert version.highest(FetchRequest) == 2  # the broker's 3 isn't ours
+    assert version.highest(ListOffsetsRequest) == 1
+    assert version.highest(MetadataRequest) == 1
+    assert version.highest(OffsetCommitRequest) == 2
+    assert version.highest(OffsetFetchRequest) == 1
+    assert version.highest(JoinGroupRequest) == 0
     assert set(version.apis) == set(LINE_APIS[BrokerLine.V0_10])
-    assert {r: ask(B_3_9).pick(r) for r in APIS.values()} == {
-        r: version.pick(r) for r in APIS.values()
+    assert {r: ask(B_3_9).highest(r) for r in APIS.values()} == {
+        r: version.highest(r) for r in APIS.values()
     }
 
 
 def test_versions_that_only_the_broker_speaks_are_none() -> None:
     version = ask(B_0_10 | {ApiVersionsRequest: api_versions(OF_0_10_2 | {3: (2, 9), 9: (1, 9)})})
-    assert not version.speaks(MetadataRequest, 0)
-    assert not version.speaks(MetadataRequest, 1)
+    assert not version.supports(MetadataRequest, 0)
+    assert not version.supports(MetadataRequest, 1)
     with pytest.raises(UnsupportedVersionError, match="MetadataRequest"):
-        version.pick(MetadataRequest)
-    assert not version.speaks(OffsetFetchRequest, 0)
-    assert version.pick(OffsetFetchRequest) == 1
+        version.highest(MetadataRequest)
+    assert not version.supports(OffsetFetchRequest, 0)
+    assert version.highest(OffsetFetchRequest) == 1
 
 
 @pytest.mark.parametrize("brokers", [0, 1, 2, 50])
@@ -316,8 +316,8 @@ def test_0_10_0_cannot_look_for_times_of_messages(api_version: str | tuple[int, 
     version = BrokerVersion.pinned(api_version)
     assert version is not None
     assert version.line is BrokerLine.V0_10
-    assert version.pick(ListOffsetsRequest) == 0
-    assert BrokerVersion.of(BrokerLine.V0_10).pick(ListOffsetsRequest) == 1
+    assert version.highest(ListOffsetsRequest) == 0
+    assert BrokerVersion.of(BrokerLine.V0_10).highest(ListOffsetsRequest) == 1
 
 
 def test_auto_and_none_pin_nothing() -> None:
@@ -365,8 +365,8 @@ def test_a_newer_line_speaks_all_of_an_older_one() -> None:
 def test_a_missing_api_is_named_with_the_line() -> None:
     version = BrokerVersion.of(BrokerLine.V0_8_1)
     with pytest.raises(UnsupportedVersionError, match=r"0\.8\.1 line.*GroupCoordinatorRequest"):
-        version.pick(GroupCoordinatorRequest)
-    assert not version.speaks(GroupCoordinatorRequest)
+        version.highest(GroupCoordinatorRequest)
+    assert not version.supports(GroupCoordinatorRequest)
 
 
 def test_the_message_format_to_write() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.net.config import net_config
-from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.offset_store.choose import choose_offset_store
@@ -45,7 +45,9 @@ async def new_store() -> AsyncIterator[NewStore]:
         router = Router(net_config(bootstrap_servers=bootstrap_servers, **settings), Telemetry())
         routers.append(router)
         await router.start()
-        store = choose_offset_store(router, Coordinator(router, group), storage, zookeeper_connect)
+        store = choose_offset_store(
+            router, CoordinatorLookup(router, group), storage, zookeeper_connect
+        )
         stores.append(store)
         await store.start()
         return store

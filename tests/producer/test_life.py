@@ -153,7 +153,7 @@ async def test_a_stop_that_is_cancelled_again_and_again_still_ends_everything(
     await producer.start()
     await producer.partitions_for("t")
     hung = cluster.fault(ListOffsetsRequest, then=Silence(), times=None)  # a probe
-    unused = next(node.node_id for node in producer._router.nodes if not node.connected)
+    unused = next(node.node_id for node in producer._router.nodes if not node.is_connected)
     future = await producer.send("t", b"v", partition=unused)
     while not hung.hits:  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -163,7 +163,7 @@ async def test_a_stop_that_is_cancelled_again_and_again_still_ends_everything(
         stopping.cancel()
     with pytest.raises(ProducerClosed):
         await asyncio.wait_for(future, 5)
-    assert not any(node.connected for node in producer._router.nodes)
+    assert not any(node.is_connected for node in producer._router.nodes)
     await asyncio.wait_for(all_closed(cluster), 5)
 
 

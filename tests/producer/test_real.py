@@ -68,7 +68,7 @@ async def read(
     records: list[ConsumerRecord[bytes, bytes]] = []
     topic_partition = TopicPartition(topic, partition)
     async with reader(cluster) as router:
-        await router.metadata.topic(topic, timeout_s=10)
+        await router.metadata.wait_for_topic(topic, timeout_s=10)
         while True:
             offset = records[-1].offset + 1 if records else 0
             leader = router.metadata.snapshot.leader(topic_partition)

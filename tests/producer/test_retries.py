@@ -299,10 +299,10 @@ async def test_a_broker_that_hangs_while_it_is_connected_to_is_doubted_too(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
-    monkeypatch.setattr("aiokafka08.net.node.HANGING_S", 0.1)
+    monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.1)
     producer = await producer_for(cluster, request_timeout_ms=60_000)
     await producer.partitions_for("t")
-    unused = next(node.node_id for node in producer._router.nodes if not node.connected)
+    unused = next(node.node_id for node in producer._router.nodes if not node.is_connected)
     assert unused is not None
     hung = cluster.fault(ListOffsetsRequest, then=Hang(), node=unused, times=None)  # a probe
     future = await producer.send("t", b"v", partition=unused)

@@ -48,7 +48,7 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaProtocolError,
 )
-from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.node import Lane
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import (
@@ -84,7 +84,7 @@ class BrokerGroup:
         subscription: Subscription,
         assignee: Assignee,
         member_state: MemberState,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
     ) -> None:
         self._config = config
         self._assignors = assignors
@@ -275,7 +275,7 @@ class BrokerGroup:
             if step is NextStep.JOIN_AS_NEW:
                 self._member = NO_MEMBER
             if step is NextStep.FIND_COORDINATOR and node_id is not None:
-                self._coordinator.forget(node_id)
+                self._coordinator.invalidate(node_id)
             if step is NextStep.REJOIN:
                 backoff.reset()
             else:

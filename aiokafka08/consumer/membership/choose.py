@@ -21,7 +21,7 @@ from aiokafka08.consumer.membership.zookeeper_group import ZookeeperGroup
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.errors import UnsupportedVersionError
-from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.zookeeper.session import check_node_name, require_kazoo
@@ -52,7 +52,7 @@ def choose_membership(
     subscription: Subscription,
     assignee: Assignee,
     member_state: MemberState,
-    coordinator: Coordinator | None,
+    coordinator: CoordinatorLookup | None,
 ) -> Membership:
     """Return the membership for these options and the brokers that the router has met.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.membership.generation import Generation, NextStep, next_step
 from aiokafka08.errors import KafkaError
-from aiokafka08.net.coordinator import Coordinator
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import HeartbeatRequest
 
@@ -34,7 +34,7 @@ class Heartbeat:
         self,
         router: Router,
         config: ConsumerConfig,
-        coordinator: Coordinator,
+        coordinator: CoordinatorLookup,
         *,
         activity: Callable[[], int | None],
         on_response: Callable[[Generation, NextStep, int], object],
@@ -109,10 +109,10 @@ class Heartbeat:
             )
         except KafkaError:
             if node_id is not None:
-                self._coordinator.forget(node_id)
+                self._coordinator.invalidate(node_id)
             return NextStep.FIND_COORDINATOR
         step = next_step(response.error_code)
         if step is NextStep.FIND_COORDINATOR:
-            self._coordinator.forget(node_id)
+            self._coordinator.invalidate(node_id)
         self._on_response(generation, step, response.error_code)
         return step

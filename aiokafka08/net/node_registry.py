@@ -23,11 +23,11 @@ from aiokafka08.errors import (
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.node import Lane, Node
-from aiokafka08.net.staggered_race import AllFailedError, first_that_works, head_start_s
+from aiokafka08.net.staggered_race import AllAttemptsFailedError, stagger_delay, staggered_race
 from aiokafka08.telemetry import Telemetry
 
 
-class Nodes:
+class NodeRegistry:
     """The registry of nodes of one client."""
 
     def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
@@ -55,7 +55,12 @@ class Nodes:
         by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
         return sorted(
             by_address.values(),
-            key=lambda node: (node.hanging, not node.connected, node.backing_off, random.random()),
+            key=lambda node: (
+                node.is_unresponsive,
+                not node.is_connected,
+                node.is_backing_off,
+                random.random(),
+            ),
         )
 
     async def bootstrap(self) -> Node:
@@ -72,12 +77,12 @@ class Nodes:
         end = asyncio.get_running_loop().time() + limit_s
         nodes = list(self._bootstrap.values())
         try:
-            return await first_that_works(
+            return await staggered_race(
                 {node: partial(_connected, node, end) for node in nodes},
-                head_start_s=head_start_s(limit_s, len(nodes)),
+                delay_s=stagger_delay(limit_s, len(nodes)),
                 expected=(KafkaError,),
             )
-        except AllFailedError as failed:
+        except AllAttemptsFailedError as failed:
             errors = [error for error in failed.errors.values() if isinstance(error, KafkaError)]
         for error in errors:
             if isinstance(error, UnsupportedVersionError):
@@ -95,7 +100,7 @@ class Nodes:
             self._introduced.pop(node_id, None)
         self._settle()
 
-    def introduce(self, node_id: int, address: Address) -> None:
+    def register_broker(self, node_id: int, address: Address) -> None:
         """Know a broker that says so itself; it stays until a snapshot or somebody says other."""
         if self._named.get(node_id) == address:
             self._introduced.pop(node_id, None)
@@ -112,28 +117,28 @@ class Nodes:
             if addresses.get(node_id) != node.address:
                 del self._by_id[node_id]
                 reason = "the broker left, or moved to another address"
-                node.shut(reason)
-                self._spawn(node.close(reason))
+                node.close(reason)
+                self._spawn(node.stop(reason))
         for node_id, address in addresses.items():
             if node_id not in self._by_id:
                 self._by_id[node_id] = self._new(node_id, address)
 
-    def shut(self) -> None:
-        """Close every connection, for good; `close` waits until the sockets are gone."""
+    def close(self) -> None:
+        """Close every connection, for good; `stop` waits until the sockets are gone."""
         self._closed = True
         for node in self:
-            node.shut()
+            node.close()
 
-    async def close(self) -> None:
-        """`shut`, and wait until the sockets are gone."""
-        self.shut()
-        await asyncio.gather(*(node.close() for node in self))
+    async def stop(self) -> None:
+        """`close`, and wait until the sockets are gone."""
+        self.close()
+        await asyncio.gather(*(node.stop() for node in self))
         await asyncio.gather(*self._tasks)
 
     def _new(self, node_id: int, address: Address) -> Node:
         """The node for a broker; that of a bootstrap address becomes it, connections and all."""
         known = self._bootstrap.get(address)
-        if known is None or not known.connected:
+        if known is None or not known.is_connected:
             return Node(node_id, address, self._config, self._telemetry)
         self._bootstrap[address] = Node(None, address, self._config, self._telemetry)
         known.node_id = node_id
@@ -148,6 +153,6 @@ class Nodes:
 async def _connected(node: Node, end: float) -> Node:
     left_s = max(end - asyncio.get_running_loop().time(), 0.0)
     connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
-    if connection.closed is not None:
-        raise KafkaConnectionError(f"{address_text(node.address)}: {connection.closed}")
+    if connection.close_reason is not None:
+        raise KafkaConnectionError(f"{address_text(node.address)}: {connection.close_reason}")
     return node

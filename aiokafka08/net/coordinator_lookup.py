@@ -1,8 +1,11 @@
-"""A group's coordinator: which broker it is, looked up once and again when that has changed.
+"""Find the broker that coordinates a consumer group, and remember it.
 
-One instance per group and client, shared by all who talk to the coordinator. Law: one lookup at a
-time; what was found holds until somebody says that it doesn't (`forget`). The broker is made known
-to the router, since it may be none that Metadata has named.
+The consumer, its offset store and the admin client share one `CoordinatorLookup` per group. The
+coordinator may be a broker that no metadata has named, so the lookup registers its address at the
+router.
+
+Invariant: at most one lookup runs at a time. Its result holds until `invalidate()` is called with
+that node id.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ PATIENCE_S = 5.0
 """How long one broker may take to name the coordinator."""
 
 
-def check_group(group: object) -> str:
+def check_group_id(group: object) -> str:
     """`group`, if it can be the name of a group.
 
     Raises:
@@ -43,7 +46,7 @@ def check_group(group: object) -> str:
     )
 
 
-class Coordinator:
+class CoordinatorLookup:
     """Knows the coordinator of one group.
 
     Args:
@@ -102,7 +105,7 @@ class Coordinator:
         finally:
             self._lock.release()
 
-    def forget(self, node_id: int) -> None:
+    def invalidate(self, node_id: int) -> None:
         """That node isn't the coordinator (code 15 or 16), or doesn't answer: look it up anew."""
         if self._node_id == node_id:
             self._node_id = None
@@ -115,7 +118,7 @@ class Coordinator:
         if answer.error_code:
             return broker_error(answer.error_code, f"the coordinator of group {self.group!r}")
         _check(answer)
-        self._router.introduce(answer.node_id, (answer.host, answer.port))
+        self._router.register_broker(answer.node_id, (answer.host, answer.port))
         return answer.node_id
 
 
