@@ -1,4 +1,4 @@
-"""The checks before a commit, those of `nox -s lint` and the changelog's fragments agree."""
+"""docs/contributing.md and the tools that it names: hooks, lint, changelog fragments."""
 
 from __future__ import annotations
 
@@ -53,3 +53,14 @@ def test_changelog_fragment_is_short_and_ends_with_a_stop(path: Path) -> None:
     text = path.read_text()
     assert re.fullmatch(r"[A-Z`][^\n]*(\n[^\n]+)*\.\n", text), "expected one paragraph with a stop"
     assert len(text.split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", ["docs/contributing.md", "docs/performance.md", "README.md"])
+def test_files_that_a_page_names_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"`((?:\w+/)+(?:[\w.]+\.(?:py|pyx|md|json))?)`", text))
+    linked = {link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link}
+    assert named | linked
+    bases = (ROOT, ROOT / "aiokafka08")
+    assert not [name for name in named if not any((base / name).exists() for base in bases)]
+    assert not [link for link in linked if not (ROOT / page).parent.joinpath(link).exists()]
