@@ -283,7 +283,7 @@ class RecordBuffer:
                 self._after = columns.last_offset + 1
                 if count == max_records and self._after < chunk.next_offset:
                     break
-            self.opened_bytes += reader.opened_bytes
+            self.opened_bytes += reader.decompressed_bytes
             if reader.error is not None or reader.paused or columns.is_full:
                 break
             self._finished(chunk)
@@ -299,7 +299,7 @@ class RecordBuffer:
             chunk = self._chunks[0]
             reader = self._reader_of(chunk)
             records: list[Record] = reader.read(max_records)
-            self.opened_bytes += reader.opened_bytes
+            self.opened_bytes += reader.decompressed_bytes
             behind = records[-1].offset + 1 if records else 0
             if reader.error is not None or (
                 (reader.paused or len(records) == max_records) and behind < chunk.next_offset
@@ -321,7 +321,7 @@ class RecordBuffer:
                 chunk.fetch_offset,
                 check_crcs=self._decoding.check_crcs,
                 max_decompressed_bytes=self._decoding.max_decompressed_bytes,
-                turn_bytes=TURN_BYTES,
+                pause_after_bytes=TURN_BYTES,
             )
         return chunk.reader
 

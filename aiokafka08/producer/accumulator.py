@@ -25,7 +25,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 from aiokafka08.producer.batch import Batch, PartitionQueue
-from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
@@ -65,7 +65,7 @@ class Accumulator:
         linger_s: float,
         delivery_timeout_s: float,
         codec: Codec,
-        new_delivery: Callable[[TopicPartition], Delivery],
+        new_delivery: Callable[[TopicPartition], BatchDelivery],
         wake_sender: Callable[[], object],
     ) -> None:
         self.batch_bytes = min(batch_bytes, max_request_bytes)

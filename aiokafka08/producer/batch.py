@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from aiokafka08.errors import KafkaError
-from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.structs import TopicPartition
 
@@ -56,7 +56,7 @@ class Batch:
         self,
         queue: PartitionQueue,
         builder: MessageSetBuilder,
-        delivery: Delivery,
+        delivery: BatchDelivery,
         *,
         limit_bytes: int,
         due_at: float,

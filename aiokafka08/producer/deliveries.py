@@ -1,8 +1,13 @@
-"""What `send_many` returns: the fate of many messages, told when somebody asks.
+"""The result of a `send_many()` call: the outcome of its messages, made when the caller reads it.
 
-Kept as groups (these messages went into that batch, from this place on), not per message; the
-`RecordMetadata` of a message is made when it is looked at. Law: awaiting walks over no more than a
-few groups at a stretch, and looking at a message over none of those behind it.
+A `send_many()` call appends runs of messages to batches. `Deliveries` is what the caller gets and
+awaits. It keeps one `DeliveryGroup` per run (these messages of the call stand in that batch, from
+this index on), no object per message. `Acknowledged` is what awaiting it returns: a sequence that
+makes a message's `RecordMetadata` when it is read. `bulk` makes the groups; their batches' outcomes
+are `batch_delivery.BatchDelivery` objects.
+
+Invariant: awaiting handles at most 64 groups between two checks whether to yield to the event loop,
+and reading message n examines no group behind the one of message n.
 """
 
 from __future__ import annotations
@@ -15,47 +20,48 @@ from typing import Any, Final, NamedTuple, overload
 
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
-from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
-_LOOK_EVERY: Final = 64
-"""So many groups are waited for between two questions whether others want a turn of the loop."""
+_CHECK_EVERY: Final = 64
+"""After so many awaited groups `Deliveries` checks whether to yield to the event loop."""
 
 
 class DeliveryGroup(NamedTuple):
-    """Messages that stand next to each other in one batch, in ascending order.
-
-    `indices` are their places in the values given to `send_many`, `first` is the place in the batch
-    of the first of them. `timestamp_ms` is the client's clock where the caller gave none.
-    """
+    """Messages of one `send_many()` call that stand next to each other in one batch."""
 
     indices: Sequence[int]
-    delivery: Delivery
+    """Their indices in the caller's values, ascending."""
+    delivery: BatchDelivery
+    """The outcome of the batch."""
     first: int
+    """The index in the batch of the first of them."""
     timestamp_ms: int
+    """The client's clock when they were appended; used if the caller gave no timestamps."""
 
 
 class Deliveries:
-    """The messages of one `send_many` call. Await it for a sequence of `RecordMetadata`.
+    """The messages of one `send_many()` call. Await it for a sequence of `RecordMetadata`.
 
-    Awaiting waits until all are acknowledged (with acks=0: read by the broker, as far as it can be
-    asked) and raises the first failed message's error, whose text names it; `errors()` has all.
-    May be awaited more than once, and by several tasks; cancelling one affects nothing else.
+    Awaiting it waits until all messages are acknowledged (with acks=0: until the broker has read
+    them, as far as it can be asked). If messages failed, it raises the error of the first one and
+    the text names that message; `errors()` returns all errors. It may be awaited more than once,
+    and by several tasks; cancelling one of them affects nothing else.
     """
 
-    __slots__ = ("_count", "_groups", "_timestamps_ms", "_turns")
+    __slots__ = ("_count", "_groups", "_loop_yield", "_timestamps_ms")
 
     def __init__(
         self,
         count: int,
         groups: list[DeliveryGroup],
         timestamps_ms: Sequence[int] | None,
-        turns: LoopYield,
+        loop_yield: LoopYield,
     ) -> None:
         self._count = count
         self._groups = groups
         self._timestamps_ms = timestamps_ms
-        self._turns = turns
+        self._loop_yield = loop_yield
 
     def __repr__(self) -> str:
         return f"<Deliveries of {self._count} messages {'done' if self.done() else 'pending'}>"
@@ -67,11 +73,11 @@ class Deliveries:
         return self._wait().__await__()
 
     def done(self) -> bool:
-        """Whether each message is acknowledged or given up."""
+        """Return True if each message is acknowledged or failed."""
         return all(delivery.done for group in self._groups for delivery in group.delivery.parts())
 
     def errors(self) -> dict[int, KafkaError]:
-        """The errors of the messages that were given up so far, by their place in `values`."""
+        """Return the errors of the messages that failed so far, by their index in `values`."""
         errors: dict[int, KafkaError] = {}
         for group in self._groups:
             for indices, error in _failed(group):
@@ -79,7 +85,7 @@ class Deliveries:
         return dict(sorted(errors.items()))
 
     def counts(self) -> dict[TopicPartition, int]:
-        """How many of the messages were given to each partition, whatever became of them."""
+        """Return how many messages were appended for each partition, whatever their outcome."""
         counts: dict[TopicPartition, int] = {}
         for group in self._groups:
             tp = group.delivery.topic_partition
@@ -94,9 +100,9 @@ class Deliveries:
                 failed += len(indices)
                 if indices[0] < first:
                     first, cause = indices[0], error
-            if number % _LOOK_EVERY == 0 and self._turns.is_due():
-                await self._turns.yield_now()
-        await self._turns.yield_if_due()  # many short ones may be awaited, one after the other
+            if number % _CHECK_EVERY == 0:
+                await self._loop_yield.yield_if_due()
+        await self._loop_yield.yield_if_due()  # the caller may await many short ones in a row
         if cause is not None:
             error = copy.copy(cause)
             error.args = (
@@ -108,17 +114,17 @@ class Deliveries:
 
 
 def _failed(group: DeliveryGroup) -> Iterator[tuple[Sequence[int], KafkaError]]:
-    """The group's messages that were given up so far, in ascending order, with their errors."""
+    """Yield the group's messages that failed so far, in ascending order, with their errors."""
     first = group.first
-    for part, places in group.delivery.spans(first, first + len(group.indices)):
+    for part, span in group.delivery.spans(first, first + len(group.indices)):
         if part.error is not None:
-            yield group.indices[places.start - first : places.stop - first], part.error
+            yield group.indices[span.start - first : span.stop - first], part.error
 
 
 class Acknowledged(Sequence[RecordMetadata]):
-    """Where each message went, in the order of the values; made on demand."""
+    """The `RecordMetadata` of each message, in the order of the values; made when it is read."""
 
-    __slots__ = ("_count", "_group_of", "_groups", "_known", "_timestamps_ms")
+    __slots__ = ("_count", "_group_of", "_groups", "_indexed", "_timestamps_ms")
 
     def __init__(
         self, count: int, groups: list[DeliveryGroup], timestamps_ms: Sequence[int] | None
@@ -126,9 +132,9 @@ class Acknowledged(Sequence[RecordMetadata]):
         self._count = count
         self._groups = groups
         self._timestamps_ms = timestamps_ms
-        self._known = 0
+        self._indexed = 0
         self._group_of = array("I", bytes(array("I").itemsize * count))
-        """Of each message the number of its group, from 1 on; 0: not among the `_known` ones."""
+        """Per message the number of its group, from 1; 0: not in one of the `_indexed` groups."""
 
     def __repr__(self) -> str:
         return f"<Acknowledged {self._count} messages>"
@@ -144,7 +150,7 @@ class Acknowledged(Sequence[RecordMetadata]):
         if isinstance(index, slice):
             return [self._at(one) for one in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
-            raise IndexError(f"{index}: there are {self._count} messages")
+            raise IndexError(f"index {index}: there are {self._count} messages")
         return self._at(index % self._count)
 
     def __iter__(self) -> Iterator[RecordMetadata]:
@@ -152,20 +158,20 @@ class Acknowledged(Sequence[RecordMetadata]):
 
     def _at(self, index: int) -> RecordMetadata:
         group_of = self._group_of
-        while not group_of[index]:  # groups stand in the order of their messages, or nearly so
-            indices = self._groups[self._known].indices
-            self._known += 1
+        while not group_of[index]:  # groups are in the order of their messages, or nearly so
+            indices = self._groups[self._indexed].indices
+            self._indexed += 1
             if isinstance(indices, range):
-                group_of[indices[0] : indices[-1] + 1] = array("I", [self._known]) * len(indices)
+                group_of[indices[0] : indices[-1] + 1] = array("I", [self._indexed]) * len(indices)
             else:
                 for one in indices:
-                    group_of[one] = self._known
+                    group_of[one] = self._indexed
         group = self._groups[group_of[index] - 1]
         indices = group.indices
         if isinstance(indices, range):
-            place = index - indices[0]
+            in_group = index - indices[0]
         else:
-            place = bisect_left(indices, index)
-        delivery, place = group.delivery.at(group.first + place)
+            in_group = bisect_left(indices, index)
+        delivery, in_batch = group.delivery.locate(group.first + in_group)
         given = self._timestamps_ms
-        return delivery.metadata(place, group.timestamp_ms if given is None else given[index])
+        return delivery.metadata(in_batch, group.timestamp_ms if given is None else given[index])

@@ -21,7 +21,7 @@ from functools import partial
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError, ProducerClosed
 from aiokafka08.net.router import Router
-from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.producer.intake import Intake
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
@@ -57,7 +57,7 @@ class ProducerEngine:
             router,
             self._memory,
             options,
-            partial(Delivery, loop=self._loop, turns=self.loop_yield),
+            partial(BatchDelivery, loop=self._loop, loop_yield=self.loop_yield),
             self._crashed,
         )
         self.topics = TopicRoutes(router, self.sender.accumulator, options, new_partitioner)

@@ -26,11 +26,10 @@ from typing import Final
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.producer.accumulator import Accumulator
-from aiokafka08.producer.appender import Appender, Send
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_builder import BatchBuilder, no_timestamps
 from aiokafka08.producer.deliveries import DeliveryGroup
-from aiokafka08.producer.future import DeliveryFuture
+from aiokafka08.producer.fast_path import Appender, DeliveryFuture, Send
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.messages import Data, Messages
 from aiokafka08.producer.options import ProducerOptions

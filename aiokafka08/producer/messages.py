@@ -20,13 +20,14 @@ from typing import Any, Final, Protocol, Self
 
 from aiokafka08.arrow import ArrowRows
 from aiokafka08.producer.batch import PartitionQueue
+from aiokafka08.producer.fast_path import choose_each
 from aiokafka08.producer.partitioner import (
     ANYWHERE_WITHOUT_KEY,
     BY_MURMUR2,
     Partitioner,
     partitions_of,
 )
-from aiokafka08.producer.topics import TopicRoute, choose_each
+from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import message_size
 
 Data = bytes | None

@@ -12,13 +12,11 @@ from __future__ import annotations
 import copy
 import random
 import struct
-from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal, Protocol, runtime_checkable
 
-from aiokafka08.producer.compiled import compiled
-from aiokafka08.protocol.message_set import Blobs
+from aiokafka08.protocol.message_set import murmur2, partitions_of
 
 __all__ = [
     "PARTITIONERS",
@@ -71,48 +69,6 @@ class BatchAware(Protocol):
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 _MIN_INT: Final = -0x80000000
-_LITTLE_WORDS: Final = struct.Struct("<I")
-
-
-def pure_murmur2(data: bytes) -> int:
-    """The murmur2 hash of the Java client, as the unsigned number that aiokafka's gives.
-
-    Java's `int` is the same 32 bits (`org.apache.kafka.common.utils.Utils.murmur2`).
-    """
-    length = len(data)
-    whole = length & ~3
-    hash_ = 0x9747B28C ^ length
-    for (word,) in _LITTLE_WORDS.iter_unpack(data[:whole]):
-        word = word * 0x5BD1E995 & _MASK
-        hash_ = (hash_ * 0x5BD1E995 ^ (word ^ word >> 24) * 0x5BD1E995) & _MASK
-    if whole != length:
-        hash_ = (hash_ ^ int.from_bytes(data[whole:], "little")) * 0x5BD1E995 & _MASK
-    hash_ = (hash_ ^ hash_ >> 13) * 0x5BD1E995 & _MASK
-    return hash_ ^ hash_ >> 15
-
-
-def pure_partitions_of(keys: Blobs, partitions: Sequence[int]) -> array[int]:
-    """Where the Java client puts each key, by `murmur2`; -1 for a null.
-
-    Raises:
-        ValueError: `partitions` is empty.
-    """
-    if not partitions:
-        raise ValueError("no partitions to choose from")
-    count = len(partitions)
-    return array(
-        "i",
-        (-1 if key is None else partitions[(murmur2(key) & _POSITIVE) % count] for key in keys),
-    )
-
-
-_compiled = compiled()
-murmur2: Final[Callable[[bytes], int]] = pure_murmur2 if _compiled is None else _compiled.murmur2
-"""`pure_murmur2`, in C where the compiled message set is in use."""
-partitions_of: Final[Callable[[Blobs, Sequence[int]], array[int]]] = (
-    pure_partitions_of if _compiled is None else _compiled.partitions_of
-)
-"""`pure_partitions_of`, in C where the compiled message set is in use."""
 
 
 def java_bytes_hash_code(data: bytes) -> int:

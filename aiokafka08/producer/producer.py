@@ -35,11 +35,10 @@ from aiokafka08.net.config import (
 )
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
-from aiokafka08.producer.appender import Send
 from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.engine import NO_METRICS, ProducerEngine
-from aiokafka08.producer.future import DeliveryFuture
+from aiokafka08.producer.fast_path import DeliveryFuture, Send
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import check_duration, producer_options
 from aiokafka08.producer.partitioner import DefaultPartitioner, Partitioner, partitioner_factory

@@ -22,7 +22,7 @@ from aiokafka08.errors import KafkaError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
-from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
@@ -53,7 +53,7 @@ class Sender:
         router: Router,
         memory: BufferMemory,
         options: ProducerOptions,
-        new_delivery: Callable[[TopicPartition], Delivery],
+        new_delivery: Callable[[TopicPartition], BatchDelivery],
         on_crash: Callable[[Exception], object],
     ) -> None:
         self.accumulator = Accumulator(

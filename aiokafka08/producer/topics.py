@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
@@ -31,7 +31,6 @@ from aiokafka08.net.cluster import ClusterSnapshot, check_topic_name
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.compiled import compiled
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.partitioner import BatchAware, Partitioner
 from aiokafka08.structs import TopicPartition
@@ -93,29 +92,6 @@ class TopicRoute:
                 f"{self.partitions}"
             )
         return queue
-
-
-def pure_choose_each(
-    route: TopicRoute, keys: Sequence[bytes | None] | None, start: int, stop: int
-) -> dict[PartitionQueue, list[int]]:
-    """Call `TopicRoute.choose` for the keys from `start` to `stop`; return their indices by queue.
-
-    `keys`: None if no message has a key.
-    """
-    chosen: dict[PartitionQueue, list[int]] = {}
-    for index in range(start, stop):
-        queue = route.choose(None if keys is None else keys[index])
-        indices = chosen.get(queue)
-        if indices is None:
-            chosen[queue] = [index]
-        else:
-            indices.append(index)
-    return chosen
-
-
-_compiled = compiled()
-choose_each: Final = pure_choose_each if _compiled is None else _compiled.choose_each
-"""`pure_choose_each`, or its compiled twin."""
 
 
 class TopicRoutes:

@@ -1,8 +1,10 @@
-"""The pure twin of `Blobs`: a binary column in Arrow's layout, read as a sequence.
+"""The pure twin of `Blobs`: a binary column in Arrow's layout, read as a sequence of bytes.
 
-Imported only by `message_set`. The compiled builder appends from the compiled twin without a
-Python object per message; here each is made when it is looked at. Law: what the buffers say is
-checked once, when one is made. `Columns` is the way in the other direction.
+`aiokafka08.arrow` makes `Blobs` of the columns of a batch, and `MessageSetBuilder.extend` appends
+from them (the compiled twins without a Python object per message). `Columns` is the opposite
+direction. Only `message_set` and `_murmur2_py` import this module.
+
+Invariant: `__init__` checks offsets and lengths, so no later access leads out of the buffers.
 """
 
 from __future__ import annotations
@@ -15,21 +17,21 @@ from aiokafka08.protocol.types import Buffer
 
 
 class Blobs(Sequence[bytes | None]):
-    """`count` byte strings, some of them null, as they stand in the buffers of an Arrow array.
+    """`count` byte strings or nulls in the buffers of an Arrow array.
 
-    The buffers are held, not copied, and must not change.
+    The buffers are referenced, not copied, and must not change.
 
     Args:
-        first: the row of the buffers that comes first here (Arrow's `offset` of a slice).
+        first: the buffers' row that is row 0 here (Arrow's `offset` of a slice).
         count: how many rows.
-        validity: a bit per row, the lowest of a byte first, set where there is a value; None where
-            each row has one.
-        offsets: where each row begins in `data`, and where the last one ends; native int32.
-        data: the bytes of all rows; None where there are none.
-        wide: offsets are int64 instead (Arrow's large types).
+        validity: a bit per row, the lowest of a byte first: 1 for a value, 0 for null; None if no
+            row is null.
+        offsets: where each row begins in `data`, then where the last one ends; native int32.
+        data: the bytes of all rows; None if there are none.
+        wide: True if the offsets are int64 (Arrow's large types).
 
     Raises:
-        ValueError: the buffers don't hold so many rows, or offsets fall or lead out of `data`.
+        ValueError: the buffers hold fewer rows, or offsets fall or lead out of `data`.
     """
 
     __slots__ = ("_bits", "_count", "_data", "_first", "_offsets")
@@ -44,7 +46,7 @@ class Blobs(Sequence[bytes | None]):
         wide: bool = False,
     ) -> None:
         if first < 0 or count < 0:
-            raise ValueError(f"first={first}, count={count}: allowed are integers from 0 on")
+            raise ValueError(f"first={first}, count={count}: expected integers >= 0")
         self._first = first
         self._count = count
         width = 8 if wide else 4
@@ -53,13 +55,13 @@ class Blobs(Sequence[bytes | None]):
         self._data = memoryview(b"" if data is None else data).cast("B")
         rows = len(starts) // width - 1
         if count and (first + count > rows or (bits is not None and first + count > 8 * len(bits))):
-            raise ValueError(f"the buffers hold fewer than {first + count} rows")
+            raise ValueError(f"buffers of a column: expected at least {first + count} rows")
         self._bits = bits
         self._offsets = starts[: (rows + 1) * width].cast("q" if wide else "i")
         if count:
             used = self._offsets[first : first + count + 1]
             if used[0] < 0 or used[-1] > len(self._data) or any(a > b for a, b in pairwise(used)):
-                raise ValueError("offsets fall, or lead out of the data")
+                raise ValueError("buffers of a column: offsets fall, or lead out of the data")
 
     def __len__(self) -> int:
         return self._count
@@ -72,7 +74,7 @@ class Blobs(Sequence[bytes | None]):
         if isinstance(index, slice):
             return [self[one] for one in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
-            raise IndexError(f"{index}: there are {self._count} rows")
+            raise IndexError(f"row {index}: there are {self._count} rows")
         row = self._first + index % self._count
         if self._bits is not None and not self._bits[row >> 3] >> (row & 7) & 1:
             return None

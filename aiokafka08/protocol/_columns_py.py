@@ -1,9 +1,11 @@
-"""The pure twin of `Columns`: messages as the plain buffers of Arrow's columnar layout.
+"""The pure twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
 
-Imported only by `message_set` and the pure reader. Law: everything is native in byte order and as
-Arrow's format wants it (validity by bits, the lowest first; int32 offsets, one more than messages),
-so that whoever has Arrow wraps the buffers and copies nothing. Arrow itself is `aiokafka08.arrow`'s
-business.
+`MessageSetReader.read_columns` appends messages to a `Columns`; `aiokafka08.arrow`, which alone
+imports pyarrow, wraps the buffers of its columns. Only `message_set`, the pure reader and the
+compiled twin (`_columns_c.pxi`: the constants and errors) import this module.
+
+Invariant: each buffer is in native byte order and in the layout of Arrow's format (validity bits,
+the lowest first; int32 offsets, one more than messages), so Arrow needs no copy of it.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from aiokafka08.structs import ConsumerRecord
 
 DEFAULT_MAX_COLUMN_BYTES: Final = 64 * 1024 * 1024
 MAX_COLUMN_BYTES: Final = 2**30
-"""What `max_bytes` may be at most: behind it one more message has to fit below an int32 offset."""
+"""The highest `max_bytes`: above it, one more message must still fit below an int32 offset."""
 _MAX_OFFSET: Final = 2**31 - 1
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
-"""Later ones don't fit into microseconds."""
+"""The highest timestamp that fits into an int64 in microseconds."""
 
 
-class Rows:
-    """Messages field by field, as the pure reader has them; sizes are -1 for null.
+class DecodedMessages:
+    """Decoded messages as one list per field; a size of -1 means null.
 
-    Lists of numbers and bytes: nothing that the garbage collector would walk.
+    The lists hold numbers and bytes only, so the garbage collector has no objects to track.
     """
 
     __slots__ = (
@@ -56,12 +58,12 @@ class Rows:
 
 
 class Column(NamedTuple):
-    """One column: of Arrow's type binary where it has `offsets`, else of fixed width."""
+    """One column: of Arrow's binary type if it has `offsets`, else of fixed width."""
 
     validity: Buffer | None
-    """A bit per message, set where there is a value; None where each has one."""
+    """A bit per message, 1 for a value, 0 for null; None if there are no nulls."""
     offsets: Buffer | None
-    """int32: where each value begins in `data`, and where the last one ends."""
+    """int32: where each value begins in `data`, then where the last one ends."""
     data: Buffer
     null_count: int
 
@@ -70,7 +72,7 @@ class Columns:
     """Messages of one or more sets, column by column; `MessageSetReader.read_columns` appends.
 
     Args:
-        max_bytes: with so many bytes of keys and values, or more, it takes no more messages.
+        max_bytes: with this many bytes of keys and values, or more, it is full.
 
     Raises:
         ValueError: `max_bytes` isn't from 1 to `MAX_COLUMN_BYTES`.
@@ -79,88 +81,88 @@ class Columns:
         size_bytes: bytes of keys and values.
     """
 
-    __slots__ = ("_given", "_max_bytes", "_rows", "size_bytes")
+    __slots__ = ("_decoded", "_is_read", "_max_bytes", "size_bytes")
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_COLUMN_BYTES) -> None:
         check_max_bytes(max_bytes)
         self._max_bytes = max_bytes
-        self._given = False
-        self._rows = Rows()
+        self._is_read = False
+        self._decoded = DecodedMessages()
         self.size_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._decoded)
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more messages; so it is once a column was given out."""
-        return self._given or self.size_bytes >= self._max_bytes
+        """True if it takes no more messages: `max_bytes` is reached, or a column was read."""
+        return self._is_read or self.size_bytes >= self._max_bytes
 
     @property
     def last_offset(self) -> int:
-        """That of the last message; -1 where there is none."""
-        return self._rows.offsets[-1] if self._rows else -1
+        """The offset of the last message; -1 if there is none."""
+        return self._decoded.offsets[-1] if self._decoded else -1
 
     def extend(self, records: Iterable[ConsumerRecord[bytes, bytes]]) -> None:
-        """Append messages that are decoded already, full or not.
+        """Append decoded records, even if it is full.
 
         Raises:
-            OverflowError: their keys and values have 2 GiB or more.
-            ValueError: a column was given out before.
+            OverflowError: all keys and values together have 2 GiB or more.
+            ValueError: a column was read before.
         """
-        rows = Rows()
+        decoded = DecodedMessages()
         for record in records:
             key, value = record.key, record.value
-            rows.offsets.append(record.offset)
-            rows.timestamps.append(record.timestamp)
-            rows.timestamp_types.append(record.timestamp_type)
-            rows.keys.append(key)
-            rows.values.append(value)
-            rows.key_sizes.append(-1 if key is None else len(key))
-            rows.value_sizes.append(-1 if value is None else len(value))
-        self.extend_rows(rows)
+            decoded.offsets.append(record.offset)
+            decoded.timestamps.append(record.timestamp)
+            decoded.timestamp_types.append(record.timestamp_type)
+            decoded.keys.append(key)
+            decoded.values.append(value)
+            decoded.key_sizes.append(-1 if key is None else len(key))
+            decoded.value_sizes.append(-1 if value is None else len(value))
+        self.extend_decoded(decoded)
 
-    def extend_rows(self, rows: Rows) -> None:
-        """As `extend`, of messages as the pure reader has them."""
-        if self._given:
-            raise already_given()
-        own, size = self._rows, 0
-        for sizes in (rows.key_sizes, rows.value_sizes):
+    def extend_decoded(self, decoded: DecodedMessages) -> None:
+        """Do what `extend` does, with the messages of the pure reader."""
+        if self._is_read:
+            raise already_read()
+        own, size = self._decoded, 0
+        for sizes in (decoded.key_sizes, decoded.value_sizes):
             size += sum(sizes) + sizes.count(-1)
         if self.size_bytes + size > _MAX_OFFSET:
             raise too_long()
-        own.offsets += rows.offsets
-        own.timestamps += rows.timestamps
-        own.timestamp_types += rows.timestamp_types
-        own.keys += rows.keys
-        own.values += rows.values
-        own.key_sizes += rows.key_sizes
-        own.value_sizes += rows.value_sizes
+        own.offsets += decoded.offsets
+        own.timestamps += decoded.timestamps
+        own.timestamp_types += decoded.timestamp_types
+        own.keys += decoded.keys
+        own.values += decoded.values
+        own.key_sizes += decoded.key_sizes
+        own.value_sizes += decoded.value_sizes
         self.size_bytes += size
 
     def column_key(self) -> Column:
-        """Binary."""
-        self._given = True
-        return _binary(self._rows.keys, self._rows.key_sizes)
+        """Return the keys: binary."""
+        self._is_read = True
+        return _binary(self._decoded.keys, self._decoded.key_sizes)
 
     def column_value(self) -> Column:
-        """Binary."""
-        self._given = True
-        return _binary(self._rows.values, self._rows.value_sizes)
+        """Return the values: binary."""
+        self._is_read = True
+        return _binary(self._decoded.values, self._decoded.value_sizes)
 
     def column_offset(self) -> Column:
-        """int64."""
-        self._given = True
-        return _fixed("q", self._rows.offsets)
+        """Return the offsets: int64."""
+        self._is_read = True
+        return _fixed("q", self._decoded.offsets)
 
     def column_timestamp(self) -> Column:
-        """int64, microseconds since the epoch.
+        """Return the timestamps: int64, microseconds since the epoch.
 
-        Null where the message has none (format 0, or negative), or one beyond `MAX_TIMESTAMP_MS`.
+        Null for a message without one (format 0, or negative) or with one > `MAX_TIMESTAMP_MS`.
         """
-        self._given = True
-        times = self._rows.timestamps
-        if times.count(None) < len(times):  # else there are none
+        self._is_read = True
+        times = self._decoded.timestamps
+        if times.count(None) < len(times):  # else all are null
             times = [
                 time * 1000 if time is not None and 0 <= time <= MAX_TIMESTAMP_MS else None
                 for time in times
@@ -168,25 +170,29 @@ class Columns:
         return _fixed("q", times)
 
     def column_timestamp_type(self) -> Column:
-        """int32: 0 for CreateTime, 1 for LogAppendTime; null in format 0."""
-        self._given = True
-        return _fixed("i", self._rows.timestamp_types)
+        """Return the timestamp types, int32: 0 CreateTime, 1 LogAppendTime, null in format 0."""
+        self._is_read = True
+        return _fixed("i", self._decoded.timestamp_types)
 
 
 def check_max_bytes(max_bytes: int) -> None:
-    """Raises ValueError; see `Columns`."""
+    """Raise ValueError for a `max_bytes` that `Columns` doesn't allow."""
     if not 0 < max_bytes <= MAX_COLUMN_BYTES:
-        raise ValueError(f"max_bytes={max_bytes!r}: allowed are 1 to {MAX_COLUMN_BYTES}")
+        raise ValueError(
+            f"max_bytes={max_bytes!r}: expected an integer from 1 to {MAX_COLUMN_BYTES}"
+        )
 
 
-def already_given() -> ValueError:
-    """The error for appending where a column was given out."""
-    return ValueError("its columns were given out already: make a new one")
+def already_read() -> ValueError:
+    """Make the error for appending after a column was read."""
+    return ValueError("append to Columns: a column was read before. Make new Columns")
 
 
 def too_long() -> OverflowError:
-    """The error for more bytes than int32 offsets reach."""
-    return OverflowError("2 GiB or more of keys and values in one batch")
+    """Make the error for more bytes than int32 offsets can address."""
+    return OverflowError(
+        "append to Columns: keys or values have 2 GiB or more; expected less. Read fewer messages"
+    )
 
 
 def _binary(values: list[bytes | None], sizes: list[int]) -> Column:

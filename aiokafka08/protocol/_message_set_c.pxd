@@ -1,4 +1,4 @@
-# What the producer's compiled way in needs of the builder, and of keys in Arrow's layout.
+# The declarations that `producer._producer_c` needs of the builder; those of `Blobs`, for the other files here.
 
 from libc.stdint cimport int64_t
 

@@ -1,78 +1,59 @@
-"""Message formats 0 and 1: the only door to the implementations of the message set.
+"""Message sets of formats 0 and 1: building, decoding, and the door to the two implementations.
 
-- `MessageSetBuilder`: messages in, the wire format out (producer); from lists, or from `Blobs`, the
-  buffers of an Arrow column.
-- `survey`: what a fetched set holds by its headers alone: where the next fetch begins, and how
-  large a cut-off message is (fetcher).
-- `MessageSetReader`: a fetched set decoded slice by slice, wrappers included (consumer): `read` to
-  records, `read_columns` to `Columns`, the plain buffers of Arrow's layout.
-- `entries`: the plain walk over the outermost entries, nothing checked but the bounds; for tools
-  and the embedded cluster, which must see messages as they are.
+- `MessageSetBuilder` (the producer) appends messages in wire format: from lists, or from `Blobs`,
+  the buffers of an Arrow column.
+- `survey` (the fetcher) reads the headers of a fetched set: the offset of the next fetch, and the
+  size of a cut-off message.
+- `MessageSetReader` (the consumer) decodes a fetched set slice by slice, wrappers included: `read`
+  to records, `read_columns` to `Columns`, the buffers of Arrow's layout.
+- `murmur2` and `partitions_of` (the partitioners) are the Java client's hash of a key, and the
+  partition that follows from it.
+- `entries` walks over the outermost entries and checks bounds only, for tools and the embedded
+  cluster, which must see messages as they are; `encode_entry` writes one.
 
-The first three have two implementations that behave alike: `_message_set_c` (compiled, optional)
-and `_message_set_py` with `_columns_py` and `_blobs_py` (pure, the reference). `IMPLEMENTATION`
-names the one in use; AIOKAFKA08_IMPL=c or =python in the environment demands one. Compression is
-`compression`'s.
+All but the last item have a compiled twin (`_message_set_c`, optional) and a pure one (the
+reference: `_builder_py`, `_reader_py`, `_columns_py`, `_blobs_py`, `_murmur2_py`). `twins` decides
+which of them is used; `IMPLEMENTATION` names it. Invariant: other modules import these names from
+here only, and both twins return the same values and raise the same errors for the same bytes.
+
+`message_format` has the wire layout, `compression` the codecs.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol._columns_py import DEFAULT_MAX_COLUMN_BYTES, Column
-from aiokafka08.protocol._message_set_py import (
+from aiokafka08.protocol._reader_py import Survey
+from aiokafka08.protocol.message_format import (
     CODEC_MASK,
     ENTRY_HEADER_BYTES,
     LOG_APPEND_TIME,
     MIN_MESSAGE_BYTES,
-    Survey,
     corrupt,
     message_size,
 )
+from aiokafka08.protocol.twins import IMPLEMENTATION, compiled_message_set
 from aiokafka08.protocol.types import Buffer
 
-_COMPILED: Final = "aiokafka08.protocol._message_set_c"
-
-
-def _choose() -> str:
-    """Which twin: as the environment says, else the compiled one if it is there."""
-    wanted = os.environ.get("AIOKAFKA08_IMPL") or None
-    if wanted not in (None, "c", "python"):
-        raise ImportError(f"AIOKAFKA08_IMPL={wanted!r}: allowed are 'c' and 'python'")
-    if wanted == "python":
-        return wanted
-    try:
-        importlib.import_module(_COMPILED)
-    except ImportError as error:
-        if wanted is None:
-            return "python"
-        raise ImportError(
-            f"AIOKAFKA08_IMPL=c, but {_COMPILED} can't be imported ({error}): "
-            "install aiokafka08 where there is a C compiler, or unset AIOKAFKA08_IMPL"
-        ) from error
-    return "c"
-
-
-IMPLEMENTATION: Final = _choose()
-"""Which twin decodes and builds message sets: "c" or "python"."""
-
-if TYPE_CHECKING or IMPLEMENTATION == "python":
+if TYPE_CHECKING or compiled_message_set is None:
     from aiokafka08.protocol._blobs_py import Blobs
+    from aiokafka08.protocol._builder_py import MessageSetBuilder
     from aiokafka08.protocol._columns_py import Columns
-    from aiokafka08.protocol._message_set_py import MessageSetBuilder, MessageSetReader, survey
+    from aiokafka08.protocol._murmur2_py import murmur2, partitions_of
+    from aiokafka08.protocol._reader_py import MessageSetReader, survey
 else:
-    _compiled = importlib.import_module(_COMPILED)
-    Blobs = _compiled.Blobs
-    Columns = _compiled.Columns
-    MessageSetBuilder = _compiled.MessageSetBuilder
-    MessageSetReader = _compiled.MessageSetReader
-    survey = _compiled.survey
+    Blobs = compiled_message_set.Blobs
+    Columns = compiled_message_set.Columns
+    MessageSetBuilder = compiled_message_set.MessageSetBuilder
+    MessageSetReader = compiled_message_set.MessageSetReader
+    murmur2 = compiled_message_set.murmur2
+    partitions_of = compiled_message_set.partitions_of
+    survey = compiled_message_set.survey
 
 __all__ = [
     "CODEC_MASK",
@@ -92,11 +73,13 @@ __all__ = [
     "encode_entry",
     "entries",
     "message_size",
+    "murmur2",
+    "partitions_of",
     "survey",
 ]
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
-"""Brokers limit only a wrapper's compressed size (docs/brokers.md 6.6); this is the client's."""
+"""The client's limit; brokers limit a wrapper's compressed size only (docs/brokers.md 6.6)."""
 
 _FIXED = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 _INT64 = struct.Struct(">q")
@@ -104,7 +87,7 @@ _INT32 = struct.Struct(">i")
 
 
 class Entry(NamedTuple):
-    """One entry of a message set as it stands there; a wrapper's `value` is compressed."""
+    """One entry of a message set, unchanged; a wrapper's `value` is compressed."""
 
     offset: int
     crc: int
@@ -117,12 +100,12 @@ class Entry(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The number of the codec, 0 for a plain message."""
+        """The number of the codec; 0 for a plain message."""
         return self.attributes & CODEC_MASK
 
 
 def entries(message_set: Buffer) -> Iterator[Entry]:
-    """The whole entries of a message set; a cut-off tail ends the walk. Magic 0 and 1.
+    """Yield the complete entries of a message set of magic 0 or 1; a cut-off tail ends the walk.
 
     Raises:
         CorruptRecordException: an entry's lengths contradict each other.
@@ -134,18 +117,24 @@ def entries(message_set: Buffer) -> Iterator[Entry]:
         if stop > end:
             return
         if size < MIN_MESSAGE_BYTES[0]:
-            raise CorruptRecordException(f"an entry of a message set has the size {size}")
+            raise CorruptRecordException(
+                f"entry of a message set: size {size}; expected >= {MIN_MESSAGE_BYTES[0]}"
+            )
         offset, _, crc, magic, attributes = _FIXED.unpack_from(view, pos)
         at, timestamp = pos + _FIXED.size, None
         if magic == 1:
             if size < MIN_MESSAGE_BYTES[1]:
-                raise CorruptRecordException(f"an entry of format 1 has the size {size}")
+                raise CorruptRecordException(
+                    f"entry of format 1: size {size}; expected >= {MIN_MESSAGE_BYTES[1]}"
+                )
             timestamp = _INT64.unpack_from(view, at)[0]
             at += 8
         key, at = _nullable_bytes(view, at, stop)
         value, at = _nullable_bytes(view, at, stop)
         if at != stop:
-            raise CorruptRecordException(f"an entry has {stop - at} bytes behind its value")
+            raise CorruptRecordException(
+                f"entry of a message set: {stop - at} bytes after its value; expected none"
+            )
         crc_ok = crc32(view[pos + 16 : stop]) == crc
         yield Entry(offset, crc, magic, attributes, timestamp, key, value, crc_ok)
         pos = stop
@@ -153,13 +142,15 @@ def entries(message_set: Buffer) -> Iterator[Entry]:
 
 def _nullable_bytes(view: memoryview, at: int, stop: int) -> tuple[bytes | None, int]:
     if stop - at < 4:
-        raise CorruptRecordException("an entry ends before its key and value")
+        raise CorruptRecordException("entry of a message set: it ends before its key and value")
     size = _INT32.unpack_from(view, at)[0]
     at += 4
     if size == -1:
         return None, at
     if size < 0 or size > stop - at:
-        raise CorruptRecordException(f"a key or value has the length {size}, {stop - at} are left")
+        raise CorruptRecordException(
+            f"key or value of an entry: length {size}; expected -1 to {stop - at}"
+        )
     return bytes(view[at : at + size]), at + size
 
 
@@ -172,7 +163,7 @@ def encode_entry(
     attributes: int = 0,
     timestamp_ms: int = -1,
 ) -> bytes:
-    """One entry in wire format, with its CRC; `attributes` with a codec make it a wrapper."""
+    """Encode one entry, with its CRC; `attributes` with a codec make it a wrapper."""
     fixed = struct.pack(">bb", magic, attributes)
     if magic == 1:
         fixed += _INT64.pack(timestamp_ms)

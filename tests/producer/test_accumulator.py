@@ -9,7 +9,7 @@ import pytest
 from aiokafka08.errors import KafkaError
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
-from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import entries, message_size
 from aiokafka08.structs import TopicPartition
@@ -30,7 +30,7 @@ def make(
         linger_s=linger_s,
         delivery_timeout_s=delivery_timeout_s,
         codec=Codec.NONE,
-        new_delivery=lambda topic_partition: Delivery(topic_partition, None),
+        new_delivery=lambda topic_partition: BatchDelivery(topic_partition, None),
         wake_sender=wake_sender,
     )
 
@@ -376,6 +376,6 @@ def test_delivery_of_a_split_batch_knows_each_half() -> None:
     first, second = accumulator.split(batch, 0.0)
     first.delivery.acknowledge(100, -1, has_timestamps=False)
     second.delivery.fail(KafkaError("no"))
-    assert batch.delivery.at(4) == (first.delivery, 4)
-    assert batch.delivery.at(5) == (second.delivery, 0)
+    assert batch.delivery.locate(4) == (first.delivery, 4)
+    assert batch.delivery.locate(5) == (second.delivery, 0)
     assert first.delivery.metadata(4, -1).offset == 104

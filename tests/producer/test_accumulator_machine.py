@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
-from aiokafka08.producer.delivery import Delivery
+from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import entries, message_size
 from aiokafka08.structs import TopicPartition
@@ -33,7 +33,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             linger_s=0.5,
             delivery_timeout_s=10.0,
             codec=Codec.NONE,
-            new_delivery=lambda topic_partition: Delivery(topic_partition, None),
+            new_delivery=lambda topic_partition: BatchDelivery(topic_partition, None),
             wake_sender=self.wake_sender,
         )
         self.wakes = 0  # since the last pass of the sender

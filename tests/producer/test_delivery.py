@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from aiokafka08.errors import KafkaError, MessageSizeTooLargeError
-from aiokafka08.producer.delivery import Delivery
-from aiokafka08.producer.future import DeliveryFuture, PureDeliveryFuture
+from aiokafka08.producer.batch_delivery import BatchDelivery, PureDeliveryFuture
+from aiokafka08.producer.fast_path import DeliveryFuture
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
 TP = TopicPartition("t", 2)
@@ -34,12 +34,12 @@ def each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
     twin = DeliveryFuture
 
 
-def make(count: int = 3) -> tuple[Delivery, list[DeliveryFuture]]:
-    delivery = Delivery(TP, asyncio.get_running_loop())
+def make(count: int = 3) -> tuple[BatchDelivery, list[DeliveryFuture]]:
+    delivery = BatchDelivery(TP, asyncio.get_running_loop())
     return delivery, [twin(delivery, index, 1000 + index) for index in range(count)]
 
 
-def acknowledge(delivery: Delivery, base_offset: int = 40) -> None:
+def acknowledge(delivery: BatchDelivery, base_offset: int = 40) -> None:
     delivery.acknowledge(base_offset, -1, has_timestamps=True)
 
 
@@ -239,8 +239,8 @@ async def test_a_split_takes_waiters_along() -> None:
     delivery, futures = make(4)
     waiting = asyncio.gather(*futures, return_exceptions=True)
     await asyncio.sleep(0)
-    first, second = (Delivery(TP, asyncio.get_running_loop()) for _ in range(2))
-    delivery.divide(3, first, second)
+    first, second = (BatchDelivery(TP, asyncio.get_running_loop()) for _ in range(2))
+    delivery.split(3, first, second)
     acknowledge(first)
     second.fail(KafkaError("no"))
     assert not delivery.done
@@ -255,8 +255,8 @@ async def test_finished_comes_after_all_parts_of_a_split() -> None:
     delivery, _ = make(4)
     waiting = asyncio.create_task(delivery.wait_finished())
     await asyncio.sleep(0)
-    first, second = Delivery(TP, loop), Delivery(TP, loop)
-    delivery.divide(2, first, second)
+    first, second = BatchDelivery(TP, loop), BatchDelivery(TP, loop)
+    delivery.split(2, first, second)
     first.finish()
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.producer.batch import PartitionQueue
+from aiokafka08.producer.fast_path import choose_each, pure_choose_each
 from aiokafka08.producer.partitioner import (
     PARTITIONERS,
     BatchAware,
@@ -40,9 +41,9 @@ from aiokafka08.producer.partitioner import (
     java_string_hash_code,
     murmur2,
     partitioner_factory,
-    pure_murmur2,
 )
-from aiokafka08.producer.topics import TopicRoute, choose_each, pure_choose_each
+from aiokafka08.producer.topics import TopicRoute
+from aiokafka08.protocol import _murmur2_py
 from aiokafka08.structs import TopicPartition
 
 AIOKAFKA: Any = importlib.import_module("aiokafka.partitioner")
@@ -365,7 +366,7 @@ def test_the_murmur2_in_use_agrees_with_the_pure_one(kind: type) -> None:
     for length in (*range(40), 1000, 4097):
         for _ in range(20):
             data = random_bytes.randbytes(length)
-            assert murmur2(kind(data)) == pure_murmur2(data)
+            assert murmur2(kind(data)) == _murmur2_py.murmur2(data)
 
 
 # --- for many at once ---

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -18,8 +17,8 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka08.producer import partitioner as partitioners
 from aiokafka08.producer.partitioner import PARTITIONERS, murmur2
+from aiokafka08.protocol import _murmur2_py
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster
@@ -286,10 +285,7 @@ def test_keys_are_put_alike_by_both_twins(name: str) -> None:
     column = pa.array(keys, pa.binary())
     validity, offsets, data = column.buffers()
     blobs = Twin(name).Blobs(0, len(column), validity, offsets, data)
-    functions = [partitioners.pure_partitions_of]
-    if name == "c":
-        module = importlib.import_module("aiokafka08.producer._producer_c")
-        functions.append(module.partitions_of)
+    functions = [_murmur2_py.partitions_of, Twin(name).partitions_of]
     for partitions in ([0], [0, 1, 2], [3, 5, 1000]):
         expected = [
             -1 if key is None else partitions[(murmur2(key) & 0x7FFFFFFF) % len(partitions)]

@@ -12,9 +12,9 @@ import pytest
 
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
+from aiokafka08.producer.batch_delivery import BatchDelivery, PureDeliveryFuture
 from aiokafka08.producer.deliveries import Acknowledged, Deliveries, DeliveryGroup
-from aiokafka08.producer.delivery import Delivery
-from aiokafka08.producer.future import DeliveryFuture, PureDeliveryFuture
+from aiokafka08.producer.fast_path import DeliveryFuture
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.producer.conftest import Producer
@@ -59,8 +59,8 @@ def twin(request: pytest.FixtureRequest) -> type[DeliveryFuture]:
     return found
 
 
-def acknowledged() -> Delivery:
-    delivery = Delivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
+def acknowledged() -> BatchDelivery:
+    delivery = BatchDelivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
     delivery.acknowledge(0, -1, has_timestamps=False)
     return delivery
 
@@ -272,9 +272,9 @@ async def test_waiting_for_many_short_deliveries_that_are_done_gives_turns() -> 
 async def test_deliveries_of_a_batch_that_was_split_are_asked_by_its_parts() -> None:
     """Not by message: a million of them, each asked for its place, held the loop for 0.5 s."""
     tp = TopicPartition("t", 0)
-    whole, rest, first, second, third = (Delivery(tp, None) for _ in range(5))
-    whole.divide(10**8, first, rest)
-    rest.divide(10**8, second, third)
+    whole, rest, first, second, third = (BatchDelivery(tp, None) for _ in range(5))
+    whole.split(10**8, first, rest)
+    rest.split(10**8, second, third)
     for part in (first, third):
         part.acknowledge(0, -1, has_timestamps=False)
         part.finish()
@@ -291,7 +291,7 @@ def test_looking_at_one_message_does_not_walk_over_those_behind_it() -> None:
         def __iter__(self) -> Iterator[int]:
             raise AssertionError("walked over")
 
-    first, second = (Delivery(TopicPartition("t", number), None) for number in range(2))
+    first, second = (BatchDelivery(TopicPartition("t", number), None) for number in range(2))
     first.acknowledge(10, -1, has_timestamps=False)
     second.acknowledge(20, -1, has_timestamps=False)
     groups = [
@@ -323,7 +323,7 @@ async def test_it_gives_none_before_it_has_held_the_loop_for_long(
 
 
 async def test_those_that_failed_give_turns_too(twin: type[DeliveryFuture]) -> None:
-    delivery = Delivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
+    delivery = BatchDelivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
     delivery.fail(KafkaError("no"))
     caught = 0
 

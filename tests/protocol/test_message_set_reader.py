@@ -620,7 +620,7 @@ def test_a_call_opens_no_other_wrapper_when_it_has_decompressed_enough(codec: Co
     whole = turning(data, 1)
     seen = []
     while (records := whole.read(10)) or whole.paused:
-        seen.append(([record.offset for record in records], whole.opened_bytes, whole.paused))
+        seen.append(([record.offset for record in records], whole.decompressed_bytes, whole.paused))
     assert seen == [([0, 1], len(one), True), ([2, 3, 4], len(two), False)]
 
 
@@ -634,7 +634,7 @@ def test_wrappers_that_hold_nothing_end_a_turn_too() -> None:
     nothing = bytes([0x7F]) * 100  # a cut-off message and no more
     data = b"".join(wrapper(offset, nothing, Codec.GZIP) for offset in range(3)) + numbered(3)
     whole = turning(data, 100)
-    assert [(len(whole.read(9)), whole.paused, whole.opened_bytes) for _ in range(4)] == [
+    assert [(len(whole.read(9)), whole.paused, whole.decompressed_bytes) for _ in range(4)] == [
         (0, True, 100),
         (0, True, 100),
         (1, False, 100),
@@ -651,5 +651,7 @@ def test_a_turn_counts_wrappers_in_wrappers() -> None:
     assert seen == [(1, True), (1, False)]
 
 
-def turning(data: bytes, turn_bytes: int) -> Any:
-    return twin.MessageSetReader(TP, data, 0, max_decompressed_bytes=LIMIT, turn_bytes=turn_bytes)
+def turning(data: bytes, pause_after_bytes: int) -> Any:
+    return twin.MessageSetReader(
+        TP, data, 0, max_decompressed_bytes=LIMIT, pause_after_bytes=pause_after_bytes
+    )

@@ -54,11 +54,11 @@ def reading(
             check_crcs=check_crcs,
             max_decompressed_bytes=DECOMPRESSED_LIMIT,
             end_offset=end_offset,
-            turn_bytes=2**63 if check_crcs else 100,
+            pause_after_bytes=2**63 if check_crcs else 100,
         )
         try:
             while (records := whole.read(7)) or whole.paused:
-                seen.append((records, whole.opened_bytes, whole.paused))
+                seen.append((records, whole.decompressed_bytes, whole.paused))
             break
         except CorruptRecordException as error:
             seen.append((str(error), error.partition, error.offset, error.next_offset))
@@ -73,7 +73,7 @@ def reading(
 def columns(twin: Twin, data: bytes, fetch_offset: int, max_bytes: int = 1 << 20) -> list[Any]:
     """The columns of a set, up to its first damage and what that is."""
     whole = twin.MessageSetReader(
-        TP, data, fetch_offset, max_decompressed_bytes=DECOMPRESSED_LIMIT, turn_bytes=100
+        TP, data, fetch_offset, max_decompressed_bytes=DECOMPRESSED_LIMIT, pause_after_bytes=100
     )
     made = twin.Columns(max_bytes)
     end: Any = None
@@ -228,7 +228,7 @@ def test_full_columns_take_no_more(twin: Twin) -> None:
     made.extend(records)
     assert len(made) == 4
     made.column_offset()
-    with pytest.raises(ValueError, match="given out"):
+    with pytest.raises(ValueError, match="a column was read"):
         made.extend(records)
     for wrong in (0, -1, 2**30 + 1):
         with pytest.raises(ValueError, match="max_bytes"):

@@ -11,11 +11,28 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.protocol import _blobs_py, _columns_py, _message_set_py, message_set
+from aiokafka08.protocol import (
+    _blobs_py,
+    _builder_py,
+    _columns_py,
+    _murmur2_py,
+    _reader_py,
+    message_set,
+)
 
-NAMES = ("Blobs", "Columns", "MessageSetBuilder", "MessageSetReader", "survey")
+NAMES = (
+    "Blobs",
+    "Columns",
+    "MessageSetBuilder",
+    "MessageSetReader",
+    "murmur2",
+    "partitions_of",
+    "survey",
+)
 
-TWINS: dict[str, tuple[ModuleType, ...]] = {"python": (_message_set_py, _columns_py, _blobs_py)}
+TWINS: dict[str, tuple[ModuleType, ...]] = {
+    "python": (_blobs_py, _builder_py, _columns_py, _murmur2_py, _reader_py)
+}
 try:
     from aiokafka08.protocol import _message_set_c
 except ImportError:
@@ -31,6 +48,8 @@ class Twin:
     Columns: Any
     MessageSetBuilder: Any
     MessageSetReader: Any
+    murmur2: Any
+    partitions_of: Any
     survey: Any
 
     def __init__(self, name: str) -> None:

@@ -1,0 +1,414 @@
+"""The outcome of one batch, and the futures of the messages in it.
+
+`BatchDelivery` is the outcome of one batch. A `DeliveryFuture` is the future of one message, which
+`send()` returns: it holds no result, only its batch's `BatchDelivery` and its index there. So one
+step resolves a batch of ten thousand messages, and a future that nobody reads costs nothing.
+`deliveries` has the result of a `send_many()` call; it refers to the same `BatchDelivery` objects.
+
+Invariant: cancelling a future, or a task that awaits it, never changes its batch. A failed batch
+emits one `BatchFailed` event, not one per message.
+
+`outcome` resolves batches, `accumulator` splits them. `PureDeliveryFuture` is the reference for
+the compiled `DeliveryFuture` in `_producer_c`; `fast_path` chooses between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08.errors import KafkaError
+from aiokafka08.structs import RecordMetadata, TopicPartition
+
+_CALLBACKS_PER_ITERATION: Final = 256
+"""How many futures run their callbacks in one event-loop iteration (about a millisecond)."""
+
+_CHECK_EVERY: Final = 256
+"""After so many awaited futures `__await__` checks whether to yield to the event loop."""
+
+_until_check = _CHECK_EVERY
+_copy_context = contextvars.copy_context
+_new_tuple = tuple.__new__
+
+
+class BatchDelivery:
+    """The outcome of one batch: acknowledged, failed, or split into two other batches.
+
+    Attributes:
+        done: True once the batch is acknowledged or failed; this never changes back.
+        base_offset: the offset of the first message; -1 with acks=0.
+        timestamp_ms: the broker's timestamp under LogAppendTime, else -1.
+        has_timestamps: True if the batch was stored in message format 1.
+        error: why the batch failed.
+        split_into: after a split, how many messages the first batch got, and both deliveries.
+        loop: the producer's event loop.
+        loop_yield: decides whether awaiting a completed future first yields to the event loop.
+        with_callbacks: pending futures that have callbacks, in the order of their first callback.
+    """
+
+    __slots__ = (
+        "_finished",
+        "_is_finished",
+        "base_offset",
+        "done",
+        "error",
+        "has_timestamps",
+        "loop",
+        "loop_yield",
+        "split_into",
+        "timestamp_ms",
+        "topic_partition",
+        "with_callbacks",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        loop: asyncio.AbstractEventLoop | None,
+        loop_yield: LoopYield | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.loop = loop
+        self.loop_yield = loop_yield
+        self.done = False
+        self.base_offset = -1
+        self.timestamp_ms = -1
+        self.has_timestamps = False
+        self.error: KafkaError | None = None
+        self.split_into: tuple[int, BatchDelivery, BatchDelivery] | None = None
+        self.with_callbacks: list[PureDeliveryFuture | None] = []
+        self._finished: asyncio.Future[None] | None = None
+        self._is_finished = False
+
+    def acknowledge(self, base_offset: int, timestamp_ms: int, *, has_timestamps: bool) -> None:
+        """Resolve the batch: the broker has stored it (or, with acks=0, it was written)."""
+        if not self.done:
+            self.base_offset = base_offset
+            self.timestamp_ms = timestamp_ms
+            self.has_timestamps = has_timestamps
+            self._resolve()
+
+    def fail(self, error: KafkaError) -> None:
+        """Fail the batch with this error."""
+        if not self.done:
+            self.error = error
+            self._resolve()
+
+    def split(self, first_count: int, first: BatchDelivery, second: BatchDelivery) -> None:
+        """Hand the first `first_count` messages over to `first` and the others to `second`."""
+        self.split_into = (first_count, first, second)
+        futures, self.with_callbacks = self.with_callbacks, []
+        for future in futures:
+            assert future is not None
+            future._current_delivery().watch(future)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wake `wait_finished()`: the producer has no more work with this batch.
+
+        With acks=0 this comes later than `done`: once the broker is known to have read the batch.
+        """
+        self._is_finished = True
+        if self._finished is not None and not self._finished.done():
+            self._finished.set_result(None)
+
+    async def wait_finished(self) -> None:
+        """Wait until the batch, or each batch that it was split into, is finished."""
+        if not self._is_finished:
+            if self._finished is None:
+                self._finished = asyncio.get_running_loop().create_future()
+            # wait() leaves the future alone when this task is cancelled: other tasks may wait too.
+            await asyncio.wait((self._finished,))
+        if self.split_into is not None:
+            await self.split_into[1].wait_finished()
+            await self.split_into[2].wait_finished()
+
+    def parts(self) -> list[BatchDelivery]:
+        """Return the deliveries that the batch was split into; `[self]` without a split."""
+        if self.split_into is None:
+            return [self]
+        return self.split_into[1].parts() + self.split_into[2].parts()
+
+    def spans(
+        self, start: int, stop: int, first_index: int = 0
+    ) -> Iterator[tuple[BatchDelivery, range]]:
+        """Yield the messages `start` to `stop` (exclusive), grouped by their current delivery.
+
+        `first_index` is the index of this batch's first message in the numbering of `start`.
+        """
+        if start >= stop:
+            return
+        if self.split_into is None:
+            yield self, range(start, stop)
+            return
+        first_count, first, second = self.split_into
+        middle = first_index + first_count
+        yield from first.spans(start, min(stop, middle), first_index)
+        yield from second.spans(max(start, middle), stop, middle)
+
+    def locate(self, index: int) -> tuple[BatchDelivery, int]:
+        """Return the current delivery of message `index`, after all splits, and its index there."""
+        delivery = self
+        while delivery.split_into is not None:
+            first_count, first, second = delivery.split_into
+            if index < first_count:
+                delivery = first
+            else:
+                delivery, index = second, index - first_count
+        return delivery, index
+
+    def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
+        """Make the `RecordMetadata` of message `index` of the acknowledged batch."""
+        base_offset = self.base_offset
+        topic_partition = self.topic_partition
+        timestamp: int | None = None
+        timestamp_type: int | None = None
+        if self.has_timestamps:
+            if self.timestamp_ms < 0:
+                timestamp, timestamp_type = timestamp_ms, 0
+            else:
+                timestamp, timestamp_type = self.timestamp_ms, 1
+        return _new_tuple(
+            RecordMetadata,
+            (
+                topic_partition[0],
+                topic_partition[1],
+                topic_partition,
+                base_offset + index if base_offset >= 0 else -1,
+                timestamp,
+                timestamp_type,
+                None,
+            ),
+        )
+
+    def watch(self, future: PureDeliveryFuture) -> None:
+        """Run the callbacks of this future, one of the batch's messages, once it is resolved."""
+        if self.done:
+            self.schedule_callbacks(future)
+        else:
+            self.with_callbacks.append(future)
+
+    def schedule_callbacks(self, future: PureDeliveryFuture) -> None:
+        """Run the callbacks of a completed future in the next event-loop iteration."""
+        assert self.loop is not None
+        only: list[PureDeliveryFuture | None] = [future]
+        self.loop.call_soon(_run_callbacks, only, 0)
+
+    def _resolve(self) -> None:
+        self.done = True
+        futures, self.with_callbacks = self.with_callbacks, []
+        if futures:
+            assert self.loop is not None
+            self.loop.call_soon(_run_callbacks, futures, 0)
+
+
+def _run_callbacks(futures: list[PureDeliveryFuture | None], start: int) -> None:
+    """Run the callbacks of many futures in one `call_soon()` instead of one each.
+
+    A callback may wake a task, which then runs at once, in its own context.
+    """
+    stop = min(start + _CALLBACKS_PER_ITERATION, len(futures))
+    for index in range(start, stop):
+        future = futures[index]
+        assert future is not None
+        futures[index] = None  # freed one by one, which keeps the garbage collector from running
+        try:
+            future._run_callbacks()
+        except BaseException:  # the program is to end: asyncio lets nothing else out
+            future.get_loop().call_soon(_run_callbacks, futures, index + 1)
+            raise
+    if stop < len(futures):
+        following = futures[stop]
+        assert following is not None
+        following.get_loop().call_soon(_run_callbacks, futures, stop)
+
+
+Callback = Callable[["PureDeliveryFuture"], object]
+
+if TYPE_CHECKING:
+    # For annotations such as `asyncio.Future[RecordMetadata]`, and those of `asyncio.wait`.
+    _Future = asyncio.Future[RecordMetadata]
+else:
+    _Future = object
+
+
+class PureDeliveryFuture(_Future):
+    """The future of one message; the producer makes it, `send()` returns it.
+
+    The result is a `RecordMetadata`; `send()` documents the errors. It works with `await`,
+    `asyncio.gather`, `wait`, `wait_for`, `shield`, `isfuture` and callbacks as an `asyncio.Future`
+    does, but isn't an instance of that class. A task that awaits many completed futures in a row
+    yields to the event loop now and then.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_added_callbacks",
+        "_asyncio_future_blocking",
+        "_delivery",
+        "_index",
+        "_own_error",
+        "_timestamp_ms",
+    )
+
+    def __init__(self, delivery: BatchDelivery, index: int, timestamp_ms: int) -> None:
+        self._delivery = delivery
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+        # Its copy of the batch's error, or the CancelledError of `cancel()`.
+        self._own_error: BaseException | None = None
+        self._added_callbacks: list[tuple[Callback, contextvars.Context]] | None = None
+        self._asyncio_future_blocking = False
+
+    def __repr__(self) -> str:
+        topic, partition = self._delivery.topic_partition
+        return f"<DeliveryFuture {topic}/{partition} {self._status()}>"
+
+    def _status(self) -> str:
+        if self.cancelled():
+            return "cancelled"
+        delivery = self._current_delivery()
+        if not delivery.done:
+            return "pending"
+        if delivery.error is not None:
+            return f"failed: {delivery.error}"
+        return f"offset {self.result().offset}"
+
+    def _current_delivery(self) -> BatchDelivery:
+        """Return the delivery that the message belongs to after all splits so far."""
+        if self._delivery.split_into is not None:
+            self._delivery, self._index = self._delivery.locate(self._index)
+        return self._delivery
+
+    # --- the interface of asyncio.Future ----------------------------------------------------------
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        global _until_check  # noqa: PLW0603
+        if not self.done():
+            self._asyncio_future_blocking = True
+            yield self
+        _until_check -= 1
+        if _until_check <= 0:
+            _until_check = _CHECK_EVERY
+            loop_yield = self._current_delivery().loop_yield
+            if loop_yield is not None and loop_yield.pop_due():
+                yield
+        return self.result()
+
+    __iter__ = __await__
+
+    def done(self) -> bool:
+        """Return True if there is a result or an error, or the future was cancelled."""
+        delivery = self._delivery
+        if delivery.split_into is not None:
+            delivery = self._current_delivery()
+        return delivery.done or self._own_error is not None
+
+    def cancelled(self) -> bool:
+        """Return True if the future was cancelled."""
+        return self._own_error.__class__ is asyncio.CancelledError
+
+    def result(self) -> RecordMetadata:
+        """Return the partition and the offset that the message was stored at.
+
+        Raises:
+            asyncio.InvalidStateError: the batch isn't acknowledged yet.
+            asyncio.CancelledError: the future was cancelled.
+            KafkaError: the batch failed.
+        """
+        delivery = self._delivery
+        if delivery.split_into is not None:
+            delivery = self._current_delivery()
+        if delivery.done and delivery.error is None and self._own_error is None:
+            return delivery.metadata(self._index, self._timestamp_ms)
+        error = self.exception()
+        assert error is not None
+        raise error.with_traceback(None)
+
+    def exception(self) -> BaseException | None:
+        """Return the error that the batch failed with; None if it was acknowledged.
+
+        Raises:
+            asyncio.InvalidStateError: the batch isn't acknowledged yet.
+            asyncio.CancelledError: the future was cancelled.
+        """
+        if self._own_error is not None:
+            if self.cancelled():
+                raise self._own_error.with_traceback(None)
+            return self._own_error
+        delivery = self._current_delivery()
+        if not delivery.done:
+            raise asyncio.InvalidStateError("the message isn't acknowledged yet")
+        if delivery.error is not None:
+            # A copy per future: one object raised in many places would collect all tracebacks.
+            self._own_error = copy.copy(delivery.error)
+        return self._own_error
+
+    def cancel(self, msg: object = None) -> bool:
+        """Cancel the future, not the message: the producer sends that all the same."""
+        if self.done():
+            return False
+        self._own_error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        if self._added_callbacks is not None:
+            self._delivery.schedule_callbacks(self)
+        return True
+
+    def add_done_callback(
+        self, fn: Callback, *, context: contextvars.Context | None = None
+    ) -> None:
+        """Call `fn` with this future, in the event loop, once the future is done."""
+        if context is None:
+            context = _copy_context()
+        if self._added_callbacks is not None:
+            self._added_callbacks.append((fn, context))
+            return
+        self._added_callbacks = [(fn, context)]
+        if self._own_error is not None:
+            self._delivery.schedule_callbacks(self)
+        else:
+            self._current_delivery().watch(self)
+
+    def remove_done_callback(self, fn: Callback) -> int:
+        """Remove a callback and return how many times it had been added."""
+        if self._added_callbacks is None:
+            return 0
+        kept = [entry for entry in self._added_callbacks if entry[0] != fn]
+        removed = len(self._added_callbacks) - len(kept)
+        self._added_callbacks[:] = kept
+        return removed
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the producer's event loop."""
+        loop = self._delivery.loop
+        assert loop is not None
+        return loop
+
+    # gather() and Task read these beside the public names.
+
+    @property
+    def _cancel_message(self) -> object:
+        error = self._own_error
+        return error.args[0] if error is not None and error.args else None
+
+    def _make_cancelled_error(self) -> BaseException:
+        return self._own_error if self._own_error is not None else asyncio.CancelledError()
+
+    def _run_callbacks(self) -> None:
+        """Run each callback in its own context; only what ends the program leaves this method."""
+        callbacks = self._added_callbacks
+        if callbacks is None:
+            return  # `cancel()` has had them run already
+        self._added_callbacks = None
+        for fn, context in callbacks:
+            try:
+                context.run(fn, self)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.get_loop().call_exception_handler(
+                    {"message": f"exception in callback {fn!r}", "exception": error}
+                )

@@ -1,0 +1,198 @@
+"""The work per message on the fast path of `send()`, and the door to its compiled twin.
+
+The fast path appends a message to its partition's open batch without waiting and without a clock
+other than the timestamp's. It handles the usual case only: the topic is known, key and value are
+bytes, there is an open batch with room, and memory is free. In any other case `Appender.send()`
+does nothing and returns None, and `Appender.append()` calls the `append_slowly` that it was given.
+
+`Appender`, `DeliveryFuture` and `choose_each` are the compiled ones of `_producer_c` where
+`protocol.twins` loads that, else the pure ones: `PureAppender`, `batch_delivery.PureDeliveryFuture`
+and `pure_choose_each`. The producer's other modules import these names only from here. `intake`
+calls the appender, `bulk` calls `choose_each`.
+
+Invariant: both twins have the same effects for the same arguments, and `_producer_c` imports no
+module of the producer: `bind()` gives it the classes whose slots it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka08.producer.batch import Batch, PartitionQueue
+from aiokafka08.producer.batch_delivery import BatchDelivery, PureDeliveryFuture
+from aiokafka08.producer.memory import BufferMemory
+from aiokafka08.producer.partitioner import DefaultPartitioner
+from aiokafka08.producer.topics import TopicRoute
+from aiokafka08.protocol import twins
+from aiokafka08.protocol.message_set import message_size
+
+__all__ = ["Append", "Appender", "DeliveryFuture", "PureAppender", "Send", "choose_each"]
+
+_compiled = twins.load_compiled_producer(
+    Batch, BatchDelivery, BufferMemory, DefaultPartitioner, PartitionQueue, TopicRoute
+)
+
+if TYPE_CHECKING or _compiled is None:
+    DeliveryFuture = PureDeliveryFuture
+else:
+    DeliveryFuture = _compiled.DeliveryFuture
+
+_CHECK_EVERY: Final = 64
+"""After so many messages the appender checks whether to yield to the event loop."""
+
+_OVERHEAD_BYTES: Final = message_size(1, None, None)
+
+_now = time.time
+_running_loop = asyncio._get_running_loop
+
+Data = bytes | None
+Append = Callable[[PartitionQueue, Data, Data, int | None], DeliveryFuture | None]
+Send = Callable[[str, Any, Any, int | None, int | None, object], DeliveryFuture | None]
+
+
+class PureAppender:
+    """Append single messages to open batches; used in the event loop that it is made in.
+
+    Args:
+        by_topic: the routes of the topics that the producer has sent to.
+        memory: counts the bytes of the messages.
+        batch_bytes: the size from which on a batch is full.
+        max_message_bytes: the size of the largest message allowed.
+        append_slowly: called with the arguments of `append()` if the usual case doesn't hold.
+        on_full: called with the batch and the message's size when a message fills the batch.
+        yield_is_due: called now and then; True makes `send()` return None, so that the slow path
+            yields to the event loop.
+    """
+
+    __slots__ = (
+        "_append_slowly",
+        "_batch_bytes",
+        "_by_topic",
+        "_loop",
+        "_max_message_bytes",
+        "_memory",
+        "_on_full",
+        "_until_check",
+        "_yield_is_due",
+    )
+
+    def __init__(
+        self,
+        by_topic: Mapping[str, TopicRoute],
+        memory: BufferMemory,
+        batch_bytes: int,
+        max_message_bytes: int,
+        append_slowly: Append,
+        on_full: Callable[[Batch, int], object],
+        yield_is_due: Callable[[], bool],
+    ) -> None:
+        self._by_topic = by_topic
+        self._memory = memory
+        self._batch_bytes = batch_bytes
+        self._max_message_bytes = max_message_bytes
+        self._append_slowly = append_slowly
+        self._on_full = on_full
+        self._yield_is_due = yield_is_due
+        self._loop = asyncio.get_running_loop()
+        self._until_check = _CHECK_EVERY
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: object,
+    ) -> DeliveryFuture | None:
+        """Append a message and return its future; return None, with no effect, if this isn't the
+        usual case. A wrong argument counts as unusual too: the slow path raises its error.
+
+        Raises:
+            Exception: what the partitioner raises.
+            IllegalArgumentError, MessageSizeTooLargeError: as `TopicRoute.choose` and `append`.
+        """
+        self._until_check -= 1
+        if self._until_check <= 0:
+            self._until_check = _CHECK_EVERY
+            if self._yield_is_due():
+                return None
+        if timestamp_ms is not None or headers or _running_loop() is not self._loop:
+            return None
+        route = self._by_topic.get(topic)
+        if route is None or not route.is_open:
+            return None
+        size = _OVERHEAD_BYTES
+        if value is not None:
+            if value.__class__ is not bytes:
+                return None
+            size += len(value)
+        if key is not None:
+            if key.__class__ is not bytes or len(key) > self._max_message_bytes:
+                return None
+            size += len(key)
+        elif value is None:
+            return None
+        if size > self._memory.available_bytes():
+            return None
+        if partition is None:
+            queue = route.choose(key)
+        elif (queue := route.queues.get(partition)) is None:  # type: ignore[assignment]
+            return None
+        return self.append(queue, key, value, None)
+
+    def append(
+        self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
+    ) -> DeliveryFuture | None:
+        """Append a message and return its future; if this isn't the usual case, return what
+        `append_slowly` returns."""
+        batch = queue.open_batch
+        if batch is None or timestamp_ms is not None:
+            return self._append_slowly(queue, key, value, timestamp_ms)
+        builder = batch.builder
+        if builder.magic:
+            now_ms = int(_now() * 1000)
+            size = 34
+        else:
+            now_ms = -1
+            size = 26
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        total = builder.size_bytes + size
+        if total > batch.limit_bytes or not self._memory.try_acquire(size):
+            return self._append_slowly(queue, key, value, None)
+        builder.append(key, value, now_ms)
+        index = batch.count
+        batch.count = index + 1
+        if total + size > self._batch_bytes and batch.due_at > 0.0:  # once per batch
+            self._on_full(batch, size)
+        return DeliveryFuture(batch.delivery, index, now_ms)
+
+
+def pure_choose_each(
+    route: TopicRoute, keys: Sequence[bytes | None] | None, start: int, stop: int
+) -> dict[PartitionQueue, list[int]]:
+    """Call `TopicRoute.choose` for the keys from `start` to `stop`; return their indices by queue.
+
+    `keys`: None if no message has a key.
+    """
+    chosen: dict[PartitionQueue, list[int]] = {}
+    for index in range(start, stop):
+        queue = route.choose(None if keys is None else keys[index])
+        indices = chosen.get(queue)
+        if indices is None:
+            chosen[queue] = [index]
+        else:
+            indices.append(index)
+    return chosen
+
+
+Appender: Final[type[PureAppender]] = PureAppender if _compiled is None else _compiled.Appender
+"""The appender in use."""
+choose_each: Final = pure_choose_each if _compiled is None else _compiled.choose_each
+"""The `pure_choose_each` in use."""

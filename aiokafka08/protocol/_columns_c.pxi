@@ -1,0 +1,207 @@
+# `Columns`, the compiled twin of `_columns_py`; included by `_message_set_c.pyx`.
+
+cdef class _Bytes:
+    """A growing bytearray, of which the first `used` bytes count."""
+
+    cdef bytearray data
+    cdef char *at
+    cdef Py_ssize_t used
+    cdef Py_ssize_t room
+
+    def __cinit__(self):
+        self.data = bytearray()
+        self.at = PyByteArray_AS_STRING(self.data)
+        self.used = self.room = 0
+
+    cdef int grow(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t room = max(self.used + more, 2 * self.room, 256)
+        PyByteArray_Resize(self.data, room)
+        self.at = PyByteArray_AS_STRING(self.data)
+        self.room = room
+        return 0
+
+    cdef object finish(self, Py_ssize_t size):
+        PyByteArray_Resize(self.data, size)
+        return memoryview(self.data)
+
+
+cdef class Columns:
+    cdef Py_ssize_t _max_bytes
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _count
+    cdef Py_ssize_t _rows  # for so many there is room
+    cdef int64_t _last_offset
+    cdef bint _is_read
+    cdef Py_ssize_t _keys
+    cdef Py_ssize_t _values
+    cdef Py_ssize_t _times
+    cdef Py_ssize_t _types
+    cdef _Bytes _key
+    cdef _Bytes _value
+    cdef _Bytes _key_offsets
+    cdef _Bytes _value_offsets
+    cdef _Bytes _offset
+    cdef _Bytes _timestamp
+    cdef _Bytes _timestamp_type
+    cdef _Bytes _key_bits
+    cdef _Bytes _value_bits
+    cdef _Bytes _timestamp_bits
+    cdef _Bytes _type_bits
+
+    def __init__(self, max_bytes=DEFAULT_MAX_COLUMN_BYTES):
+        check_max_bytes(max_bytes)
+        self._max_bytes = max_bytes
+        self._size = self._count = self._rows = 0
+        self._keys = self._values = self._times = self._types = 0
+        self._is_read = False
+        self._last_offset = -1
+        self._key, self._value = _Bytes(), _Bytes()
+        self._key_offsets, self._value_offsets = _Bytes(), _Bytes()
+        self._offset, self._timestamp, self._timestamp_type = _Bytes(), _Bytes(), _Bytes()
+        self._key_bits, self._value_bits = _Bytes(), _Bytes()
+        self._timestamp_bits, self._type_bits = _Bytes(), _Bytes()
+        self.reserve(1)
+        (<int32_t *>self._key_offsets.at)[0] = 0
+        (<int32_t *>self._value_offsets.at)[0] = 0
+
+    def __len__(self):
+        return self._count
+
+    @property
+    def size_bytes(self):
+        return self._size
+
+    @property
+    def is_full(self):
+        return self.full()
+
+    @property
+    def last_offset(self):
+        return self._last_offset
+
+    cdef inline bint full(self) noexcept:
+        return self._size >= self._max_bytes or self._is_read
+
+    cdef int reserve(self, Py_ssize_t more) except -1:
+        """Make room for `more` messages, not counting the bytes of their keys and values."""
+        cdef Py_ssize_t rows = self._count + more, bits
+        cdef _Bytes one
+        if rows <= self._rows:
+            return 0
+        rows = max(rows, 2 * self._rows, 64)
+        for one in (self._offset, self._timestamp):
+            one.grow(8 * rows)
+        for one in (self._timestamp_type,):
+            one.grow(4 * rows)
+        for one in (self._key_offsets, self._value_offsets):
+            one.grow(4 * (rows + 1))
+        bits = (self._rows + 7) // 8
+        for one in (self._key_bits, self._value_bits, self._timestamp_bits, self._type_bits):
+            one.grow((rows + 7) // 8)
+            memset(one.at + bits, 0, one.room - bits)
+        self._rows = rows
+        return 0
+
+    cdef int add(self, Message *m) except -1:
+        cdef Py_ssize_t row = self._count
+        cdef Py_ssize_t key_size = max(m.key_size, 0), value_size = max(m.value_size, 0)
+        if self._size + key_size + value_size > INT32_MAX:
+            raise too_long()
+        if row == self._rows:
+            self.reserve(1)
+        if m.key_size >= 0:
+            put_bytes(self._key, m.key, key_size)
+            set_bit(self._key_bits, row)
+            self._keys += 1
+        if m.value_size >= 0:
+            put_bytes(self._value, m.value, value_size)
+            set_bit(self._value_bits, row)
+            self._values += 1
+        (<int32_t *>self._key_offsets.at)[row + 1] = <int32_t>self._key.used
+        (<int32_t *>self._value_offsets.at)[row + 1] = <int32_t>self._value.used
+        (<int64_t *>self._offset.at)[row] = m.offset
+        if m.timestamp_type < 0:
+            (<int64_t *>self._timestamp.at)[row] = 0
+            (<int32_t *>self._timestamp_type.at)[row] = 0
+        else:
+            (<int32_t *>self._timestamp_type.at)[row] = m.timestamp_type
+            set_bit(self._type_bits, row)
+            self._types += 1
+            if 0 <= m.timestamp_ms <= most_timestamp_ms:
+                (<int64_t *>self._timestamp.at)[row] = m.timestamp_ms * 1000
+                set_bit(self._timestamp_bits, row)
+                self._times += 1
+            else:
+                (<int64_t *>self._timestamp.at)[row] = 0
+        self._size += key_size + value_size
+        self._count = row + 1
+        self._last_offset = m.offset
+        return 0
+
+    def extend(self, records):
+        cdef Message m
+        if self._is_read:
+            raise already_read()
+        for record in list(records):
+            key, value, timestamp = record.key, record.value, record.timestamp
+            m.key_size = m.value_size = m.timestamp_type = -1
+            m.key = m.value = NULL
+            m.timestamp_ms = -1
+            if key is not None:
+                m.key, m.key_size = PyBytes_AS_STRING(<bytes?>key), PyBytes_GET_SIZE(key)
+            if value is not None:
+                m.value, m.value_size = PyBytes_AS_STRING(<bytes?>value), PyBytes_GET_SIZE(value)
+            if timestamp is not None:
+                m.timestamp_ms, m.timestamp_type = timestamp, record.timestamp_type
+            m.offset = record.offset
+            self.add(&m)
+
+    def column_key(self):
+        return self._binary(self._key_bits, self._key_offsets, self._key, self._count - self._keys)
+
+    def column_value(self):
+        return self._binary(
+            self._value_bits, self._value_offsets, self._value, self._count - self._values
+        )
+
+    def column_offset(self):
+        return self._fixed(None, self._offset, 8, 0)
+
+    def column_timestamp(self):
+        return self._fixed(self._timestamp_bits, self._timestamp, 8, self._count - self._times)
+
+    def column_timestamp_type(self):
+        return self._fixed(self._type_bits, self._timestamp_type, 4, self._count - self._types)
+
+    cdef object _binary(self, _Bytes bits, _Bytes offsets, _Bytes data, Py_ssize_t nulls):
+        self._is_read = True
+        return Column(
+            bits.finish((self._count + 7) // 8) if nulls else None,
+            offsets.finish(4 * (self._count + 1)),
+            data.finish(data.used),
+            nulls,
+        )
+
+    cdef object _fixed(self, _Bytes bits, _Bytes data, int width, Py_ssize_t nulls):
+        self._is_read = True
+        return Column(
+            bits.finish((self._count + 7) // 8) if nulls else None,
+            None,
+            data.finish(width * self._count),
+            nulls,
+        )
+
+
+cdef int64_t most_timestamp_ms = MAX_TIMESTAMP_MS
+
+
+cdef inline int put_bytes(_Bytes target, const char *data, Py_ssize_t size) except -1:
+    if size > target.room - target.used:
+        target.grow(size)
+    memcpy(target.at + target.used, data, size)
+    target.used += size
+    return 0
+
+
+cdef inline void set_bit(_Bytes bits, Py_ssize_t row) noexcept:
+    bits.at[row >> 3] |= 1 << (row & 7)

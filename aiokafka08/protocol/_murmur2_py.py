@@ -1,0 +1,52 @@
+"""The pure twin of the Java client's key hash, and of the partitions that follow from it.
+
+The compiled twin is in `_message_set_c`; `message_set` chooses between the two. The callers are the
+partitioners and the Arrow messages of the producer.
+
+Invariant: a key goes to the partition that the Java client's default partitioner gives it.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from aiokafka08.protocol._blobs_py import Blobs
+
+_MASK: Final = 0xFFFFFFFF
+_POSITIVE: Final = 0x7FFFFFFF
+_LITTLE_WORDS: Final = struct.Struct("<I")
+
+
+def murmur2(data: bytes) -> int:
+    """Return the Java client's murmur2 hash as an unsigned number, as aiokafka's function does.
+
+    Java's `int` has the same 32 bits (`org.apache.kafka.common.utils.Utils.murmur2`).
+    """
+    length = len(data)
+    whole = length & ~3
+    hash_ = 0x9747B28C ^ length
+    for (word,) in _LITTLE_WORDS.iter_unpack(data[:whole]):
+        word = word * 0x5BD1E995 & _MASK
+        hash_ = (hash_ * 0x5BD1E995 ^ (word ^ word >> 24) * 0x5BD1E995) & _MASK
+    if whole != length:
+        hash_ = (hash_ ^ int.from_bytes(data[whole:], "little")) * 0x5BD1E995 & _MASK
+    hash_ = (hash_ ^ hash_ >> 13) * 0x5BD1E995 & _MASK
+    return hash_ ^ hash_ >> 15
+
+
+def partitions_of(keys: Blobs, partitions: Sequence[int]) -> array[int]:
+    """Return the partition that the Java client gives each key; -1 for a null key.
+
+    Raises:
+        ValueError: `partitions` is empty.
+    """
+    if not partitions:
+        raise ValueError("no partitions to choose from")
+    count = len(partitions)
+    return array(
+        "i",
+        (-1 if key is None else partitions[(murmur2(key) & _POSITIVE) % count] for key in keys),
+    )

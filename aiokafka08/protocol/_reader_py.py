@@ -1,0 +1,413 @@
+"""The pure twins of `survey` and `MessageSetReader`; `message_format` has the layout they read.
+
+Only `message_set` imports this module. It is the reference for the compiled twins
+(`_reader_c.pxi`).
+
+Invariant: whatever the bytes are, reading them returns messages or raises `CorruptRecordException`;
+returned offsets never fall; at most `max_decompressed_bytes` are decompressed at a time and per
+wrapper.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import repeat
+from typing import NamedTuple
+from zlib import crc32
+
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol._columns_py import Columns, DecodedMessages
+from aiokafka08.protocol.compression import Codec, decompress
+from aiokafka08.protocol.message_format import (
+    BODY_AT,
+    CODEC_MASK,
+    ENTRY_HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAX_NESTING,
+    MIN_MESSAGE_BYTES,
+    corrupt,
+)
+from aiokafka08.protocol.types import Buffer
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+_unpack_offset_size = struct.Struct(">qi").unpack_from
+# Both headers extend to the value length as it stands behind an empty or null key: that is the
+# header of the smallest message.
+_unpack_header_0 = struct.Struct(">qiIbbii").unpack_from
+_unpack_header_1 = struct.Struct(">qiIbbqii").unpack_from
+_unpack_int32 = struct.Struct(">i").unpack_from
+
+_MIN_ENTRY_BYTES = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
+_NO_END = 2**63
+"""Above any offset."""
+_COLUMN_PART = 1000
+"""How many messages are decoded at a time on their way into columns."""
+
+
+class Survey(NamedTuple):
+    """What the headers of a fetched message set show."""
+
+    next_offset: int | None
+    """The offset after the highest complete entry; None if there is none."""
+    whole_bytes: int
+    """The length of the complete entries."""
+    tail_size: int | None
+    """The size of the cut-off entry behind them, if its header is there and isn't the filler of
+    modern brokers (offset -1, docs/brokers.md 7.8); else None."""
+
+
+def survey(message_set: Buffer) -> Survey:
+    """Walk the headers of a fetched message set, up to a cut-off tail or a corrupt size field."""
+    pos, end, highest = 0, len(message_set), -1
+    tail_size = None
+    while end - pos >= ENTRY_HEADER_BYTES:
+        offset, size = _unpack_offset_size(message_set, pos)
+        stop = pos + ENTRY_HEADER_BYTES + size
+        if stop > end:
+            tail_size = None if offset < 0 else ENTRY_HEADER_BYTES + size
+            break
+        if size < MIN_MESSAGE_BYTES[0]:
+            break
+        if offset > highest:  # offsets rise; if they don't, the next fetch must not go back
+            highest = offset
+        pos = stop
+    return Survey(None if highest < 0 else highest + 1, pos, tail_size)
+
+
+class _Decompression:
+    """What one call has decompressed; the reader of a wrapper's inside shares its outer reader's.
+
+    Attributes:
+        pause_after_bytes: no further wrapper is opened after so many bytes in one call.
+        decompressed_bytes: the bytes that the current call has decompressed.
+        paused: True if the current call ended because of `pause_after_bytes`.
+    """
+
+    __slots__ = ("decompressed_bytes", "pause_after_bytes", "paused")
+
+    def __init__(self, pause_after_bytes: int) -> None:
+        self.pause_after_bytes = pause_after_bytes
+        self.begin_call()
+
+    def begin_call(self) -> None:
+        self.decompressed_bytes = 0
+        self.paused = False
+
+
+class MessageSetReader:
+    """Decode a fetched message set slice by slice, wrappers included.
+
+    The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
+    wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
+    returned offsets always rise. It ignores a cut-off tail. After a corrupt message each further
+    call raises: seek past that message.
+
+    Args:
+        topic_partition: for the records and the error texts.
+        message_set: the bytes of one partition in a fetch response.
+        fetch_offset: the first offset to return.
+        check_crcs: check the CRC of each message, inside wrappers too.
+        max_decompressed_bytes: a wrapper that decompresses to more is a corrupt message.
+        end_offset: the first message at or above this offset ends the set and isn't decoded.
+        pause_after_bytes: after it has decompressed so many bytes a call opens no further wrapper.
+
+    Attributes:
+        error: why the next message is corrupt; None if none was found yet.
+        decompressed_bytes: how many bytes the last call decompressed.
+        paused: True if the last call ended because of `pause_after_bytes`: then messages are left,
+            even if the call returned none.
+    """
+
+    __slots__ = (
+        "_behind",
+        "_check_crcs",
+        "_data",
+        "_decompression",
+        "_end",
+        "_end_offset",
+        "_fetch_offset",
+        "_inner",
+        "_limit",
+        "_nesting",
+        "_offset",
+        "_pos",
+        "_relative_to",
+        "_timestamp",
+        "_topic_partition",
+        "_view",
+        "error",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        message_set: Buffer,
+        fetch_offset: int,
+        *,
+        check_crcs: bool = True,
+        max_decompressed_bytes: int,
+        end_offset: int | None = None,
+        pause_after_bytes: int = _NO_END,
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._data = bytes(message_set)  # slices of bytes are cheaper than slices of views
+        self._view = memoryview(self._data)
+        self._pos = 0
+        self._end = len(self._data)
+        self._fetch_offset = fetch_offset
+        self._end_offset = _NO_END if end_offset is None else end_offset
+        self._check_crcs = check_crcs
+        self._limit = max_decompressed_bytes
+        self._decompression = _Decompression(pause_after_bytes)
+        self._inner: MessageSetReader | None = None
+        # Set in the reader of a wrapper's inside:
+        self._nesting = 0
+        self._behind: int | None = None  # the offset after the wrapper
+        self._relative_to = 0  # added to each offset (format 1)
+        self._offset: int | None = None  # the offset of each message (nested in format 0)
+        self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
+        self.error: CorruptRecordException | None = None
+
+    @property
+    def decompressed_bytes(self) -> int:
+        """See the class."""
+        return self._decompression.decompressed_bytes
+
+    @property
+    def paused(self) -> bool:
+        """See the class."""
+        return self._decompression.paused
+
+    def move_to(self, message_set: bytes) -> None:
+        """Go on in this copy of the same bytes, so that the original memory can be released."""
+        self._data = message_set
+        self._view = memoryview(message_set)
+
+    def read(self, max_records: int) -> list[ConsumerRecord[bytes, bytes]]:
+        """Return up to `max_records` next messages; an empty list if there are none left (unless
+        `paused`).
+
+        Raises:
+            CorruptRecordException: the next message is corrupt; all before it were returned.
+        """
+        self._decompression.begin_call()
+        return self._records(self._read(max_records, part=False))
+
+    def read_columns(self, columns: Columns, max_records: int) -> int:
+        """Append up to `max_records` next messages to `columns`, until that is full.
+
+        Return how many were appended; 0 if there are none left (unless `paused`) or `columns` is
+        full.
+
+        Raises:
+            CorruptRecordException: as `read`.
+        """
+        self._decompression.begin_call()
+        left = max_records
+        while left > 0 and not columns.is_full and not self.paused:
+            # In parts, since the decoded messages of one part take memory beside the columns.
+            try:
+                decoded = self._read(min(left, _COLUMN_PART), part=True)
+            except CorruptRecordException:
+                if left < max_records:
+                    break
+                raise
+            if not decoded:
+                break
+            columns.extend_decoded(decoded)
+            left -= len(decoded)
+        return max_records - left
+
+    def _records(self, decoded: DecodedMessages) -> list[ConsumerRecord[bytes, bytes]]:
+        topic, partition = self._topic_partition
+        return list(
+            map(
+                ConsumerRecord,
+                repeat(topic),
+                repeat(partition),
+                decoded.offsets,
+                decoded.timestamps,
+                decoded.timestamp_types,
+                decoded.keys,
+                decoded.values,
+                decoded.checksums,
+                decoded.key_sizes,
+                decoded.value_sizes,
+            )
+        )
+
+    def _read(self, max_records: int, *, part: bool) -> DecodedMessages:
+        """Do what `read` does; with `part` stop before the next wrapper if there are messages."""
+        decoded = DecodedMessages()
+        if self.error is None:
+            try:
+                self._read_into(decoded, max_records, part=part)
+            except CorruptRecordException as error:
+                self.error = error
+        if self.error is not None and not decoded:
+            # Without this each raise would add to the traceback that the exception keeps.
+            raise self.error.with_traceback(None)
+        return decoded
+
+    def _read_into(self, decoded: DecodedMessages, max_records: int, *, part: bool) -> None:
+        while True:
+            if self._inner is not None:
+                self._inner._read_into(decoded, max_records, part=part)
+                if len(decoded) >= max_records or (part and decoded) or self._decompression.paused:
+                    return
+                self._fetch_offset = max(self._fetch_offset, self._inner._fetch_offset)
+                self._inner = None
+            self._read_entries(decoded, max_records)
+            if (part and decoded) or self._inner is None:
+                return
+
+    def _read_entries(self, decoded: DecodedMessages, max_records: int) -> None:
+        """Read until there are `max_records`, none is left, or a wrapper was opened as `_inner`."""
+        data, view, end, next_pos = self._data, self._view, self._end, self._pos
+        relative_to, fixed_offset, fixed_timestamp = (
+            self._relative_to,
+            self._offset,
+            self._timestamp,
+        )
+        fetch_offset, check_crcs = self._fetch_offset, self._check_crcs
+        end_offset = self._end_offset
+        offsets, keys, values, checksums = (
+            decoded.offsets,
+            decoded.keys,
+            decoded.values,
+            decoded.checksums,
+        )
+        timestamps, timestamp_types = decoded.timestamps, decoded.timestamp_types
+        key_sizes, value_sizes = decoded.key_sizes, decoded.value_sizes
+        room = max_records - len(decoded)
+        while room > 0:
+            pos = next_pos
+            if end - pos < _MIN_ENTRY_BYTES:
+                self._check_tail(pos, fetch_offset)
+                break
+            offset, size, crc, magic, attributes, key_size, value_size = _unpack_header_0(data, pos)
+            stop = next_pos = pos + ENTRY_HEADER_BYTES + size
+            if stop > end:
+                next_pos = end
+                break
+            if size < MIN_MESSAGE_BYTES[0]:
+                raise self._impossible_size(offset, size, fetch_offset)
+            offset = offset + relative_to if fixed_offset is None else fixed_offset
+            if offset < fetch_offset:
+                continue
+            if offset >= end_offset and not attributes & CODEC_MASK:
+                next_pos = end  # not for a wrapper: its offset is that of its last message
+                break
+            if check_crcs and crc32(view[pos + BODY_AT : stop]) != crc:
+                raise self._corrupt(offset, offset + 1, "its CRC doesn't match")
+            if magic == 0:
+                timestamp = timestamp_type = None
+                value_at = pos + 26
+            elif magic == 1 and size >= MIN_MESSAGE_BYTES[1]:
+                timestamp, key_size, value_size = _unpack_header_1(data, pos)[5:]
+                timestamp_type = (attributes & LOG_APPEND_TIME) >> 3
+                if fixed_timestamp is not None:
+                    timestamp, timestamp_type = fixed_timestamp, 1
+                value_at = pos + 34
+            else:
+                raise self._corrupt(offset, offset + 1, f"magic {magic} with size {size}")
+            if key_size == -1:
+                key = None
+            else:
+                key_at = value_at - 4
+                value_at += key_size
+                if not 0 <= key_size <= stop - key_at - 4:
+                    raise self._corrupt(offset, offset + 1, f"its key length is {key_size}")
+                key = data[key_at : value_at - 4]
+                value_size = _unpack_int32(data, value_at - 4)[0]
+            if value_size == stop - value_at:
+                value = data[value_at:stop]
+            elif value_size == -1 and value_at == stop:
+                value = None
+            else:
+                raise self._corrupt(offset, offset + 1, f"its value length is {value_size}")
+            if attributes & CODEC_MASK:
+                self._fetch_offset = fetch_offset
+                if self._decompression.decompressed_bytes >= self._decompression.pause_after_bytes:
+                    self._decompression.paused = True
+                    self._pos = pos
+                    return
+                self._pos = stop
+                self._inner = self._open(offset, magic, attributes, timestamp, value)
+                self._fetch_offset = offset + 1
+                return
+            offsets.append(offset)
+            timestamps.append(timestamp)
+            timestamp_types.append(timestamp_type)
+            keys.append(key)
+            values.append(value)
+            checksums.append(crc)
+            key_sizes.append(key_size)
+            value_sizes.append(value_size)
+            room -= 1
+            if fixed_offset is None:
+                # 3.9.1 repeats a batch that follows a control batch (docs/brokers.md 7.12)
+                fetch_offset = offset + 1
+        self._pos = next_pos
+        self._fetch_offset = fetch_offset
+
+    def _check_tail(self, pos: int, wanted: int) -> None:
+        """Raise if the bytes left are no cut-off message: their size field says they are whole."""
+        if self._end - pos >= ENTRY_HEADER_BYTES:
+            offset, size = _unpack_offset_size(self._data, pos)
+            if pos + ENTRY_HEADER_BYTES + size <= self._end:
+                raise self._impossible_size(offset, size, wanted)
+
+    def _open(
+        self, offset: int, magic: int, attributes: int, timestamp: int | None, value: bytes | None
+    ) -> MessageSetReader:
+        """Decompress a wrapper and return the reader of its inside."""
+        if self._nesting == MAX_NESTING:
+            raise self._corrupt(offset, offset + 1, "it is a wrapper in a wrapper in a wrapper")
+        if value is None:
+            raise self._corrupt(offset, offset + 1, "it is a wrapper without a value")
+        codec = attributes & CODEC_MASK
+        try:
+            plain = decompress(Codec(codec), value, self._limit)
+        except ValueError as error:  # unknown codec, corrupt, or over the limit
+            raise self._corrupt(offset, offset + 1, f"codec {codec}: {error}") from None
+        inner = MessageSetReader(
+            self._topic_partition,
+            plain,
+            self._fetch_offset,
+            check_crcs=self._check_crcs,
+            max_decompressed_bytes=self._limit,
+        )
+        self._decompression.decompressed_bytes += len(plain)
+        inner._decompression = self._decompression
+        inner._end_offset = self._end_offset
+        inner._nesting = self._nesting + 1
+        inner._behind = offset + 1
+        if magic == 1 and attributes & LOG_APPEND_TIME:
+            inner._timestamp = timestamp
+        if self._nesting:
+            # 0.9.0.1 gave the nested wrapper one offset and left the offsets inside unchanged.
+            inner._offset = offset
+        elif magic == 1:
+            # Relative offsets (KIP-31): the wrapper's offset is that of the last message inside.
+            inside = survey(plain)
+            rest = plain[inside.whole_bytes : inside.whole_bytes + ENTRY_HEADER_BYTES]
+            if len(rest) == ENTRY_HEADER_BYTES:
+                size = _unpack_offset_size(rest)[1]
+                if size < MIN_MESSAGE_BYTES[0]:  # no last message, so no offset
+                    raise self._corrupt(offset, offset + 1, f"the size of one inside is {size}")
+            if inside.next_offset is not None:
+                inner._relative_to = offset + 1 - inside.next_offset
+        return inner
+
+    def _impossible_size(self, offset: int, size: int, wanted: int) -> CorruptRecordException:
+        """Make the error for a size field that doesn't lead to the next message.
+
+        Inside a wrapper the next offset is known all the same: the one after the wrapper.
+        """
+        offset = offset + self._relative_to if self._offset is None else self._offset
+        next_offset = None if self._behind is None else max(self._behind, wanted)
+        return self._corrupt(offset, next_offset, f"its size field says {size}")
+
+    def _corrupt(self, offset: int, next_offset: int | None, why: str) -> CorruptRecordException:
+        return corrupt(self._topic_partition, offset, next_offset, why)

@@ -1,0 +1,62 @@
+"""Message formats 0 and 1: the layout of a message on the wire, for both twins.
+
+    offset int64 | size int32 | crc uint32 | magic int8 | attributes int8
+    | timestamp int64 (magic 1 only) | key length int32 | key | value length int32 | value
+
+The size field counts the bytes behind it. The CRC covers the bytes from the magic byte on. Bits 0-2
+of the attributes are the codec, bit 3 is the timestamp type. A message with a codec is a wrapper:
+its value is a compressed message set, its offset that of the last message inside.
+
+The builders, the readers and `message_set` take the constants of the formats from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol.types import Buffer
+from aiokafka08.structs import TopicPartition
+
+ENTRY_HEADER_BYTES: Final = 12
+"""Offset and size, the fields before each message."""
+BODY_AT: Final = 16
+"""Where the bytes begin that the CRC covers: behind offset, size and CRC."""
+MIN_MESSAGE_BYTES: Final = (14, 22)
+"""The least value of a message's size field, by magic: that of an empty key and value."""
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+"""Attribute bit: the timestamp is the broker's."""
+
+MAX_NESTING: Final = 2
+"""The deepest wrapper in a wrapper: 0.9.0.1 stores such a set unchanged (docs/brokers.md 6.7)."""
+
+
+def message_size(magic: int, key: Buffer | None, value: Buffer | None) -> int:
+    """Return the bytes that a message takes in a message set, with its offset and size fields."""
+    size = 26 if magic == 0 else 34
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    return size
+
+
+def corrupt(
+    topic_partition: TopicPartition, offset: int, next_offset: int | None, why: str
+) -> CorruptRecordException:
+    """Make the error for a corrupt message; `next_offset` is None if the bytes don't show it."""
+    topic, partition = topic_partition
+    way_out = (
+        f"seek() to {next_offset} skips it"
+        if next_offset is not None
+        else "seek() past it (the damaged bytes don't show the next offset)"
+    )
+    return CorruptRecordException(
+        f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: "
+        f"{why}; {way_out}",
+        partition=topic_partition,
+        offset=offset,
+        next_offset=next_offset,
+    )

@@ -1,0 +1,71 @@
+"""Decide once whether the compiled twins or the pure twins run.
+
+Two extension modules are optional: `protocol._message_set_c` and `producer._producer_c`. Each has a
+pure twin that behaves alike. This module is the only place that reads AIOKAFKA08_IMPL and that
+handles the failed import of an extension module (not built, built for another Python, a zip of the
+sources). Its callers are the two doors, `protocol.message_set` and `producer.fast_path`; all other
+modules import from the doors.
+
+Invariant: with AIOKAFKA08_IMPL=python no extension module is imported; with =c a missing one raises
+ImportError; without it a missing one is replaced by its pure twin. The compiled producer never runs
+on the pure message set, since it writes into the compiled builder's buffer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from types import ModuleType
+from typing import Final
+
+_VARIABLE: Final = "AIOKAFKA08_IMPL"
+_MESSAGE_SET: Final = "aiokafka08.protocol._message_set_c"
+_PRODUCER: Final = "aiokafka08.producer._producer_c"
+
+
+def _demanded() -> str | None:
+    value = os.environ.get(_VARIABLE) or None
+    if value not in (None, "c", "python"):
+        raise ImportError(
+            f"{_VARIABLE}={value!r}: expected 'c' or 'python'. Correct or unset the variable"
+        )
+    return value
+
+
+_demand: Final = _demanded()
+
+
+def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:
+    if _demand == "python":
+        return None
+    try:
+        module = importlib.import_module(name)
+        if slot_classes:
+            module.bind(*slot_classes)
+    except ImportError as error:
+        if _demand is None:
+            return None
+        raise ImportError(
+            f"{_VARIABLE}=c: {name} can't be imported ({error}). "
+            f"Install aiokafka08 where there is a C compiler, or unset {_VARIABLE}"
+        ) from error
+    return module
+
+
+compiled_message_set: Final = _load(_MESSAGE_SET)
+"""The compiled twin of the message set; None: use the pure one."""
+
+IMPLEMENTATION: Final = "python" if compiled_message_set is None else "c"
+"""Which twin builds and decodes message sets: "c" or "python"."""
+
+
+def load_compiled_producer(*slot_classes: type) -> ModuleType | None:
+    """Import the compiled twin of the producer's fast path; None: use the pure one.
+
+    Args:
+        slot_classes: the classes whose slots it reads and writes, in the order of its `bind()`.
+
+    Raises:
+        ImportError: AIOKAFKA08_IMPL=c, and it can't be imported.
+    """
+    return None if compiled_message_set is None else _load(_PRODUCER, slot_classes)
