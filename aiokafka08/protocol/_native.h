@@ -1,4 +1,4 @@
-/* Big-endian numbers at any address, and the slots of a Python class written directly. */
+/* Read and write big-endian numbers at any address, and the slots of Python classes directly. */
 #ifndef AIOKAFKA08_NATIVE_H
 #define AIOKAFKA08_NATIVE_H
 
@@ -36,34 +36,35 @@ static inline void put_int64(char *at, int64_t value)
 }
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "written for little-endian machines; the pure twin works on all"
+#error "the compiled twin needs a little-endian machine; the pure twin runs on all"
 #endif
 
-/* Where instances of a class with __slots__ keep this one; -1 with an error. */
+/* The offset in an instance at which a class with __slots__ keeps this slot; -1 with ImportError:
+   the class and this build don't belong together. */
 static Py_ssize_t slot_offset(PyObject *type, const char *name)
 {
     Py_ssize_t offset = -1;
     PyObject *descriptor = PyObject_GetAttrString(type, name);
     if (descriptor == NULL)
-        return -1;
-    if (Py_TYPE(descriptor) == &PyMemberDescr_Type) {
+        PyErr_Clear();
+    else if (Py_TYPE(descriptor) == &PyMemberDescr_Type) {
         PyMemberDef *member = ((PyMemberDescrObject *)descriptor)->d_member;
         if (member->type == T_OBJECT_EX && !(member->flags & READONLY))
             offset = member->offset;
     }
-    Py_DECREF(descriptor);
+    Py_XDECREF(descriptor);
     if (offset < 0)
         PyErr_Format(PyExc_ImportError, "%R has no slot %s", type, name);
     return offset;
 }
 
-/* What a slot holds, borrowed; NULL if nothing. */
+/* The object in a slot, a borrowed reference; NULL if the slot is empty. */
 static inline PyObject *slot_of(PyObject *instance, Py_ssize_t offset)
 {
     return *(PyObject **)((char *)instance + offset);
 }
 
-/* Writes a slot; takes over the reference, and leaves alone what was there. */
+/* Write a slot. Steals the reference; doesn't release the object that was there. */
 static inline void fill_slot(PyObject *instance, Py_ssize_t offset, PyObject *value)
 {
     *(PyObject **)((char *)instance + offset) = value;
@@ -76,8 +77,8 @@ static int track_and_assign(PyObject *instance, PyObject *name, PyObject *value)
     return PyObject_GenericSetAttr(instance, name, value);
 }
 
-/* Lets the garbage collector know an instance of this class, made untracked, from when one of its
-   attributes is assigned to: then it may be part of a cycle. (As CPython does it with dicts.) */
+/* Have the garbage collector track an untracked instance of this class from the first assignment to
+   one of its attributes on: from then on it may be in a cycle. (CPython does the same with dicts.) */
 static int track_when_assigned(PyObject *type)
 {
     PyTypeObject *class = (PyTypeObject *)type;

@@ -1,0 +1,119 @@
+"""Which twins run: with AIOKAFKA08_IMPL, without the extension modules, and from a zip."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.protocol.twins import TWINS
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import sys
+from aiokafka08.producer import DeliveryFuture, fast_path
+from aiokafka08.protocol import message_set
+builder = message_set.MessageSetBuilder(0)
+builder.append(b"key", b"value", -1)
+[entry] = message_set.entries(builder.build())
+assert (entry.key, entry.value, entry.crc_ok) == (b"key", b"value", True)
+print(message_set.IMPLEMENTATION)
+for one in (message_set.MessageSetBuilder, DeliveryFuture, fast_path.Appender):
+    print(one.__module__.rpartition(".")[2])
+print("loaded:", *sorted(name for name in sys.modules if name.endswith("_c") and "aiok" in name))
+print(message_set.__file__)
+"""
+PURE = ["python", "_builder_py", "batch_delivery", "fast_path", "loaded:"]
+WITHOUT = "import sys; sys.modules['aiokafka08.{}'] = None\n"
+MESSAGE_SET, PRODUCER = "protocol._message_set_c", "producer._producer_c"
+
+needs_compiled = pytest.mark.skipif("c" not in TWINS, reason="the extension modules aren't built")
+
+
+def run(
+    program: str, demand: str | None, *, path: Path | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {name: one for name, one in os.environ.items() if name != "AIOKAFKA08_IMPL"}
+    environment["PYTHONPATH"] = str(path or ROOT)
+    if demand is not None:
+        environment["AIOKAFKA08_IMPL"] = demand
+    command = [sys.executable, "-c", program]
+    return subprocess.run(
+        command, env=environment, cwd=cwd or ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def printed(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """All lines but the last, which is the path of the package."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[:-1]
+
+
+@needs_compiled
+@pytest.mark.parametrize("demand", [None, "", "c"])
+def test_compiled_twins_run_where_they_are_built(demand: str | None) -> None:
+    assert printed(run(PROGRAM, demand)) == [
+        "c", "_message_set_c", "_producer_c", "_producer_c",
+        f"loaded: aiokafka08.{PRODUCER} aiokafka08.{MESSAGE_SET}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("demand", [None, ""])
+def test_missing_message_set_makes_both_twins_pure(demand: str | None) -> None:
+    found = printed(run(WITHOUT.format(MESSAGE_SET) + PROGRAM, demand))
+    assert found == [*PURE[:-1], f"loaded: aiokafka08.{MESSAGE_SET}"]  # the None in its place
+
+
+@needs_compiled
+def test_missing_producer_leaves_message_set_compiled() -> None:
+    found = printed(run(WITHOUT.format(PRODUCER) + PROGRAM, None))
+    assert found[:4] == ["c", "_message_set_c", *PURE[2:4]]
+
+
+def test_python_demanded_imports_no_extension_module() -> None:
+    assert printed(run(PROGRAM, "python")) == PURE
+
+
+@pytest.mark.parametrize("name", [MESSAGE_SET, PRODUCER])
+def test_c_demanded_but_missing_raises_import_error(name: str) -> None:
+    if name == PRODUCER and "c" not in TWINS:
+        pytest.skip("the extension modules aren't built")
+    done = run(WITHOUT.format(name) + PROGRAM, "c")
+    assert done.returncode != 0
+    assert f"ImportError: AIOKAFKA08_IMPL=c: aiokafka08.{name} can't be imported" in done.stderr
+    assert "C compiler" in done.stderr
+
+
+def test_unknown_demand_names_the_allowed_values() -> None:
+    done = run(PROGRAM, "rust")
+    assert done.returncode != 0
+    assert "AIOKAFKA08_IMPL='rust': expected 'c' or 'python'" in done.stderr
+
+
+@needs_compiled
+def test_module_of_other_sources_is_one_that_is_missing() -> None:
+    """The classes beside an extension module haven't the slots that it was built for."""
+    program = "from aiokafka08.protocol import twins\n"
+    program += "print(twins.load_compiled_producer(*[object] * 6))\nprint(twins.__file__)"
+    assert printed(run(program, None)) == ["None"]
+    done = run(program, "c")
+    assert "ImportError: AIOKAFKA08_IMPL=c: aiokafka08.producer._producer_c can't" in done.stderr
+    assert "<class 'object'> has no slot builder" in done.stderr
+
+
+@pytest.mark.parametrize("demand", [None, "python"])
+def test_zip_on_the_path_runs_the_pure_twins(demand: str | None, tmp_path: Path) -> None:
+    """As on Spark executors that get the sources with `addPyFile`."""
+    package = tmp_path / "aiokafka08.zip"
+    with zipfile.ZipFile(package, "w") as archive:
+        for path in (ROOT / "aiokafka08").rglob("*"):
+            if path.suffix in {".py", ".so"}:  # Python imports no .so out of a zip
+                archive.write(path, path.relative_to(ROOT))
+    done = run(PROGRAM, demand, path=package, cwd=tmp_path)
+    assert printed(done) == PURE
+    assert done.stdout.splitlines()[-1].startswith(str(package))
