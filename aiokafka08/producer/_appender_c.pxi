@@ -1,5 +1,4 @@
-# The compiled twins of `fast_path.PureAppender` and `fast_path.pure_choose_each`; included by
-# `_producer_c.pyx`.
+# The compiled twins of `fast_path` (`Appender`, `choose_each`); part of `_producer_c.pyx`.
 
 cdef enum:
     CHECK_EVERY = 64

@@ -1,4 +1,4 @@
-# The compiled twin of `batch_delivery.PureDeliveryFuture`; included by `_producer_c.pyx`.
+# The compiled twin of `batch_delivery.PureDeliveryFuture`; part of `_producer_c.pyx`.
 
 cdef enum:
     CHECK_EVERY_AWAIT = 256

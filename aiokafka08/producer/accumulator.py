@@ -299,7 +299,7 @@ class Accumulator:
             )
             for builder in batch.builder.split()
         )
-        batch.delivery.divide(first.count, first.delivery, second.delivery)
+        batch.delivery.split(first.count, first.delivery, second.delivery)
         self._unfinished.discard(batch)
         for half in (second, first):
             queue.batches.appendleft(half)

@@ -1,4 +1,4 @@
-# `Blobs`, the compiled twin of `_blobs_py`; included by `_message_set_c.pyx`.
+# The compiled twin of `_blobs_py` (`Blobs`); part of `_message_set_c.pyx`.
 
 cdef class Blobs:  # the .pxd declares its attributes
     def __cinit__(

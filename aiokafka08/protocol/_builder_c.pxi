@@ -1,4 +1,4 @@
-# `MessageSetBuilder`, the compiled twin of `_builder_py`; included by `_message_set_c.pyx`.
+# The compiled twin of `_builder_py` (`MessageSetBuilder`); part of `_message_set_c.pyx`.
 
 cdef class MessageSetBuilder:  # the .pxd declares its attributes
     def __init__(self, int magic, codec=Codec.NONE):
@@ -30,7 +30,7 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
     cdef int _append(
         self, object key, object value, int64_t timestamp_ms, Py_ssize_t limit
     ) except -1:
-        """Append and return 1; or return 0 if the set would exceed `limit`, where that isn't negative."""
+        """Append and return 1; return 0 if the set would exceed `limit`; a limit < 0 is none."""
         cdef Py_ssize_t key_size = -1, value_size = -1
         cdef const char *key_at = NULL
         cdef const char *value_at = NULL
@@ -115,7 +115,7 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         limit_bytes = max(limit_bytes, 0)
         index = start
         while index < count:
-            # A value that isn't bytes runs its own code in `_append`, which could shorten the lists.
+            # In `_append`, a value that isn't bytes runs its own code, which may shorten the lists.
             if index >= PySequence_Fast_GET_SIZE(all_values):
                 raise IndexError("values got shorter")
             if all_keys is not None:
@@ -166,7 +166,7 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         return part
 
     cdef Py_ssize_t _adopt(self, MessageSetBuilder other, Py_ssize_t pos) except -1:
-        """Append the message at `pos` of another builder; return the position of the next one."""
+        """Append the message at `pos` of another builder; return the position of the next."""
         cdef const char *source = PyByteArray_AS_STRING(other._buffer) + pos
         cdef Py_ssize_t body = get_int32(source + 8) - 4
         cdef Py_ssize_t drop = 8 if other.magic and not self.magic else 0

@@ -1,4 +1,4 @@
-# `Columns`, the compiled twin of `_columns_py`; included by `_message_set_c.pyx`.
+# The compiled twin of `_columns_py` (`Columns`); part of `_message_set_c.pyx`.
 
 cdef class _Bytes:
     """A growing bytearray, of which the first `used` bytes count."""

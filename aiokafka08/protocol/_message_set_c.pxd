@@ -1,4 +1,4 @@
-# The declarations that `producer._producer_c` needs of the builder; those of `Blobs`, for the other files here.
+# What other files use of the builder (`producer._producer_c`) and of `Blobs` (those included here).
 
 from libc.stdint cimport int64_t
 

@@ -77,8 +77,8 @@ static int track_and_assign(PyObject *instance, PyObject *name, PyObject *value)
     return PyObject_GenericSetAttr(instance, name, value);
 }
 
-/* Have the garbage collector track an untracked instance of this class from the first assignment to
-   one of its attributes on: from then on it may be in a cycle. (CPython does the same with dicts.) */
+/* Have the garbage collector track an untracked instance of this class from the first assignment
+   to one of its attributes on: then it may be in a cycle. (CPython does the same with dicts.) */
 static int track_when_assigned(PyObject *type)
 {
     PyTypeObject *class = (PyTypeObject *)type;

@@ -1,4 +1,4 @@
-# `survey` and `MessageSetReader`, the compiled twins of `_reader_py`; included by `_message_set_c.pyx`.
+# The compiled twins of `_reader_py` (`survey`, `MessageSetReader`); part of `_message_set_c.pyx`.
 
 cdef struct Headers:
     int64_t highest
