@@ -95,7 +95,7 @@ def test_sender_is_woken_once_between_two_passes() -> None:
     assert woken == ["sender"] * 2
 
 
-def test_a_lingering_batch_waits_and_the_sender_is_told_until_when() -> None:
+def test_end_pass_returns_the_end_of_linger() -> None:
     accumulator = make(linger_s=0.5)
     queue = add_queue(accumulator)
     add(accumulator, queue, now=10.0)
@@ -116,7 +116,7 @@ def test_a_full_batch_does_not_linger() -> None:
     assert batch.count == 10
 
 
-def test_flush_ends_the_lingering_of_what_is_there_only() -> None:
+def test_flush_makes_only_buffered_batches_due() -> None:
     accumulator = make(linger_s=60.0)
     queues = [add_queue(accumulator, partition) for partition in range(2)]
     first = add(accumulator, queues[0])[0]
@@ -125,7 +125,7 @@ def test_flush_ends_the_lingering_of_what_is_there_only() -> None:
     assert drain(accumulator, 1.0) == [first]
 
 
-def test_closing_the_open_batch_makes_it_due_and_tells_the_partitioner() -> None:
+def test_closing_the_open_batch_calls_on_new_batch() -> None:
     accumulator = make(linger_s=60.0)
     queue = add_queue(accumulator)
     closed: list[int] = []
@@ -141,7 +141,7 @@ def test_closing_the_open_batch_makes_it_due_and_tells_the_partitioner() -> None
 # --- order: one batch of a partition out at a time ------------------------------------------------
 
 
-def test_the_next_batch_waits_for_the_one_that_is_out() -> None:
+def test_next_batch_waits_for_the_one_in_flight() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue)
@@ -152,7 +152,7 @@ def test_the_next_batch_waits_for_the_one_that_is_out() -> None:
     assert drain(accumulator, 1.0) == [second]
 
 
-def test_unmuted_partitions_send_on_but_never_twice_in_a_request() -> None:
+def test_unmuted_partitions_have_one_batch_per_request() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue, 20)
@@ -162,7 +162,7 @@ def test_unmuted_partitions_send_on_but_never_twice_in_a_request() -> None:
     assert len(first) == len(second) == 1  # docs/brokers.md 3.12: the last one wins
 
 
-def test_a_batch_that_comes_back_goes_to_the_head_and_waits() -> None:
+def test_a_batch_put_back_is_the_head_of_its_queue() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue)
@@ -177,7 +177,7 @@ def test_a_batch_that_comes_back_goes_to_the_head_and_waits() -> None:
     assert drain(accumulator, 1.2) == [second]
 
 
-def test_a_new_leader_ends_the_wait_of_what_came_back() -> None:
+def test_a_new_leader_ends_the_backoff_of_a_retry() -> None:
     woken: list[str] = []
     accumulator = make(wake_sender=lambda: woken.append("sender"))
     queue = add_queue(accumulator)
@@ -192,7 +192,7 @@ def test_a_new_leader_ends_the_wait_of_what_came_back() -> None:
     assert drain(accumulator, 1.5, node=2) == [batch]
 
 
-def test_a_batch_that_is_out_stays_out_when_the_leader_moves() -> None:
+def test_a_batch_in_flight_stays_so_when_the_leader_moves() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue)
@@ -204,7 +204,7 @@ def test_a_batch_that_is_out_stays_out_when_the_leader_moves() -> None:
     assert drain(accumulator, 1.0, node=2) == [second]
 
 
-def test_leaderless_batches_are_nobodys_until_there_is_a_leader() -> None:
+def test_leaderless_batches_wait_for_a_leader() -> None:
     accumulator = make()
     queue = add_queue(accumulator, leader=None)
     (batch,) = add(accumulator, queue)
@@ -215,7 +215,7 @@ def test_leaderless_batches_are_nobodys_until_there_is_a_leader() -> None:
     assert drain(accumulator, 1.0, node=3) == [batch]
 
 
-def test_a_leader_that_moves_there_and_back_gives_the_batch_once() -> None:
+def test_leader_moved_and_back_drains_the_batch_once() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     (batch,) = add(accumulator, queue)
@@ -225,7 +225,7 @@ def test_a_leader_that_moves_there_and_back_gives_the_batch_once() -> None:
     assert drain(accumulator) == [batch]
 
 
-def test_partitions_are_served_in_the_order_in_which_they_became_ready() -> None:
+def test_partitions_are_drained_in_the_order_they_got_ready() -> None:
     accumulator = make()
     queues = [add_queue(accumulator, partition) for partition in range(6)]
     for queue in queues:
@@ -240,14 +240,14 @@ def test_partitions_are_served_in_the_order_in_which_they_became_ready() -> None
 # --- size -----------------------------------------------------------------------------------------
 
 
-def test_behind_a_waiting_batch_the_next_one_grows_to_the_request_size() -> None:
+def test_batch_behind_a_buffered_one_grows_to_request_size() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     batches = add(accumulator, queue, 70)
     assert [batch.count for batch in dict.fromkeys(batches)] == [10, 50, 10]
 
 
-def test_behind_a_batch_that_is_out_the_next_one_grows_to_the_request_size() -> None:
+def test_batch_behind_one_in_flight_grows_to_request_size() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue)
@@ -256,7 +256,7 @@ def test_behind_a_batch_that_is_out_the_next_one_grows_to_the_request_size() -> 
     assert [batch.count for batch in dict.fromkeys(batches)] == [50, 10]
 
 
-def test_a_message_larger_than_a_batch_goes_alone() -> None:
+def test_a_message_larger_than_a_batch_is_sent_alone() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue)
@@ -265,14 +265,14 @@ def test_a_message_larger_than_a_batch_goes_alone() -> None:
     assert [batch.count for batch in queue.batches] == [1, 1, 1]
 
 
-def test_a_request_takes_one_batch_at_least() -> None:
+def test_drain_takes_at_least_one_batch() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue, value=b"y" * 4000)
     assert len(accumulator.drain(1, 100, 0.0)) == 1
 
 
-def test_a_batch_of_the_callers_takes_no_other_messages() -> None:
+def test_a_batch_of_the_user_gets_no_other_messages() -> None:
     accumulator = make(linger_s=60.0)
     queue = add_queue(accumulator)
     add(accumulator, queue)
@@ -288,7 +288,7 @@ def test_a_batch_of_the_callers_takes_no_other_messages() -> None:
 # --- splits ---------------------------------------------------------------------------------------
 
 
-def test_a_split_batch_comes_back_as_halves_in_order_and_teaches_a_limit() -> None:
+def test_split_queues_the_halves_and_lowers_the_limit() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue)
@@ -309,7 +309,7 @@ def test_a_split_batch_comes_back_as_halves_in_order_and_teaches_a_limit() -> No
     assert accumulator.unfinished == 0
 
 
-def test_a_learnt_limit_rises_again_with_large_batches_that_are_stored() -> None:
+def test_large_stored_batches_raise_a_lowered_limit() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     batches = add(accumulator, queue, 60)
@@ -322,7 +322,7 @@ def test_a_learnt_limit_rises_again_with_large_batches_that_are_stored() -> None
 # --- the end of patience --------------------------------------------------------------------------
 
 
-def test_a_waiting_batch_expires_and_lets_the_next_one_go() -> None:
+def test_next_batch_is_due_after_a_buffered_one_expires() -> None:
     accumulator = make(delivery_timeout_s=10.0)
     queue = add_queue(accumulator, leader=None)
     (first,) = add(accumulator, queue)
@@ -336,7 +336,7 @@ def test_a_waiting_batch_expires_and_lets_the_next_one_go() -> None:
     assert drain(accumulator, 10.0) == [second]
 
 
-def test_a_batch_that_is_out_expires_but_still_holds_up_its_partition() -> None:
+def test_batch_expired_in_flight_still_mutes_its_partition() -> None:
     accumulator = make(delivery_timeout_s=10.0)
     queue = add_queue(accumulator)
     add(accumulator, queue)
@@ -349,7 +349,7 @@ def test_a_batch_that_is_out_expires_but_still_holds_up_its_partition() -> None:
     assert drain(accumulator, 11.0) == [second]
 
 
-def test_what_waited_for_memory_has_less_time_left() -> None:
+def test_time_spent_waiting_for_memory_counts_to_the_deadline() -> None:
     accumulator = make(delivery_timeout_s=10.0)
     early, late = add_queue(accumulator, 0), add_queue(accumulator, 1)
     add(accumulator, early, now=8.0)
@@ -358,7 +358,7 @@ def test_what_waited_for_memory_has_less_time_left() -> None:
     assert accumulator.oldest_age_s(12.0) == pytest.approx(4.0)
 
 
-def test_an_expired_half_of_a_split_keeps_the_deadline() -> None:
+def test_halves_of_a_split_keep_the_deadline() -> None:
     accumulator = make(delivery_timeout_s=10.0)
     queue = add_queue(accumulator)
     add(accumulator, queue, 10)
@@ -368,7 +368,7 @@ def test_an_expired_half_of_a_split_keeps_the_deadline() -> None:
     assert accumulator.unfinished == 0
 
 
-def test_delivery_of_a_split_batch_knows_each_half() -> None:
+def test_delivery_of_a_split_batch_finds_each_half() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue, 10)

@@ -33,7 +33,7 @@ async def test_messages_arrive_and_have_no_offsets(line: str, producer_for: Prod
         assert producer.metrics()["buffer_used_bytes"] == 0
 
 
-async def test_the_future_does_not_wait_for_the_broker_but_flush_does(
+async def test_flush_waits_for_the_broker_the_future_does_not(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, acks=0)
@@ -51,7 +51,7 @@ async def test_the_future_does_not_wait_for_the_broker_but_flush_does(
     assert producer.metrics()["acks0_unknown"] == 1
 
 
-async def test_each_request_is_followed_by_one_that_is_answered(
+async def test_each_produce_is_followed_by_a_request_with_response(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, acks=0)
@@ -72,7 +72,7 @@ async def in_flight(producer: Producer, count: int) -> None:
     )
 
 
-async def test_what_was_behind_a_refused_request_is_unknown(
+async def test_messages_behind_a_refused_request_count_as_unknown(
     producer_for: ProducerFor,
 ) -> None:
     async with EmbeddedCluster(topics={"t": 4}, message_max_bytes=500) as cluster:
@@ -104,7 +104,7 @@ async def test_what_was_behind_a_refused_request_is_unknown(
         await asyncio.wrap_future(refreshed)
 
 
-async def test_a_connection_lost_behind_the_write_is_not_tried_again(
+async def test_messages_written_to_a_lost_connection_are_not_retried(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, acks=0)
@@ -117,7 +117,7 @@ async def test_a_connection_lost_behind_the_write_is_not_tried_again(
     assert producer.metrics()["acks0_unknown"] == 3
 
 
-async def test_a_broker_that_cannot_be_reached_loses_nothing_that_was_not_written(
+async def test_unwritten_messages_survive_an_unreachable_broker(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, acks=0)
@@ -132,7 +132,7 @@ async def test_a_broker_that_cannot_be_reached_loses_nothing_that_was_not_writte
     assert producer.metrics()["acks0_unknown"] == 0
 
 
-async def test_a_moved_leader_is_found_after_the_close(
+async def test_new_leader_is_found_after_the_connection_closes(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, acks=0)
@@ -149,7 +149,7 @@ async def test_a_moved_leader_is_found_after_the_close(
         await producer.flush()
 
 
-async def test_stopping_without_time_tells_what_is_unknown(
+async def test_stop_with_timeout_0_counts_unknown_messages(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, acks=0)

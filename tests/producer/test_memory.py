@@ -22,7 +22,7 @@ async def settled(tasks: list[asyncio.Task[None]]) -> list[bool]:
     return [task.done() for task in tasks]
 
 
-async def test_room_is_given_in_the_order_of_asking() -> None:
+async def test_waiters_are_served_in_fifo_order() -> None:
     memory = BufferMemory(100)
     await memory.acquire(90)
     tasks = await waiters(memory, 50, 10, 40)
@@ -39,7 +39,7 @@ async def test_room_is_given_in_the_order_of_asking() -> None:
     assert memory.available_bytes() == 0
 
 
-async def test_a_cancelled_waiter_makes_room_for_those_behind_it() -> None:
+async def test_cancelling_a_waiter_serves_smaller_ones_behind_it() -> None:
     memory = BufferMemory(100)
     await memory.acquire(90)
     tasks = await waiters(memory, 50, 10)
@@ -48,7 +48,7 @@ async def test_a_cancelled_waiter_makes_room_for_those_behind_it() -> None:
     assert memory.used_bytes == 100
 
 
-async def test_a_waiter_cancelled_in_the_instant_it_is_served_gives_it_back() -> None:
+async def test_waiter_cancelled_when_served_releases_its_memory() -> None:
     memory = BufferMemory(100)
     await memory.acquire(100)
     tasks = await waiters(memory, 60, 60)
@@ -60,7 +60,7 @@ async def test_a_waiter_cancelled_in_the_instant_it_is_served_gives_it_back() ->
     assert memory.used_bytes == 60
 
 
-async def test_a_waiter_cancelled_before_it_noticed_is_passed_over() -> None:
+async def test_release_skips_a_waiter_that_was_just_cancelled() -> None:
     memory = BufferMemory(100)
     await memory.acquire(100)
     tasks = await waiters(memory, 60, 60)
@@ -71,7 +71,7 @@ async def test_a_waiter_cancelled_before_it_noticed_is_passed_over() -> None:
     assert memory.waiters == 0
 
 
-async def test_closing_ends_all_waiting() -> None:
+async def test_close_raises_in_all_waiters() -> None:
     memory = BufferMemory(100)
     await memory.acquire(100)
     tasks = await waiters(memory, 1, 1)

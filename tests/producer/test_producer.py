@@ -41,7 +41,7 @@ def logged(cluster: EmbeddedCluster, topic: str = "t", partitions: int = 3) -> l
 
 
 @pytest.mark.both_loops
-async def test_a_timer_for_a_time_that_is_past_can_be_set_anew(
+async def test_a_timer_in_the_past_can_be_replaced(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     # uvloop's call_at gives a Handle without when() there, which failed in the sender's _pump.
@@ -97,7 +97,7 @@ async def test_compressed_batches_arrive_on_every_line(
 
 
 @pytest.mark.parametrize("acks", [1, -1, "all", 2])
-async def test_acknowledgements(
+async def test_each_value_of_acks_is_sent_and_resolved(
     acks: int | str, cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, acks=acks)
@@ -107,7 +107,7 @@ async def test_acknowledgements(
     assert 0 < request.timeout_ms < 5000
 
 
-async def test_a_number_of_replicas_is_refused_from_0_9_on(producer_for: ProducerFor) -> None:
+async def test_acks_above_1_is_refused_from_0_9_on(producer_for: ProducerFor) -> None:
     async with EmbeddedCluster(version="0.9") as cluster:
         with pytest.raises(UnsupportedVersionError, match=r"needs brokers of the 0\.8 lines"):
             await producer_for(cluster, acks=2)
@@ -132,7 +132,7 @@ async def test_serializers_and_other_kinds_of_bytes(
     ]
 
 
-async def test_wrong_arguments_are_told_at_once(
+async def test_wrong_arguments_raise_at_once(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, max_request_size=1000)
@@ -173,7 +173,7 @@ async def test_timestamps_of_format_1(producer_for: ProducerFor) -> None:
             await producer.send("t", b"v", timestamp_ms=-5)
 
 
-async def test_unknown_topics_are_created_where_brokers_do_so(
+async def test_an_unknown_topic_is_created_if_brokers_do_so(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -183,7 +183,9 @@ async def test_unknown_topics_are_created_where_brokers_do_so(
     assert await producer.partitions_for("newer") == {0}
 
 
-async def test_unknown_topics_are_an_error_where_brokers_do_not(producer_for: ProducerFor) -> None:
+async def test_an_unknown_topic_raises_if_brokers_do_not_create_it(
+    producer_for: ProducerFor,
+) -> None:
     async with EmbeddedCluster(auto_create=False, topics={"t": 1}) as cluster:
         producer = await producer_for(cluster, request_timeout_ms=300)
         sends = [asyncio.create_task(producer.send("nowhere", b"v")) for _ in range(3)]
@@ -194,7 +196,7 @@ async def test_unknown_topics_are_an_error_where_brokers_do_not(producer_for: Pr
         assert (await producer.send_and_wait("nowhere", b"v")).offset == 0
 
 
-async def test_partitions_that_are_added_are_found_when_they_are_named(
+async def test_added_partitions_are_found_when_named(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -205,7 +207,7 @@ async def test_partitions_that_are_added_are_found_when_they_are_named(
     assert len(cluster.requests(MetadataRequest)) == before + 1
 
 
-async def test_partitioners_are_asked_per_topic(
+async def test_each_topic_has_its_own_partitioner(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     seen: list[Any] = []
@@ -221,7 +223,7 @@ async def test_partitioners_are_asked_per_topic(
         await producer.send("t", b"v", b"other")
 
 
-async def test_sticky_partitioners_hear_of_new_batches(
+async def test_sticky_partitioner_changes_with_each_batch(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, partitioner="sticky", linger_ms=60000)
@@ -234,7 +236,7 @@ async def test_sticky_partitioners_hear_of_new_batches(
     assert partitions[0] != partitions[1]
 
 
-async def test_a_partitioner_that_fails_when_told_of_batches_stops_nothing(
+async def test_exception_in_on_new_batch_is_only_logged(
     cluster: EmbeddedCluster, producer_for: ProducerFor, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing:
@@ -252,7 +254,7 @@ async def test_a_partitioner_that_fails_when_told_of_batches_stops_nothing(
 # --- waiting and flushing -------------------------------------------------------------------------
 
 
-async def test_lingering_batches_go_together_when_flushed(
+async def test_flush_sends_lingering_batches_together(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, linger_ms=60000)
@@ -265,7 +267,7 @@ async def test_lingering_batches_go_together_when_flushed(
     await producer.flush()
 
 
-async def test_lingering_ends_by_itself(
+async def test_a_lingering_batch_is_sent_after_linger_ms(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, linger_ms=20.5)
@@ -290,7 +292,7 @@ async def test_partitions_of_a_broker_share_a_request(producer_for: ProducerFor)
 # --- batches of the caller's ----------------------------------------------------------------------
 
 
-async def test_a_batch_of_the_callers_is_sent_as_it_is(
+async def test_send_batch_sends_the_batch_unchanged(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, max_batch_size=300, value_serializer=str.encode)
@@ -316,7 +318,7 @@ async def test_a_batch_of_the_callers_is_sent_as_it_is(
         producer.create_batch().append(timestamp=5, key=None, value="v")
 
 
-async def test_a_batch_with_timestamps_made_too_early_is_refused_for_old_brokers(
+async def test_batch_with_timestamps_is_refused_for_old_brokers(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     early = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
@@ -332,7 +334,7 @@ async def test_a_batch_with_timestamps_made_too_early_is_refused_for_old_brokers
 
 
 @pytest.mark.parametrize("batch", [None, b"batch", [b"v"]])
-async def test_what_is_no_batch_is_told(
+async def test_send_batch_refuses_other_types(
     batch: Any, cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -396,7 +398,7 @@ async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
         ({"bootstrap_servers": ""}, "names no server"),
     ],
 )
-def test_wrong_options_are_named(options: dict[str, Any], why: str) -> None:
+def test_a_wrong_option_raises_with_its_name(options: dict[str, Any], why: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         AIOKafkaProducer(**options)
     assert why in str(caught.value)
@@ -412,12 +414,12 @@ def test_wrong_options_are_named(options: dict[str, Any], why: str) -> None:
         {"sasl_plain_username": "u"},
     ],
 )
-def test_what_the_protocol_cannot_do_is_refused(options: dict[str, Any]) -> None:
+def test_options_beyond_the_protocol_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedVersionError, match=r"from .* on"):
         AIOKafkaProducer(**options)
 
 
-async def test_a_timeout_that_does_not_fit_the_wire_is_cut(
+async def test_a_timeout_beyond_int32_is_sent_as_the_maximum(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, request_timeout_ms=2**40)
@@ -440,7 +442,7 @@ async def test_transactions_are_refused_at_the_call() -> None:
         producer.transaction()
 
 
-async def test_a_loop_argument_is_taken_as_aiokafka_takes_it(cluster: EmbeddedCluster) -> None:
+async def test_the_loop_argument_warns_as_in_aiokafka(cluster: EmbeddedCluster) -> None:
     with pytest.warns(DeprecationWarning, match="loop"):
         producer = AIOKafkaProducer(
             loop=asyncio.get_running_loop(), bootstrap_servers=cluster.bootstrap_servers
@@ -515,7 +517,7 @@ async def test_a_full_buffer_makes_senders_wait_in_order(
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
-async def test_nothing_lingers_while_somebody_waits_for_memory(
+async def test_batches_skip_linger_while_a_sender_waits_for_memory(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, linger_ms=60000, buffer_memory=1000)
@@ -551,7 +553,7 @@ async def test_a_message_larger_than_the_memory_is_refused(
 # --- answers that are errors ----------------------------------------------------------------------
 
 
-async def test_a_final_error_fails_the_batch_by_name_and_logs_once(
+async def test_a_final_error_fails_the_batch_and_is_logged_once(
     cluster: EmbeddedCluster, producer_for: ProducerFor, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = await producer_for(cluster)
@@ -566,7 +568,9 @@ async def test_a_final_error_fails_the_batch_by_name_and_logs_once(
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
-async def test_the_future_is_light(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+async def test_a_delivery_future_takes_few_bytes(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
     producer = await producer_for(cluster)
     future = await producer.send("t", b"v")
     assert type(future) is DeliveryFuture

@@ -62,7 +62,7 @@ def values(cluster: EmbeddedCluster, partition: int, topic: str = "t") -> list[b
     ],
     ids=repr,
 )
-async def test_a_batch_comes_through_and_doubt_is_told(
+async def test_a_retried_batch_arrives_and_reports_may_be_stored(
     effect: Any,
     stored: int,
     may_be_stored: bool,
@@ -82,7 +82,7 @@ async def test_a_batch_comes_through_and_doubt_is_told(
 
 
 @pytest.mark.parametrize("code", [-1, 99])
-async def test_unknown_codes_are_told_with_their_number_after_some_tries(
+async def test_an_unknown_code_fails_with_its_number_after_retries(
     code: int, cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -94,7 +94,7 @@ async def test_unknown_codes_are_told_with_their_number_after_some_tries(
     assert len(cluster.requests(ProduceRequest)) == 1 + MAX_UNEXPLAINED_RETRIES
 
 
-async def test_a_partition_left_out_of_all_answers_is_an_error(
+async def test_a_partition_left_out_of_all_responses_fails(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -103,7 +103,7 @@ async def test_a_partition_left_out_of_all_answers_is_an_error(
         await producer.send_and_wait("t", b"v", partition=1)
 
 
-async def test_an_error_of_one_partition_does_not_touch_the_others(
+async def test_an_error_of_one_partition_leaves_others_alone(
     producer_for: ProducerFor,
 ) -> None:
     async with EmbeddedCluster(topics={"t": 3}, message_max_bytes=500) as cluster:
@@ -137,7 +137,7 @@ async def test_a_batch_that_is_too_large_is_split_until_it_fits(producer_for: Pr
         assert producer.metrics()["buffer_used_bytes"] == 0
 
 
-async def test_of_a_split_batch_only_the_message_that_is_too_large_fails(
+async def test_a_split_fails_only_the_message_that_is_too_large(
     producer_for: ProducerFor,
 ) -> None:
     async with EmbeddedCluster(topics={"t": 1}, message_max_bytes=1000) as cluster:
@@ -192,7 +192,7 @@ async def test_a_restarted_broker_is_found_at_its_new_address(producer_for: Prod
         assert (await future).offset == 1
 
 
-async def test_what_is_never_acknowledged_ends_with_the_delivery_timeout(
+async def test_unacknowledged_messages_fail_at_the_deadline(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, delivery_timeout_ms=300)
@@ -203,7 +203,7 @@ async def test_what_is_never_acknowledged_ends_with_the_delivery_timeout(
     assert len(producer.told(BatchFailed)) == 1
 
 
-async def test_without_a_leader_messages_end_with_the_delivery_timeout(
+async def test_messages_without_a_leader_fail_at_the_deadline(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, delivery_timeout_ms=300)
@@ -214,7 +214,7 @@ async def test_without_a_leader_messages_end_with_the_delivery_timeout(
     assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
 
 
-async def test_the_first_send_waits_for_no_other_partition_s_leader(
+async def test_first_send_waits_for_no_other_partitions_leader(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.producer.topics._LEADER_WAIT_S", 60.0)
@@ -231,7 +231,7 @@ async def test_the_first_send_waits_for_no_other_partition_s_leader(
 
 
 @pytest.mark.parametrize("acks", [1, "all"])
-async def test_a_silent_broker_is_left_as_soon_as_another_one_leads(
+async def test_a_silent_broker_is_left_once_another_one_leads(
     acks: int | str,
     cluster: EmbeddedCluster,
     producer_for: ProducerFor,
@@ -258,7 +258,7 @@ async def test_a_silent_broker_is_left_as_soon_as_another_one_leads(
     assert producer.metrics()["requests_in_flight"] == 0
 
 
-async def test_of_a_request_to_a_silent_broker_only_what_has_moved_goes_again(
+async def test_silent_broker_only_moved_partitions_are_retried(
     producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
@@ -280,7 +280,7 @@ async def test_of_a_request_to_a_silent_broker_only_what_has_moved_goes_again(
         await flushing
 
 
-async def test_a_slow_broker_that_still_leads_is_waited_for(
+async def test_a_slow_broker_that_still_leads_gets_its_time(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.05)
@@ -295,7 +295,7 @@ async def test_a_slow_broker_that_still_leads_is_waited_for(
     assert producer.told(BatchRetried) == []
 
 
-async def test_a_broker_that_hangs_while_it_is_connected_to_is_doubted_too(
+async def test_a_broker_silent_while_connecting_is_left_too(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
@@ -312,7 +312,7 @@ async def test_a_broker_that_hangs_while_it_is_connected_to_is_doubted_too(
         assert (await future).offset == 0
 
 
-async def test_waiting_for_a_leader_is_no_busy_loop_even_without_backoff(
+async def test_waiting_for_a_leader_is_no_busy_loop(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, retry_backoff_ms=0)
@@ -326,7 +326,7 @@ async def test_waiting_for_a_leader_is_no_busy_loop_even_without_backoff(
     assert (await future).offset == 0
 
 
-async def test_a_timeout_beyond_what_the_protocol_can_tell_the_broker_is_taken(
+async def test_a_request_timeout_beyond_int32_is_accepted(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, request_timeout_ms=10**10)
@@ -335,7 +335,7 @@ async def test_a_timeout_beyond_what_the_protocol_can_tell_the_broker_is_taken(
     assert cluster.requests(ProduceRequest)[0].timeout_ms == 2**31 - 1
 
 
-async def test_a_silent_broker_costs_the_request_timeout_then_the_batch_goes_again(
+async def test_a_silent_broker_costs_one_request_timeout(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, request_timeout_ms=300)
@@ -346,7 +346,7 @@ async def test_a_silent_broker_costs_the_request_timeout_then_the_batch_goes_aga
     assert producer.told(BatchRetried)[0].may_be_stored
 
 
-async def test_behind_a_slow_request_others_keep_their_time(
+async def test_requests_behind_a_slow_one_keep_their_timeout(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     """Four requests take 0.2 s each, one after the other; none may take longer than 0.5 s."""
@@ -408,7 +408,7 @@ def chaos(cluster: EmbeddedCluster, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_order_is_kept_through_all_of_it(seed: int, producer_for: ProducerFor) -> None:
+async def test_order_is_kept_through_all_faults(seed: int, producer_for: ProducerFor) -> None:
     """Numbered messages, several in flight, while everything goes wrong: each partition's log,
     without what was stored twice, has the order of the calls; all that was acknowledged is there.
     """

@@ -42,7 +42,7 @@ def logs(cluster: EmbeddedCluster, partitions: int = 3) -> list[list[tuple[Any, 
     ]
 
 
-async def test_rows_without_keys_go_in_runs_and_each_has_its_place(
+async def test_rows_without_keys_go_to_partitions_in_runs(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, max_batch_size=1000)
@@ -57,7 +57,7 @@ async def test_rows_without_keys_go_in_runs_and_each_has_its_place(
 
 
 @pytest.mark.parametrize("name", sorted(PARTITIONERS))
-async def test_every_partitioner_puts_rows_where_send_does(
+async def test_every_partitioner_chooses_as_for_send(
     cluster: EmbeddedCluster, producer_for: ProducerFor, name: str
 ) -> None:
     producer = await producer_for(cluster, partitioner=name)
@@ -82,7 +82,7 @@ async def test_every_partitioner_puts_rows_where_send_does(
         assert max(counts) - min(counts) <= 1
 
 
-async def test_rows_that_name_a_partition_go_there_the_others_where_the_partitioner_says(
+async def test_rows_with_a_partition_go_there(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     def to_last(key: bytes | None, every: Sequence[int], available: Sequence[int]) -> int:
@@ -135,7 +135,9 @@ async def test_slices_of_every_type_of_text_and_bytes_are_sent(
     assert cluster.log("t", result.partition)[result.offset].value == b"xy"
 
 
-async def test_no_rows_are_no_messages(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+async def test_an_empty_batch_sends_nothing(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
     producer = await producer_for(cluster)
     for batch in (
         pa.record_batch({"value": pa.array([], pa.string())}),
@@ -164,7 +166,7 @@ async def test_timestamps_of_any_unit(producer_for: ProducerFor, kind: pa.DataTy
         assert stored[2] > 10**12, "now"
 
 
-async def test_what_getmany_arrow_gives_is_sent_where_it_came_from(
+async def test_getmany_arrow_result_is_sent_to_its_partitions(
     producer_for: ProducerFor,
 ) -> None:
     async with (
@@ -191,7 +193,7 @@ async def test_what_getmany_arrow_gives_is_sent_where_it_came_from(
             ] == [(one.key, one.value, one.timestamp_ms) for one in source.log("t", partition)]
 
 
-async def test_more_than_the_memory_is_accepted_bit_by_bit(
+async def test_rows_beyond_the_memory_are_accepted_in_chunks(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, buffer_memory=20_000, max_request_size=5000)
@@ -201,7 +203,7 @@ async def test_more_than_the_memory_is_accepted_bit_by_bit(
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
-async def test_long_rows_are_spread_a_few_at_a_time(
+async def test_long_rows_are_split_by_queue_a_few_at_a_time(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -213,7 +215,7 @@ async def test_long_rows_are_spread_a_few_at_a_time(
         assert (message.key, message.value) == (b"%d" % number, values[number])
 
 
-async def test_wrong_rows_are_told_before_anything_is_buffered(
+async def test_wrong_rows_raise_before_anything_is_buffered(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, max_request_size=1000)
@@ -279,7 +281,7 @@ async def test_an_error_names_the_first_row_that_failed(
 
 
 @pytest.mark.parametrize("name", sorted(TWINS))
-def test_keys_are_put_alike_by_both_twins(name: str) -> None:
+def test_both_twins_choose_the_same_partitions(name: str) -> None:
     rng = random.Random(5)
     keys = [None, b"", *(rng.randbytes(rng.randrange(20)) for _ in range(500))]
     column = pa.array(keys, pa.binary())

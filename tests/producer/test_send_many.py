@@ -21,7 +21,7 @@ from tests.producer.conftest import Producer
 ProducerFor = Callable[..., Awaitable[Producer]]
 
 
-async def test_every_message_has_its_place(
+async def test_every_message_has_its_metadata(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -43,7 +43,7 @@ async def test_every_message_has_its_place(
     assert producer.metrics()["messages_sent"] == 10000
 
 
-async def test_keys_decide_on_partitions_and_order_is_kept(
+async def test_keys_choose_partitions_and_order_is_kept(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -60,7 +60,7 @@ async def test_keys_decide_on_partitions_and_order_is_kept(
         assert offsets == sorted(offsets)
 
 
-async def test_a_partition_a_tuple_and_a_generator(
+async def test_a_named_partition_with_a_tuple_and_a_generator(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, value_serializer=str.encode)
@@ -70,7 +70,7 @@ async def test_a_partition_a_tuple_and_a_generator(
     assert list(nothing) == []
 
 
-async def test_round_robin_means_each_message(
+async def test_round_robin_chooses_for_each_message(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, partitioner="round_robin")
@@ -94,7 +94,7 @@ async def test_timestamps_of_format_1(producer_for: ProducerFor) -> None:
         assert all(one.timestamp is not None and one.timestamp > 1100 for one in results)
 
 
-async def test_wrong_arguments_are_told_before_anything_is_buffered(
+async def test_wrong_arguments_raise_before_anything_is_buffered(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, max_request_size=1000)
@@ -132,7 +132,7 @@ async def test_keys_and_values_may_be_missing(
     assert stored == [*pairs, (None, None), (None, b"")]
 
 
-async def test_what_a_serializer_raises_tells_at_which_message(
+async def test_a_serializer_exception_has_a_note_with_the_index(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, value_serializer=str.encode)
@@ -163,7 +163,7 @@ async def test_an_error_names_the_first_message_that_failed(
     assert type(caught.value).__name__ == "CorruptRecordException"
 
 
-async def test_in_a_split_batch_the_right_message_is_named(producer_for: ProducerFor) -> None:
+async def test_an_error_in_a_split_batch_names_the_right_message(producer_for: ProducerFor) -> None:
     async with EmbeddedCluster(topics={"t": 1}, message_max_bytes=1000) as cluster:
         producer = await producer_for(cluster)
         values = [b"v"] * 50
@@ -174,7 +174,7 @@ async def test_in_a_split_batch_the_right_message_is_named(producer_for: Produce
         assert list(deliveries.errors()) == [37]
 
 
-async def test_more_than_the_memory_is_accepted_in_chunks(
+async def test_messages_beyond_the_memory_are_accepted_in_chunks(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, buffer_memory=5000, max_batch_size=1000)
@@ -187,7 +187,7 @@ async def test_more_than_the_memory_is_accepted_in_chunks(
     assert len(await sending.result()) == 1000
 
 
-async def test_later_senders_wait_their_turn(
+async def test_later_senders_wait_until_all_are_buffered(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, buffer_memory=5000, max_batch_size=1000)
@@ -200,7 +200,7 @@ async def test_later_senders_wait_their_turn(
     assert (await after).offset == 1000
 
 
-async def test_cancelled_midway_it_sends_what_it_had_accepted(
+async def test_cancelled_midway_it_sends_the_accepted_messages(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, buffer_memory=5000, request_timeout_ms=300)
@@ -216,7 +216,7 @@ async def test_cancelled_midway_it_sends_what_it_had_accepted(
     assert (await producer.send_and_wait("t", b"v")).offset >= 0
 
 
-async def test_the_loop_is_not_held(
+async def test_it_does_not_hold_the_event_loop(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

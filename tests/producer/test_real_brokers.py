@@ -92,7 +92,7 @@ async def read(
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_every_line_takes_every_kind_of_batch(
+async def test_every_broker_line_stores_every_kind_of_batch(
     version: str,
     broker_clusters: BrokerClusters,
     unique_topic: NewName,
@@ -125,7 +125,7 @@ async def test_every_line_takes_every_kind_of_batch(
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1"])
-async def test_numbers_of_replicas_belong_to_the_0_8_lines(
+async def test_acks_above_1_needs_the_0_8_lines(
     version: str,
     broker_clusters: BrokerClusters,
     unique_topic: NewName,
@@ -150,7 +150,7 @@ async def test_numbers_of_replicas_belong_to_the_0_8_lines(
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_without_acks_a_refused_message_makes_what_is_behind_it_unknown(
+async def test_acks_0_messages_behind_a_refused_one_are_unknown(
     version: str,
     broker_clusters: BrokerClusters,
     unique_topic: NewName,
@@ -173,7 +173,7 @@ async def test_without_acks_a_refused_message_makes_what_is_behind_it_unknown(
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.2.2", "0.10.2.2", "3.9.1"])
 @pytest.mark.parametrize("compression_type", [None, "snappy"])
-async def test_a_batch_larger_than_a_message_may_be_arrives(
+async def test_a_batch_above_the_message_limit_arrives_in_parts(
     version: str,
     compression_type: str | None,
     broker_clusters: BrokerClusters,

@@ -27,26 +27,26 @@ def verdict(code: int, offset: int = -1, messages: int = 2, unexplained: int = 0
     return decide(ProducedPartition(3, code, offset), TP, messages, unexplained)
 
 
-def test_stored_is_code_0_with_an_offset() -> None:
+def test_code_0_with_an_offset_is_stored() -> None:
     assert verdict(0, 0) == BatchDecision(Outcome.STORED)
 
 
 @pytest.mark.parametrize("code", [3, 5, 6])
-def test_stale_metadata_is_refreshed_and_the_batch_tried_again(code: int) -> None:
+def test_stale_metadata_refreshes_and_retries(code: int) -> None:
     result = verdict(code)
     assert (result.outcome, result.refresh, result.may_be_stored) == (Outcome.RETRY, True, False)
     assert "t/3" in str(result.error)
 
 
 @pytest.mark.parametrize(("code", "may_be_stored"), [(7, True), (20, True), (19, False)])
-def test_trouble_with_replicas_is_tried_again(code: int, may_be_stored: bool) -> None:
+def test_replica_errors_are_retried(code: int, may_be_stored: bool) -> None:
     result = verdict(code, 17)  # 7 comes with an offset (docs/brokers.md 5.1)
     assert (result.outcome, result.may_be_stored) == (Outcome.RETRY, may_be_stored)
     assert not result.unexplained
 
 
 @pytest.mark.parametrize("code", [10, 18])
-def test_too_large_is_split_down_to_single_messages(code: int) -> None:
+def test_too_large_splits_down_to_single_messages(code: int) -> None:
     assert verdict(code).outcome is Outcome.SPLIT
     alone = verdict(code, messages=1)
     assert alone.outcome is Outcome.FAILED
@@ -56,7 +56,7 @@ def test_too_large_is_split_down_to_single_messages(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [2, 17, 21, 29, 32, 87])
-def test_final_codes_are_final(code: int) -> None:
+def test_final_codes_fail_the_batch(code: int) -> None:
     result = verdict(code)
     assert result.outcome is Outcome.FAILED
     assert isinstance(result.error, BrokerResponseError)
@@ -64,7 +64,7 @@ def test_final_codes_are_final(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [-1, 4711, 9, 16])
-def test_what_nobody_can_explain_is_tried_a_bounded_number_of_times(code: int) -> None:
+def test_unexplained_errors_are_retried_a_few_times(code: int) -> None:
     for before in range(MAX_UNEXPLAINED_RETRIES):
         result = verdict(code, unexplained=before)
         assert (result.outcome, result.unexplained) == (Outcome.RETRY, True)
@@ -75,7 +75,7 @@ def test_what_nobody_can_explain_is_tried_a_bounded_number_of_times(code: int) -
     assert str(code) in str(result.error)
 
 
-def test_success_without_an_offset_is_no_success() -> None:
+def test_success_without_an_offset_is_not_stored() -> None:
     result = verdict(0, -1)
     assert (result.outcome, result.may_be_stored, result.unexplained) == (
         Outcome.RETRY,
@@ -85,12 +85,12 @@ def test_success_without_an_offset_is_no_success() -> None:
     assert verdict(0, -1, unexplained=MAX_UNEXPLAINED_RETRIES).outcome is Outcome.FAILED
 
 
-def test_a_partition_left_out_of_the_answer_may_be_stored() -> None:
+def test_a_partition_without_response_may_be_stored() -> None:
     result = decide(None, TP, 1, 0)
     assert (result.outcome, result.may_be_stored) == (Outcome.RETRY, True)
     assert isinstance(decide(None, TP, 1, MAX_UNEXPLAINED_RETRIES).error, KafkaProtocolError)
 
 
-def test_errors_are_those_of_the_table() -> None:
+def test_errors_match_the_table_of_codes() -> None:
     assert isinstance(verdict(6).error, NotLeaderForPartitionError)
     assert isinstance(verdict(2).error, CorruptRecordException)

@@ -35,7 +35,7 @@ def bug(*args: Any, **kwargs: Any) -> NoReturn:
         (BatchResolver, "resolve"),  # in the callback of an answer
     ],
 )
-async def test_whoever_sends_hears_of_it(
+async def test_after_a_crash_every_send_raises(
     where: type,
     name: str,
     cluster: EmbeddedCluster,
@@ -69,7 +69,7 @@ async def test_whoever_sends_hears_of_it(
     assert [type(error) for error in logged] == [RuntimeError]
 
 
-async def test_senders_that_wait_for_memory_hear_of_it(
+async def test_a_crash_raises_in_senders_waiting_for_memory(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = await producer_for(cluster, buffer_memory=5000)

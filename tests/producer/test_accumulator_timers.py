@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from aiokafka08.producer.accumulator import Timers
 
 
-def test_due_keys_come_earliest_first_and_are_forgotten() -> None:
+def test_pop_due_yields_and_removes_the_earliest_first() -> None:
     timers: Timers[str] = Timers()
     for key, time in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
         timers.set(key, time)
@@ -26,7 +26,7 @@ def test_the_last_time_of_a_key_counts() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.none() | st.integers(0, 1000)), max_size=500))
-def test_timers_are_a_dict_that_knows_its_least_value(steps: list[tuple[int, int | None]]) -> None:
+def test_timers_equal_a_dict_with_a_minimum(steps: list[tuple[int, int | None]]) -> None:
     timers: Timers[int] = Timers()
     model: dict[int, int] = {}
     for key, time in steps:

@@ -35,7 +35,7 @@ async def all_closed(cluster: EmbeddedCluster) -> None:
 pytestmark = pytest.mark.both_loops
 
 
-async def test_leaving_the_context_sends_what_is_buffered(cluster: EmbeddedCluster) -> None:
+async def test_leaving_the_context_sends_buffered_messages(cluster: EmbeddedCluster) -> None:
     async with AIOKafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000
     ) as producer:
@@ -45,7 +45,7 @@ async def test_leaving_the_context_sends_what_is_buffered(cluster: EmbeddedClust
     await all_closed(cluster)
 
 
-async def test_a_second_stop_is_nothing_and_one_meanwhile_waits(cluster: EmbeddedCluster) -> None:
+async def test_second_stop_waits_for_the_first_or_does_nothing(cluster: EmbeddedCluster) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000)
     await producer.start()
     future = await producer.send("t", b"v")
@@ -54,7 +54,7 @@ async def test_a_second_stop_is_nothing_and_one_meanwhile_waits(cluster: Embedde
     await producer.stop()
 
 
-async def test_before_the_start_and_after_the_end_calls_say_so(cluster: EmbeddedCluster) -> None:
+async def test_calls_before_start_and_after_stop_raise(cluster: EmbeddedCluster) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
     with pytest.raises(IllegalStateError, match="isn't started"):
         await producer.send("t", b"v")
@@ -74,14 +74,14 @@ async def test_before_the_start_and_after_the_end_calls_say_so(cluster: Embedded
         await producer.start()
 
 
-async def test_stopping_without_starting_is_fine() -> None:
+async def test_stop_without_start_does_nothing() -> None:
     producer = AIOKafkaProducer()
     await producer.stop()
     with pytest.raises(IllegalStateError):
         await producer.start()
 
 
-async def test_a_start_that_fails_leaves_nothing(unused_tcp_port: int) -> None:
+async def test_a_failed_start_leaves_nothing_open(unused_tcp_port: int) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=f"127.0.0.1:{unused_tcp_port}")
     with pytest.raises(NoBrokersAvailable):
         await producer.start()
@@ -89,7 +89,7 @@ async def test_a_start_that_fails_leaves_nothing(unused_tcp_port: int) -> None:
     await producer.stop()
 
 
-async def test_a_start_that_is_cancelled_leaves_nothing(cluster: EmbeddedCluster) -> None:
+async def test_a_cancelled_start_leaves_nothing_open(cluster: EmbeddedCluster) -> None:
     cluster.fault(ListOffsetsRequest, then=Silence(), times=None)  # what it asks first
     for turns in range(20):
         producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
@@ -113,7 +113,7 @@ async def test_stop_during_start_ends_both(cluster: EmbeddedCluster) -> None:
         await starting
 
 
-async def test_stop_with_a_timeout_fails_the_rest_by_name(
+async def test_stop_with_a_timeout_fails_unacknowledged_messages(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -130,7 +130,7 @@ async def test_stop_with_a_timeout_fails_the_rest_by_name(
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
-async def test_a_stop_that_is_cancelled_still_ends_everything(
+async def test_a_cancelled_stop_still_closes_everything(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -146,7 +146,7 @@ async def test_a_stop_that_is_cancelled_still_ends_everything(
     await all_closed(cluster)
 
 
-async def test_a_stop_that_is_cancelled_again_and_again_still_ends_everything(
+async def test_a_stop_cancelled_repeatedly_still_closes_everything(
     cluster: EmbeddedCluster,
 ) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
@@ -167,7 +167,7 @@ async def test_a_stop_that_is_cancelled_again_and_again_still_ends_everything(
     await asyncio.wait_for(all_closed(cluster), 5)
 
 
-async def test_senders_that_wait_when_it_stops_are_told(
+async def test_stop_raises_in_senders_waiting_for_memory(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, buffer_memory=1000)
@@ -186,7 +186,7 @@ async def test_senders_that_wait_when_it_stops_are_told(
             await future
 
 
-async def test_senders_that_wait_for_metadata_when_it_stops_are_told(
+async def test_stop_raises_in_senders_waiting_for_metadata(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -222,7 +222,7 @@ async def test_stop_while_many_tasks_send_ends_every_send(
     assert stored == sum(not isinstance(end, ProducerClosed) for end in ends)
 
 
-async def test_a_cancelled_send_is_withdrawn_a_cancelled_future_is_not(
+async def test_cancelling_send_withdraws_cancelling_future_does_not(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, linger_ms=60000)
@@ -237,7 +237,7 @@ async def test_a_cancelled_send_is_withdrawn_a_cancelled_future_is_not(
     assert [message.value for message in cluster.log("t", 0)] == [b"sent"]
 
 
-async def test_sends_that_meet_an_unknown_topic_keep_their_order(
+async def test_sends_to_an_unknown_topic_keep_their_order(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -252,7 +252,7 @@ async def test_sends_that_meet_an_unknown_topic_keep_their_order(
     ]
 
 
-async def test_dropped_without_stop_it_warns(cluster: EmbeddedCluster) -> None:
+async def test_a_producer_dropped_without_stop_warns(cluster: EmbeddedCluster) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
     await producer.start()
     await producer.send_and_wait("t", b"v")
@@ -264,7 +264,7 @@ async def test_dropped_without_stop_it_warns(cluster: EmbeddedCluster) -> None:
     await router.stop()
 
 
-async def test_dropped_with_messages_it_logs_an_error(
+async def test_a_producer_dropped_with_messages_logs_an_error(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000)
@@ -281,7 +281,7 @@ async def test_dropped_with_messages_it_logs_an_error(
     assert isinstance(future.exception(), ProducerClosed)
 
 
-async def test_stopped_or_never_started_it_does_not_warn(cluster: EmbeddedCluster) -> None:
+async def test_a_stopped_or_unstarted_producer_does_not_warn(cluster: EmbeddedCluster) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
@@ -293,7 +293,9 @@ async def test_stopped_or_never_started_it_does_not_warn(cluster: EmbeddedCluste
     assert [one for one in caught if issubclass(one.category, ResourceWarning)] == []
 
 
-async def test_another_loop_is_told(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+async def test_a_call_in_another_loop_raises(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
     producer = await producer_for(cluster)
     await producer.send_and_wait("t", b"v")
 
@@ -317,7 +319,9 @@ def _in_child(producer: AIOKafkaProducer, pipe: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-async def test_after_a_fork_it_is_told(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
+async def test_a_call_after_a_fork_raises(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
     producer = await producer_for(cluster)
     await producer.send_and_wait("t", b"v")
     here, there = multiprocessing.Pipe()

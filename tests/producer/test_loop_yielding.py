@@ -75,7 +75,7 @@ async def offsets(futures: list[DeliveryFuture]) -> list[int]:
 
 
 @pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}])
-async def test_a_tight_loop_of_sends_gives_turns_and_keeps_its_order(
+async def test_a_tight_loop_of_sends_yields_and_keeps_order(
     cluster: EmbeddedCluster, producer_for: ProducerFor, options: dict[str, object]
 ) -> None:
     producer = await producer_for(cluster, **options)
@@ -90,7 +90,7 @@ async def test_a_tight_loop_of_sends_gives_turns_and_keeps_its_order(
     assert [entry.value for entry in cluster.log("t", 0)] == [b"%d" % n for n in range(5000)]
 
 
-async def test_a_tight_loop_of_small_send_many_gives_turns(
+async def test_a_tight_loop_of_small_send_many_yields(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -105,7 +105,7 @@ async def test_a_tight_loop_of_small_send_many_gives_turns(
     assert len(cluster.log("t", 0)) == 1000
 
 
-async def test_tasks_that_send_once_keep_the_order_of_their_calls(
+async def test_tasks_that_send_once_keep_the_order_of_calls(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -115,7 +115,7 @@ async def test_tasks_that_send_once_keep_the_order_of_their_calls(
     assert [entry.value for entry in cluster.log("t", 0)] == [b"%d" % n for n in range(1000)]
 
 
-async def test_a_send_that_is_cancelled_while_it_gives_a_turn_is_withdrawn(
+async def test_a_send_cancelled_while_it_yields_is_withdrawn(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -178,7 +178,7 @@ def _not_the_last(value: bytes) -> bytes:
         ({"value_serializer": _not_the_last}, {"values": [b"v"] * MANY + [b"last"]}, "no"),
     ],
 )
-async def test_what_send_many_is_given_is_checked_with_turns_before_anything_is_accepted(
+async def test_send_many_yields_while_it_checks_its_arguments(
     cluster: EmbeddedCluster,
     producer_for: ProducerFor,
     options: dict[str, Any],
@@ -193,7 +193,7 @@ async def test_what_send_many_is_given_is_checked_with_turns_before_anything_is_
     assert cluster.log("t", 0) == []
 
 
-async def test_the_rows_of_send_arrow_are_measured_with_turns(
+async def test_send_arrow_yields_while_it_measures_rows(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.producer.messages._MEASURED_ROWS", 100)
@@ -204,7 +204,7 @@ async def test_the_rows_of_send_arrow_are_measured_with_turns(
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
-async def test_what_has_a_length_may_change_while_it_is_checked(
+async def test_lists_may_change_while_send_many_checks_them(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, value_serializer=bytes)
@@ -218,7 +218,7 @@ async def test_what_has_a_length_may_change_while_it_is_checked(
     assert [one.value for one in cluster.log("t", 0)] == [b"%d" % n for n in range(5000)]
 
 
-async def test_cancelled_while_it_checks_nothing_is_sent(
+async def test_send_many_cancelled_during_checks_sends_nothing(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
@@ -244,7 +244,7 @@ async def test_cancelled_while_it_checks_nothing_is_sent(
 # --- what it returns ------------------------------------------------------------------------------
 
 
-async def test_waiting_for_deliveries_that_are_done_gives_turns() -> None:
+async def test_awaiting_completed_deliveries_yields() -> None:
     delivery = acknowledged()
     delivery.finish()
     groups = [DeliveryGroup([index], delivery, index, -1) for index in range(2000)]
@@ -257,7 +257,7 @@ async def test_waiting_for_deliveries_that_are_done_gives_turns() -> None:
     assert task.result() == 2000
 
 
-async def test_waiting_for_many_short_deliveries_that_are_done_gives_turns() -> None:
+async def test_awaiting_many_short_completed_deliveries_yields() -> None:
     delivery = acknowledged()
     delivery.finish()
     turns = LoopYield()
@@ -269,7 +269,7 @@ async def test_waiting_for_many_short_deliveries_that_are_done_gives_turns() -> 
     assert await turns_until_done(asyncio.create_task(wait())) > 500 // 2 - 2
 
 
-async def test_deliveries_of_a_batch_that_was_split_are_asked_by_its_parts() -> None:
+async def test_deliveries_of_a_split_batch_use_its_parts() -> None:
     """Not by message: a million of them, each asked for its place, held the loop for 0.5 s."""
     tp = TopicPartition("t", 0)
     whole, rest, first, second, third = (BatchDelivery(tp, None) for _ in range(5))
@@ -286,7 +286,7 @@ async def test_deliveries_of_a_batch_that_was_split_are_asked_by_its_parts() -> 
         await deliveries
 
 
-def test_looking_at_one_message_does_not_walk_over_those_behind_it() -> None:
+def test_indexing_deliveries_skips_later_groups() -> None:
     class Far(list[int]):
         def __iter__(self) -> Iterator[int]:
             raise AssertionError("walked over")
@@ -309,20 +309,20 @@ def test_looking_at_one_message_does_not_walk_over_those_behind_it() -> None:
 # --- awaiting futures that are done ---------------------------------------------------------------
 
 
-async def test_awaiting_many_that_are_done_gives_turns(twin: type[DeliveryFuture]) -> None:
+async def test_awaiting_many_completed_futures_yields(twin: type[DeliveryFuture]) -> None:
     task = asyncio.create_task(offsets(done_futures(twin)))
     assert await turns_until_done(task) > AWAITED // 512 - 2
     assert task.result() == list(range(AWAITED))
 
 
-async def test_it_gives_none_before_it_has_held_the_loop_for_long(
+async def test_awaiting_does_not_yield_before_the_limit(
     twin: type[DeliveryFuture], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 3600.0)
     assert await turns_until_done(asyncio.create_task(offsets(done_futures(twin)))) == 1
 
 
-async def test_those_that_failed_give_turns_too(twin: type[DeliveryFuture]) -> None:
+async def test_awaiting_failed_futures_yields_too(twin: type[DeliveryFuture]) -> None:
     delivery = BatchDelivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
     delivery.fail(KafkaError("no"))
     caught = 0
@@ -339,7 +339,7 @@ async def test_those_that_failed_give_turns_too(twin: type[DeliveryFuture]) -> N
     assert caught == AWAITED
 
 
-async def test_tasks_that_await_one_each_give_none(twin: type[DeliveryFuture]) -> None:
+async def test_tasks_that_await_one_future_each_do_not_yield(twin: type[DeliveryFuture]) -> None:
     ended: list[int] = []
 
     async def wait(future: DeliveryFuture) -> None:
@@ -351,7 +351,7 @@ async def test_tasks_that_await_one_each_give_none(twin: type[DeliveryFuture]) -
     await asyncio.gather(*tasks)
 
 
-async def test_a_task_cancelled_in_such_a_turn_is_cancelled_and_loses_nothing(
+async def test_a_task_cancelled_while_it_yields_loses_nothing(
     twin: type[DeliveryFuture],
 ) -> None:
     futures = done_futures(twin)
@@ -381,7 +381,7 @@ async def test_a_deadline_is_kept_while_results_are_awaited(twin: type[DeliveryF
         await asyncio.wait_for(offsets(done_futures(twin, 1) * 1_000_000), 0.001)
 
 
-async def test_gather_wait_for_shield_and_yield_from_take_what_is_done(
+async def test_gather_wait_for_shield_take_completed_futures(
     twin: type[DeliveryFuture],
 ) -> None:
     async def one(number: int, future: DeliveryFuture) -> int:
@@ -410,7 +410,7 @@ async def test_gather_wait_for_shield_and_yield_from_take_what_is_done(
     assert [one.offset for one in gathered] == list(range(AWAITED))
 
 
-async def test_without_a_task_there_is_no_turn(twin: type[DeliveryFuture]) -> None:
+async def test_awaiting_outside_a_task_does_not_yield(twin: type[DeliveryFuture]) -> None:
     """Whoever drives a coroutine by hand, in a callback or elsewhere, gets the result at once."""
     ended: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
@@ -426,7 +426,7 @@ async def test_without_a_task_there_is_no_turn(twin: type[DeliveryFuture]) -> No
     assert await ended == list(range(AWAITED))
 
 
-async def test_in_another_loop_there_is_no_turn_and_the_result(twin: type[DeliveryFuture]) -> None:
+async def test_awaiting_in_another_loop_returns_the_result(twin: type[DeliveryFuture]) -> None:
     futures = done_futures(twin)
 
     async def elsewhere() -> list[int]:
@@ -438,7 +438,7 @@ async def test_in_another_loop_there_is_no_turn_and_the_result(twin: type[Delive
     assert await asyncio.to_thread(asyncio.run, elsewhere()) == list(range(AWAITED))
 
 
-async def test_a_loop_over_the_results_of_sends_gives_turns(
+async def test_a_loop_over_results_of_sends_yields(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster)
