@@ -1,10 +1,11 @@
-"""Count events of a topic by minute and kind as they come, and plot the result as an SVG file.
+"""Count the events of a topic by minute and kind, and plot the result as an SVG file.
 
 spark-submit examples/spark_aggregate.py --bootstrap old:9092 --topic events --plot events.svg \
     --checkpoint /var/lib/events
 
-Events are JSON: {"time": "2026-01-31T12:00:00Z", "kind": "login"}. Brokers before 0.10 keep no
-timestamps, so the time is the event's own; what comes more than ten minutes late isn't counted.
+Events are JSON: {"time": "2026-01-31T12:00:00Z", "kind": "login"}. The time is a field of the
+event, since brokers before 0.10 store no timestamps. Events that are more than ten minutes late are
+not counted. Each run counts the new events and then ends.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 
 
 def counts(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """A stream of (minute, kind, count)."""
+    """Return a stream of (minute, kind, count)."""
     register(spark)
     messages = (
         spark.readStream.format("kafka08")
@@ -44,7 +45,7 @@ def counts(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 
 
 def plot(rows: list[Row]) -> str:
-    """Stacked bars, one per minute, as SVG."""
+    """Return an SVG of stacked bars, one per minute."""
     minutes = sorted({row.minute for row in rows})
     kinds = sorted({row.kind for row in rows})
     colours = {kind: COLOURS[i % len(COLOURS)] for i, kind in enumerate(kinds)}
@@ -77,11 +78,11 @@ def plot(rows: list[Row]) -> str:
 def aggregate(
     spark: SparkSession, bootstrap: str, topic: str, checkpoint: str, image: Path
 ) -> list[Row]:
-    """Count what there is, going on where the last run ended; plot and return all minutes."""
+    """Count the events since the last run; plot and return the counts of all minutes."""
     table = str(Path(checkpoint) / "counts")
 
     def keep(changed: DataFrame, batch: int) -> None:
-        # Of each minute the newest count: a batch that is repeated writes the same again.
+        # One folder per batch: a repeated batch overwrites its own counts.
         changed.write.mode("overwrite").parquet(f"{table}/batch={batch}")
 
     query = (
@@ -104,11 +105,11 @@ def aggregate(
 
 
 def main() -> None:
-    """Aggregate and tell."""
+    """Parse the arguments, count, and print the result."""
     parser = argparse.ArgumentParser(description="Count events by minute and kind.")
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--checkpoint", required=True, help="folder that keeps how far it came")
+    parser.add_argument("--checkpoint", required=True, help="folder for the progress of the query")
     parser.add_argument("--plot", type=Path, default=Path("events.svg"))
     given = parser.parse_args()
     spark = SparkSession.builder.appName(f"count {given.topic}").getOrCreate()

@@ -1,11 +1,11 @@
-"""Stream a topic from an old cluster to another one, partition by partition; go on where it ended.
+"""Copy a topic from an old cluster to another one, and resume where the last run ended.
 
 spark-submit examples/spark_drain.py --source old:9092 --target new:9092 --topic events \
     --checkpoint /var/lib/drain/events
 
-The target has the topic, with at least as many partitions. Each run copies what there is, or goes
-on with --follow. Messages keep key, value, partition and order; a run that was killed may have
-written its last batch, and the next run writes that batch again.
+The topic must exist in the target cluster, with at least as many partitions. A run copies all
+available messages and ends; with --follow it continues with new messages. Messages keep their key,
+value, partition and order. After a killed run, the next one may write the last batch again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def drain(
     follow: bool = False,
     max_offsets_per_trigger: int = 5_000_000,
 ) -> StreamingQuery:
-    """The running query."""
+    """Start the copy and return the running query."""
     register(spark)
     messages = (
         spark.readStream.format("kafka08")
@@ -51,22 +51,22 @@ def drain(
 
 
 def main() -> None:
-    """Copy, and tell how far it came."""
+    """Parse the arguments, copy, and print the end offsets."""
     parser = argparse.ArgumentParser(description="Stream a topic from one cluster to another.")
     parser.add_argument("--source", required=True, help="bootstrap servers of the old cluster")
     parser.add_argument("--target", required=True, help="bootstrap servers of the other cluster")
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--checkpoint", required=True, help="folder that keeps how far it came")
-    parser.add_argument("--follow", action="store_true", help="go on at the end")
+    parser.add_argument("--checkpoint", required=True, help="folder for the progress of the query")
+    parser.add_argument("--follow", action="store_true", help="continue with new messages")
     given = parser.parse_args()
     spark = SparkSession.builder.appName(f"drain {given.topic}").getOrCreate()
     query = drain(
         spark, given.source, given.target, given.topic, given.checkpoint, follow=given.follow
     )
     query.awaitTermination()
-    # Progress is kept of the last batches only: it tells where the query is, not how much it read.
+    # Spark keeps the progress of the last batches only: print offsets, not the number of messages.
     progress = query.lastProgress
-    assert progress is not None, "each run ends with one, also where nothing was new"
+    assert progress is not None, "each run reports a progress, even without new messages"
     print(f"copied {given.topic} up to {progress['sources'][0]['endOffset']}")
 
 

@@ -1,12 +1,14 @@
-"""The data source kafka08 beside Spark's own source, on the same brokers in the same run.
+"""Compare the data source kafka08 with Spark's own Kafka source, on the same brokers in one run.
 
     nox -s bench -- --spark --output docs/benchmarks-spark     # 5 to 8 minutes on a quiet machine
     python -m tests.bench.spark --quick
 
-Spark's source comes by Maven, once, and Java 17 runs it; it reads 0.10.2.2, ours that and 0.8.2.2.
-The sources take turns, the first turn warms up and isn't counted. CPU seconds and memory are those
-of Spark's Python workers. Takes 5 GB of temporary disk. Goals stand here, the report is
-`spark_report`'s.
+Spark's own source reads 0.10.2.2; kafka08 reads 0.10.2.2 and 0.8.2.2. Both do the same work by
+turns, and the first round warms up and isn't counted. CPU seconds and memory are those of Spark's
+Python workers. A run needs Java 17, Maven (which downloads Spark's source once), and 5 GB of
+temporary disk space.
+
+This module has the cases and their goals, and measures; `spark_report` writes the report.
 """
 
 from __future__ import annotations
@@ -50,15 +52,15 @@ GET = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:get"
 OPTIMISED = ["-XX:TieredStopAtLevel=4", "-Xmx1g"]
 VALUE_BYTES = 100
 TOPIC, LONG, WRITTEN = "bench", "bench-long", "bench-written"
-"""Three partitions to be read, one long partition, and where rows are written to."""
+"""Topics: three partitions to read, one long partition to read, and one topic to write."""
 QUICK_MESSAGES, QUICK_ROUNDS, QUICK_ROWS = 150_000, 1, 50_000
 FULL_ROWS = 1_000_000
 CPU, RSS_MB = 0.4, 300
-"""Goals: CPU seconds of Python per million rows that are read, memory of one Python worker."""
+"""Goals: CPU seconds of Python per million read rows, and peak memory of one Python worker."""
 
 
 def _sources(times: float, cpu: float | None = None) -> tuple[Client, ...]:
-    """Who does a work, and how much faster than Spark's own source ours is to be."""
+    """Return the clients of a case; kafka08 should be `times` as fast as Spark's own source."""
     peer = "Spark's kafka"
     beside = Goal(cpu, times_peer=times, peer=peer, peak_rss_mb=RSS_MB)
     alone = Goal(cpu, peak_rss_mb=RSS_MB)
@@ -86,22 +88,26 @@ CASES = (SUM, PARQUET, WRITE, KEYED, MEMORY)
 
 
 def main() -> None:
-    """Parse the arguments, measure, report."""
+    """Parse the arguments, measure, and write the report."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
-    parser.add_argument("--messages", type=int, default=FULL_MESSAGES, help="that are read")
-    parser.add_argument("--rows", type=int, default=FULL_ROWS, help="that are written")
-    parser.add_argument("--rounds", type=int, default=FULL_ROUNDS, help="one more warms up")
-    parser.add_argument("--quick", action="store_true", help="a small run: does it work?")
-    parser.add_argument("--case", default="", help="only works whose words contain this")
-    parser.add_argument("--no-jvm", action="store_true", help="without Spark's own source")
-    parser.add_argument("--output", type=Path, help="write PATH.json and PATH.md too")
+    parser.add_argument("--messages", type=int, default=FULL_MESSAGES, help="messages to read")
+    parser.add_argument("--rows", type=int, default=FULL_ROWS, help="rows to write")
+    parser.add_argument(
+        "--rounds", type=int, default=FULL_ROUNDS, help="counted rounds; one more warms up"
+    )
+    parser.add_argument("--quick", action="store_true", help="a small run that shows that it works")
+    parser.add_argument("--case", default="", help="run only the cases whose titles contain this")
+    parser.add_argument("--no-jvm", action="store_true", help="leave Spark's own source out")
+    parser.add_argument("--output", type=Path, help="also write PATH.json and PATH.md")
     options = parser.parse_args()
     if options.quick:
         options.messages, options.rounds = QUICK_MESSAGES, QUICK_ROUNDS
         options.rows = QUICK_ROWS
     cases = [case for case in CASES if options.case.lower() in case.work.lower()]
     if not cases:
-        parser.error(f"--case: none of {[case.work for case in CASES]} contains it")
+        parser.error(
+            f"--case={options.case!r}: no case has it; expected a part of {[case.work for case in CASES]}"
+        )
     load = os.getloadavg()[0]
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -122,9 +128,9 @@ def main() -> None:
             older.create_topic(LONG, 1)
             asyncio.run(fill(older.bootstrap_servers, LONG, 1, options.messages))
         spark = session(folder, None if options.no_jvm else jars())
-        works = Works(spark, servers, options.messages, options.rows, folder)
+        workloads = Workloads(spark, servers, options.messages, options.rows, folder)
         try:
-            results = measure(works, cases, options.rounds, with_jvm=not options.no_jvm)
+            results = measure(workloads, cases, options.rounds, with_jvm=not options.no_jvm)
         finally:
             spark.stop()
     machine = (
@@ -144,7 +150,7 @@ def main() -> None:
 
 
 def jars() -> str:
-    """Spark's own source, fetched once, into Maven's own cache."""
+    """Return the jars of Spark's own source, downloaded into Maven's cache at the first run."""
     paths = []
     for one in JARS:
         group, name, version = one.split(":")
@@ -157,7 +163,7 @@ def jars() -> str:
 
 
 async def fill(servers: str, topic: str, partitions: int, count: int) -> None:
-    """So many messages, in runs over the partitions."""
+    """Append `count` messages, in runs of one partition each."""
     async with AIOKafkaProducer(bootstrap_servers=servers, acks=1) as producer:
         chunk = values(min(50_000, count), VALUE_BYTES)
         for start in range(0, count, len(chunk)):
@@ -167,7 +173,7 @@ async def fill(servers: str, topic: str, partitions: int, count: int) -> None:
 
 
 def session(folder: str, extra_jars: str | None) -> SparkSession:
-    """Spark on two cores, with both sources."""
+    """Start Spark on two cores, with both sources."""
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
@@ -186,8 +192,8 @@ def session(folder: str, extra_jars: str | None) -> SparkSession:
     return spark
 
 
-class Works:
-    """What is measured: each method does one work of one client, and gives the number of rows."""
+class Workloads:
+    """The measured work: each method does one case of one client and returns the number of rows."""
 
     def __init__(
         self,
@@ -215,24 +221,24 @@ class Works:
         }
 
     def total(self, client: Client) -> int:
-        """Read all, with the values forced."""
+        """Read all messages and compute the length of their values."""
         return self._sum(self._frame(client.call, self._address(client), TOPIC), self._messages)
 
     def parquet(self, client: Client) -> int:
-        """Read all into a file."""
+        """Read all messages and write them to Parquet."""
         frame = self._frame(client.call, self._address(client), TOPIC)
         frame.write.mode("overwrite").parquet(f"{self._folder}/parquet")
         return self._messages
 
     def write(self, client: Client, cached: Any) -> int:
-        """Write what Spark has in its memory."""
+        """Write rows from Spark's cache."""
         writer = cached.write.format(client.call).option("topic", WRITTEN).mode("append")
         writer = writer.option("kafka.enable.idempotence", "false")  # Java's default needs 0.11
         writer.option("kafka.bootstrap.servers", self._address(client)).save()
         return self._rows
 
     def one_task(self, client: Client) -> int:
-        """Read one partition, or a part of it, in one task."""
+        """Read one partition, or a tenth of it, in one task."""
         count = self._messages // 10 if client.call == "tenth" else self._messages
         ends = json.dumps({LONG: {"0": count}})
         frame = self._frame("kafka08", self._address(client), LONG, endingOffsets=ends)
@@ -249,7 +255,7 @@ class Works:
     def _sum(self, frame: Any, rows: int) -> int:
         [row] = frame.selectExpr("sum(length(value)) AS bytes").collect()
         if row.bytes != rows * VALUE_BYTES:
-            raise SystemExit(f"{row.bytes} bytes were read, not {rows * VALUE_BYTES}")
+            raise SystemExit(f"read {row.bytes} bytes; expected {rows * VALUE_BYTES}")
         return rows
 
     def _cached(self, *columns: str) -> Any:
@@ -261,21 +267,21 @@ class Works:
 Measured = dict[Case, dict[Client, list[dict[str, float]]]]
 
 
-def measure(works: Works, cases: Sequence[Case], rounds: int, *, with_jvm: bool) -> Measured:
-    """Each work in rounds, the first of which isn't counted; in a round each client in turn.
+def measure(work: Workloads, cases: Sequence[Case], rounds: int, *, with_jvm: bool) -> Measured:
+    """Measure each case in rounds, all clients in each round; the first round isn't counted.
 
-    Work by work: Spark ends a Python worker that had nothing to do for a minute, and one that has
-    to start again costs seconds, which would be counted.
+    The cases come one after the other: Spark stops a Python worker that was idle for a minute, and
+    the start of a new one takes seconds, which would be counted.
     """
     measured: Measured = defaultdict(lambda: defaultdict(list))
     for case in cases:
-        work = works.by_case[case]
+        run = work.by_case[case]
         clients = [one for one in case.clients if with_jvm or one.call != "kafka"]
         for number in range(rounds + 1):
             for client in clients:
-                with PythonWorkers().watched() as workers:
+                with PythonWorkers().measured() as workers:
                     began = time.perf_counter()
-                    rows = work(client)
+                    rows = run(client)
                     seconds = time.perf_counter() - began
                 rate = f"{rows / seconds:,.0f} rows/s"
                 print(f"{number} {case.work}, {client.words}: {rate}", file=sys.stderr)
@@ -294,8 +300,8 @@ def measure(works: Works, cases: Sequence[Case], rounds: int, *, with_jvm: bool)
 class PythonWorkers:
     """CPU seconds of the processes in which Spark runs Python, and the peak memory of the largest.
 
-    Spark keeps them for the next work, so those of `watched` are looked at now and then, in case
-    one ends, and when it is over.
+    Spark reuses its workers. Their CPU seconds are read before and after the measured block, and
+    ten times a second during it, since a worker may end before the block does.
     """
 
     def __init__(self) -> None:
@@ -303,28 +309,28 @@ class PythonWorkers:
         self.peak_mb = 0.0
 
     @contextmanager
-    def watched(self) -> Iterator[PythonWorkers]:
-        """Measure while the block runs."""
-        over = threading.Event()
-        begin = self._look(reset=True)
+    def measured(self) -> Iterator[PythonWorkers]:
+        """Measure the block of the `with` statement."""
+        finished = threading.Event()
+        begin = self._sample(reset=True)
         last = dict(begin)
 
-        def look_on() -> None:
-            while not over.wait(0.1):
-                last.update(self._look())
+        def sample_repeatedly() -> None:
+            while not finished.wait(0.1):
+                last.update(self._sample())
 
-        thread = threading.Thread(target=look_on)
+        thread = threading.Thread(target=sample_repeatedly)
         thread.start()
         try:
             yield self
         finally:
-            over.set()
+            finished.set()
             thread.join()
-            last.update(self._look())
+            last.update(self._sample())
             self.cpu_s = sum(used - begin.get(pid, 0.0) for pid, used in last.items())
 
-    def _look(self, *, reset: bool = False) -> dict[int, float]:
-        """CPU seconds by process; takes note of the peaks, which `reset` forgets."""
+    def _sample(self, *, reset: bool = False) -> dict[int, float]:
+        """Return CPU seconds by process, and update the peak; `reset` resets the kernel's peaks."""
         found: dict[int, float] = {}
         for one in psutil.Process().children(recursive=True):
             try:
@@ -333,7 +339,7 @@ class PythonWorkers:
                 times = one.cpu_times()
                 folder = Path("/proc", str(one.pid))
                 if reset:
-                    (folder / "clear_refs").write_text("5")  # the high-water mark begins anew
+                    (folder / "clear_refs").write_text("5")  # resets the high-water mark
                 status = (folder / "status").read_text()
             except (psutil.Error, OSError):
                 continue

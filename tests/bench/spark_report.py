@@ -1,6 +1,6 @@
-"""Turns what `spark` measured into docs/benchmarks-spark.md, with the goals beside it. Pure.
+"""Format the measurements of `tests.bench.spark` as docs/benchmarks-spark.md, with the goals. Pure.
 
-Rows, goals and misses are those of `report`.
+Rows, goals and missed goals are computed by `report`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from tests.bench.report import Results, Row, misses, rows, words
 
 FULL_MESSAGES, FULL_ROUNDS = 3_000_000, 3
-"""With fewer it isn't the measurement that the goals are about."""
+"""The goals hold for runs with at least so many messages and rounds."""
 _QUIET = 1.5
-"""Load average, before it begins, up to which rates mean something."""
+"""Highest load average before the run at which rates are meaningful."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run of the benchmark; `load` is the load average when it began."""
+    """A run of the benchmark; `load` is the load average before it."""
 
     machine: str
     versions: str
@@ -30,7 +30,7 @@ class Record:
 
 
 def document(record: Record) -> str:
-    """All of docs/benchmarks-spark.md."""
+    """Return the text of docs/benchmarks-spark.md."""
     lines = ["# The data source kafka08 beside Spark's own", "", *_introduction(record)]
     for case, measurements in record.results.items():
         made = rows(measurements)
@@ -47,7 +47,7 @@ def document(record: Record) -> str:
 
 
 def as_json(record: Record) -> str:
-    """All measurements."""
+    """Return all measurements as JSON."""
     made = {
         "machine": record.machine,
         "versions": record.versions,
@@ -64,23 +64,30 @@ def as_json(record: Record) -> str:
 
 def _introduction(record: Record) -> Iterator[str]:
     yield (
-        f"Written by `nox -s bench -- --spark` ({record.machine}; {record.versions}; load average "
-        f"{record.load:.1f} when it began): each work once to warm up, then {record.rounds} "
-        "round(s), the sources in turn, in one Spark session, `local[2]`; medians, and the spread "
-        f"of the rate as (max - min) / median. Read are {record.messages:,} messages of 100 bytes "
-        "in 3 partitions, written are rows of 100 bytes from Spark's cache. Spark, its Python "
-        "workers and the brokers share the cores. Spark's own source runs in the JVM and reads no "
-        "broker before 0.10. Python CPU is user and system time of all of Spark's Python workers, "
-        "those that plan included; peak RSS is the kernel's high-water mark of the largest of them."
+        "Measured by `nox -s bench -- --spark`: one round to warm up, then "
+        f"{record.rounds} round(s) of each case, the sources by turns, in one Spark session "
+        "(`local[2]`). Spark, its Python workers and the brokers share the cores."
     )
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| machine | {record.machine} |"
+    yield f"| versions | {record.versions} |"
+    yield f"| load average before the run | {record.load:.1f} |"
+    yield f"| read | {record.messages:,} messages of 100 bytes in 3 partitions |"
+    yield "| written | rows of 100 bytes from Spark's cache |"
+    yield "| rows/s | median of the rounds; spread is (max - min) / median |"
+    yield "| Python CPU | user and system time of all Python workers of Spark, planning included |"
+    yield "| peak RSS | the kernel's high-water mark of the largest Python worker |"
+    yield "| Spark's kafka | Spark's own source: runs in the JVM, reads no broker before 0.10 |"
     yield ""
     why = []
     if record.load > _QUIET:
-        why.append("other work kept the machine busy")
+        why.append("other processes used the machine")
     if record.messages < FULL_MESSAGES or record.rounds < FULL_ROUNDS:
-        why.append("it was a small run")
+        why.append("the run was small")
     if why:
-        yield f"**Not a measurement: {' and '.join(why)}. Rates and goals below say nothing.**"
+        yield f"**Not a measurement: {' and '.join(why)}. The rates and goals below mean nothing.**"
         yield ""
 
 

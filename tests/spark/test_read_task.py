@@ -16,7 +16,9 @@ from pyspark.sql.datasource import (
     LessThan,
     Not,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from aiokafka08.arrow import schema
 from aiokafka08.errors import (
     CorruptRecordException,
     OffsetOutOfRangeError,
@@ -34,6 +36,7 @@ from aiokafka08.spark.reader import (
     read_task,
     to_column_filter,
 )
+from aiokafka08.spark.source import Kafka08DataSource
 from aiokafka08.spark.writer import write_task
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, EmbeddedCluster
@@ -225,6 +228,21 @@ def test_real_topic_deleted_or_recreated_raises_or_is_skipped(
     append(5)
     loses(7, "the range [7, 9) doesn't exist; the log ends at offset 5")
     loses(3, "the range [5, 9) doesn't exist; the log ends at offset 5")
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def test_spark_columns_are_those_of_the_arrow_schema() -> None:
+    """Spark's own types (`source`) stand beside the one Arrow schema (`arrow`)."""
+    plain, with_headers = ({"includeHeaders": text} for text in ("false", "true"))
+    assert from_arrow_schema(reader.BATCH_SCHEMA) == Kafka08DataSource(plain).schema()
+    assert (
+        from_arrow_schema(reader.BATCH_SCHEMA_WITH_HEADERS)
+        == Kafka08DataSource(with_headers).schema()
+    )
+    assert reader.BATCH_SCHEMA.names == schema().names
+    assert reader.BATCH_SCHEMA.types == schema().types
 
 
 # --- filters --------------------------------------------------------------------------------------
