@@ -105,9 +105,8 @@ def main() -> None:
         options.rows = QUICK_ROWS
     cases = [case for case in CASES if options.case.lower() in case.work.lower()]
     if not cases:
-        parser.error(
-            f"--case={options.case!r}: no case has it; expected a part of {[case.work for case in CASES]}"
-        )
+        titles = [case.work for case in CASES]
+        parser.error(f"--case={options.case!r}: no such case; expected a part of one of {titles}")
     load = os.getloadavg()[0]
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["PYSPARK_PYTHON"] = sys.executable
