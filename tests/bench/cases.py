@@ -1,4 +1,8 @@
-"""What is measured: kinds of work, message sizes, compressions, who takes part, and the goals."""
+"""The cases of the benchmark: kind of work, message size, compression, clients and goals.
+
+`tests.bench.__main__` runs `CASES`; `report` compares the results with the goals and `RATIOS`.
+Only the standard library is imported here, since the workers of all peers import this module.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +13,26 @@ PARTITIONS = 3
 LINGER_MS = 5
 BATCH_BYTES = 256 * 1024
 SET_BYTES = 16 * 1024
-"""How large the sets are that topics to be read are filled with, before compression: the default
-of Java's producer. From plain ones that are much larger it is the broker that every reader waits
-for (docs/brokers.md 7.15)."""
+"""Size of the sets in topics to be read, before compression: the default of Java's producer. With
+much larger plain sets the broker limits every reader (docs/brokers.md 7.15)."""
 LOOPS = 1000
 GATHERED = 50_000
-"""Results are awaited when so many more are under way: a million cost 45 ms a walk of gc."""
+"""Clients await the results of this many messages while as many more are in flight. The garbage
+collector takes 45 ms to walk over a million results."""
 BROKER = "0.8.2.2"
 NEWER_BROKER = "3.9.1"
-"""For aiokafka, which speaks to nothing as old as 0.8.2."""
+"""The broker for aiokafka, which doesn't support 0.8.2."""
 
 BEFORE = "before"
 """The module of a client that runs another checkout of this repository (`--before`)."""
 
 TICKER_MS = 20
-"""How late the ticker in this package's loop may be."""
+"""How late the ticker in this package's event loop may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What this package is to reach in a case, side by side with `peer` (words for a client)."""
+    """Limits for a client in a case; `times_peer` is about the rate of the client named `peer`."""
 
     cpu_per_million: float | None = None
     rate: float | None = None
@@ -38,21 +42,21 @@ class Goal:
     p99_ms: float | None = None
     peak_rss_mb: float | None = None
     why: str = ""
-    """One sentence, told where the goal is missed."""
+    """One sentence for the report if the goal is missed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One who takes part: a function of a module in `clients`, and words for the table."""
+    """A row of a table: a function (`call`) of a module in `clients`, and its name (`words`)."""
 
     module: str
     call: str
     words: str
     goal: Goal | None = None
     implementation: str = "c"
-    """The twin that this package works with."""
+    """The twin that this package uses."""
     share: float = 1.0
-    """How many of the case's messages; less for those who are slow."""
+    """Part of the case's messages; smaller for slow clients."""
     broker: str = BROKER
     in_quick: bool = True
 
@@ -79,18 +83,18 @@ class Case:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The heading of the table."""
         return f"{self.work} {self.value_bytes} B {self.compression or 'plain'}"
 
     @property
     def topic(self) -> str:
-        """The topic that it writes to or reads from."""
+        """The topic that the clients write to or read from."""
         return f"bench-{self.title}".replace(" ", "-").replace(",", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times less the pure twin takes than kafka-python, of `what`."""
+    """How many times less CPU (or time) the pure twin needs than kafka-python, and the goal."""
 
     case: Case
     ours: str
@@ -98,7 +102,7 @@ class Ratio:
     at_least: float
     what: Literal["CPU", "p50"] = "CPU"
     why: str = ""
-    """Where it is missed."""
+    """One sentence for the report if the goal is missed."""
 
 
 PURE_SEND_MANY = "aiokafka08 (pure) send_many"
@@ -119,7 +123,7 @@ KAFKA_PYTHON_ONE_BY_ONE = Client("kafka_python", "one_by_one", "kafka-python sen
 
 
 def aiokafka(call: str, words: str, share: float) -> Client:
-    """A row of aiokafka's, on the broker that it needs."""
+    """Return a row for aiokafka, on the broker that it needs."""
     words = f"aiokafka {words}, on {NEWER_BROKER}".replace("  ", " ").replace(" ,", ",")
     return Client("aiokafka", call, words, share=share, broker=NEWER_BROKER, in_quick=False)
 
@@ -132,7 +136,7 @@ def produce(
     more: tuple[Client, ...] = (),
     **how: bool,
 ) -> Case:
-    """`send_many` and `send`, both twins, beside the peers."""
+    """Return a case of `send_many` and `send` with both twins, beside the peers."""
     pure = "python"
     return Case(
         "produce",
@@ -162,7 +166,7 @@ def consume(
     more: tuple[Client, ...] = (),
     **how: bool,
 ) -> Case:
-    """Arrow batches, `getmany` and `async for`, beside the peers."""
+    """Return a case of `getmany_arrow`, `getmany` and `async for`, beside the peers."""
     pure = "python"
     return Case(
         "consume",
@@ -187,16 +191,16 @@ def consume(
 
 
 def loops_goal(cpu_per_million: float, rate: float) -> Goal:
-    """Of a thousand coroutines."""
+    """Return a goal for a thousand coroutines."""
     why = (
-        "The user's task and its coroutine, that of `send_and_wait`, and asyncio's way of waiting "
-        "for a future that isn't its own, for each message."
+        "Each message costs the user's task and its coroutine, the coroutine of `send_and_wait`, "
+        "and asyncio's way of waiting for a future that isn't its own."
     )
     return Goal(cpu_per_million, rate=rate, why=why)
 
 
 ON_ONE_MACHINE = "Client and broker share the cores, so the rate is also the broker's."
-RECEIVING = "What isn't decoding is receiving: the kernel's copy, and the event loop."
+RECEIVING = "The rest besides decoding is receiving: the kernel's copy, and the event loop."
 
 PRODUCE = produce(
     100,
@@ -204,7 +208,7 @@ PRODUCE = produce(
     Goal(
         0.3,
         times_peer=2,
-        why="From run to run it takes 0.29 to 0.33, of which 0.05 to 0.07 are the kernel's.",
+        why="Runs vary from 0.29 to 0.33; the kernel takes 0.05 to 0.07 of that.",
     ),
     Goal(
         1.1,
@@ -226,7 +230,7 @@ ONE_BY_ONE = Case(
             Goal(
                 p50_ms=0.15,
                 p99_ms=0.4,
-                why="One message is two wake-ups of the event loop and one of the broker.",
+                why="One message wakes the event loop twice and the broker once.",
             ),
         ),
         Client("ours", "one_by_one", PURE_ONE_BY_ONE, None, "python"),
@@ -309,7 +313,7 @@ RATIOS = (
         PURE_ARROW,
         KAFKA_PYTHON_POLL.words,
         5,
-        why="half of the pure decoding is `zlib.crc32`, and the slices that it needs",
+        why="half of the pure decoding is `zlib.crc32` and the slices that it needs",
     ),
     Ratio(CONSUME, PURE_GETMANY, KAFKA_PYTHON_POLL.words, 2.5),
     Ratio(ONE_BY_ONE, PURE_ONE_BY_ONE, KAFKA_PYTHON_ONE_BY_ONE.words, 1, "p50"),
@@ -317,7 +321,7 @@ RATIOS = (
 
 
 def values(count: int, value_bytes: int) -> list[bytes]:
-    """Distinct values of one size that compress like log lines do, not like zeros."""
+    """Return distinct values of one size that compress like log lines, not like zeros."""
     body = b"GET /articles/%07d?page=%03d HTTP/1.1 200 agent=Mozilla/5.0 (X11) ref=/home "
     made = []
     for index in range(count):

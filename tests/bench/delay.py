@@ -1,8 +1,11 @@
-"""A process that holds back what brokers answer: `python -m tests.bench.delay PORT=UPSTREAM …`.
+"""A process that delays the responses of brokers: `python -m tests.bench.delay PORT=UPSTREAM …`.
 
-Bytes pass unchanged. Each line of its stdin is a delay in seconds for what comes from upstream from
-now on, and is echoed when it holds; the end of stdin ends the process, so it outlives nobody.
-Requests pass at once: all of the added round trip is in the answers. The rate isn't limited.
+Bytes pass unchanged. Each line of stdin is a delay in seconds for all bytes that the brokers send
+from then on; the process echoes the line when the delay is in force. The end of stdin ends the
+process, so it can't outlive its parent. Requests pass at once: the added round trip is entirely in
+the responses. The rate isn't limited.
+
+`growth` uses it through `DelayedCluster`.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _LEAVING_S = 10
 
 
 class DelayedCluster:
-    """A real cluster whose brokers advertise such a process in front of them."""
+    """A real cluster whose brokers advertise a delaying process in front of them."""
 
     def __init__(self, version: str, brokers: int, java_options: tuple[str, ...]) -> None:
         self._ports = {node: free_port() for node in range(brokers)}
@@ -42,14 +45,14 @@ class DelayedCluster:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        # First the proxies: up to 0.9 brokers reach themselves through what they advertise.
+        # The proxies start first: up to 0.9 a broker connects to itself at its advertised address.
         pairs = [f"{port}={self._upstreams[node]}" for node, port in self._ports.items()]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.bench.delay", *pairs],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # a Ctrl-C is for us; it ends when its stdin does
+            start_new_session=True,  # Ctrl-C doesn't reach it; it ends when its stdin ends
         )
         self._stack.callback(self._end)
         try:
@@ -69,7 +72,7 @@ class DelayedCluster:
         self._stack.close()
 
     def set(self, delay_ms: float) -> None:
-        """Hold answers back so long from now on."""
+        """Delay responses by this time from now on."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -77,10 +80,10 @@ class DelayedCluster:
         process.stdin.write(f"{delay_ms / 1000}\n")
         process.stdin.flush()
         if not process.stdout.readline():
-            raise RuntimeError(f"the delaying process ended with code {process.wait()}")
+            raise RuntimeError(f"delaying process failed: exit code {process.wait()}")
 
     def round_trip_ms(self, topic: str) -> float:
-        """What a small request about a topic takes now, the opening of its connection included."""
+        """Measure a Metadata request about a topic, with the opening of its connection."""
         took = []
         for _ in range(_PROBES):
             begun = time.perf_counter()

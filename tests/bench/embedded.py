@@ -1,7 +1,8 @@
-"""How fast the embedded cluster takes and gives plain messages of 1 KiB; docs/testing.md tells it.
+"""Measure how fast the embedded cluster writes and reads plain messages of 1 KiB.
 
-`python -m tests.bench.embedded`: one client in this process, a socket that decodes nothing; the
-cluster is `python -m aiokafka08.testing`, in another. So the figures are the cluster's.
+`python -m tests.bench.embedded`. The client is a socket in this process and decodes nothing; the
+cluster is `python -m aiokafka08.testing` in another process. So the figures are the cluster's, and
+docs/testing.md quotes them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def frame(peer: socket.socket) -> memoryview:
 
 
 def measure(port: int, total_bytes: int, in_flight: int = 4) -> tuple[float, float]:
-    """MB/s in and out."""
+    """Return MB/s written and read."""
     peer = socket.create_connection(("127.0.0.1", port), timeout=30)
     for _ in range(2):
         peer.sendall(b"".join(encode_request(MetadataRequest(["speed"]), 0, 1, "speed")))
@@ -71,19 +72,19 @@ def measure(port: int, total_bytes: int, in_flight: int = 4) -> tuple[float, flo
         if number >= in_flight:
             frame(peer)
     for _ in range(min(in_flight, count)):
-        answer = frame(peer)
+        response = frame(peer)
     produced = time.perf_counter() - started
-    done = decode_response(ProduceRequest, 0, answer)
+    done = decode_response(ProduceRequest, 0, response)
     assert isinstance(done, ProduceResponse)
     assert done.topics[0].partitions[0].error_code == 0
     offset, taken = 0, 0
     end = count * SET_MESSAGES
     started = time.perf_counter()
     while offset < end:
-        asked = FetchRequest(
+        request_body = FetchRequest(
             -1, 1000, 1, [Topic("speed", [FetchPartition(0, offset, FETCH_BYTES)])]
         )
-        peer.sendall(b"".join(encode_request(asked, 0, 3, "speed")))
+        peer.sendall(b"".join(encode_request(request_body, 0, 3, "speed")))
         fetched = decode_response(FetchRequest, 0, frame(peer))
         assert isinstance(fetched, FetchResponse)
         data: Buffer = fetched.topics[0].partitions[0].message_set

@@ -1,8 +1,8 @@
-"""How cost and rate grow with partitions, brokers, round-trip time and batches.
+"""Measure how cost and rate grow with partitions, brokers, round-trip time and batch size.
 
-`python -m tests.bench --growth` runs it alone. One cluster of one broker and one of three stand
-behind `delay`'s process, also where nothing is added, so that only the delay differs. What is
-measured stands in `points()`; `growth_report` makes tables and a plot of it.
+`python -m tests.bench --growth` runs it alone. There is a cluster of one broker and one of three.
+Both are behind the process of `delay`, also at a delay of 0, so that only the delay differs.
+`points()` lists the measurements; `growth_report` and `plot` show them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DELAYS_MS = (1, 50)
 BATCHES = (1024, 16 * 1024, BATCH_BYTES, 1024 * 1024)
 IN_FLIGHT = (1, 5, 16)
 MOST_PARTITIONS = 100
-"""Of one topic; more are spread over several."""
+"""Partitions of one topic; more partitions are spread over several topics."""
 
 TOPIC_S = 120
 FILLED = 64 * 1024
@@ -34,7 +34,7 @@ FILLED = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement of a table; `messages` are those of a full run."""
+    """One measurement of a table; `messages` is the number in a full run."""
 
     table: str
     call: str
@@ -44,28 +44,28 @@ class Point:
     partitions: int = 1
     value_bytes: int = 100
     options: tuple[tuple[str, int], ...] = ()
-    """Of the producer."""
+    """Options of the producer."""
 
     def option(self, name: str) -> int:
-        """One of them."""
+        """Return the value of one option."""
         return dict(self.options)[name]
 
 
 @dataclass(slots=True)
 class Growth:
-    """What was found: measurements of each point, and the round trips that were seen."""
+    """The measurements of each point, and the measured round trips."""
 
     results: dict[Point, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
     round_trips_ms: dict[tuple[int, int], float] = field(default_factory=dict)
-    """By (brokers, delay in ms), what a delay of 0 takes included."""
+    """By (brokers, delay in ms), with the time that a delay of 0 takes."""
     failures: list[str] = field(default_factory=list)
 
 
 def points() -> list[Point]:
-    """All of them, in the order of the tables."""
+    """Return all points, in the order of the tables."""
     filled = _options(
         max_batch_size=FILLED,
-        max_request_size=FILLED,  # or one partition's batches would grow while one is under way
+        max_request_size=FILLED,  # else batches of one partition grow while one is in flight
         linger_ms=10_000,
         buffer_memory=256 * 1024 * 1024,
     )
@@ -93,7 +93,7 @@ def points() -> list[Point]:
         Point(
             *("pipeline", "send", 40_000, 1, 50, 16),
             options=_options(
-                # Small, so that not the processor but the round trip is the limit.
+                # Small, so that the round trip is the limit and not the processor.
                 max_batch_size=FILLED,
                 max_request_size=FILLED,
                 linger_ms=LINGER_MS,
@@ -112,12 +112,12 @@ def run(growth: Growth, rounds: int, share: float, advance: Callable[[str], None
     """Measure all points, `rounds` times in turn.
 
     Args:
-        growth: gets what is found.
-        share: of the messages; 1 for a full run.
-        advance: called with words before each measurement.
+        growth: receives the measurements.
+        share: part of the messages; 1 for a full run.
+        advance: called with a description before each measurement.
 
     Raises:
-        FailedError, HarnessError: the topics couldn't be made or filled, or brokers started.
+        FailedError, HarnessError: brokers didn't start, or topics couldn't be created or filled.
     """
     todo = points()
     with ExitStack() as stack:
@@ -150,15 +150,15 @@ def run(growth: Growth, rounds: int, share: float, advance: Callable[[str], None
 
 
 def count(rounds: int) -> int:
-    """How often `run` calls `advance`."""
+    """Return how often `run` calls `advance`."""
     return 1 + len(BROKERS) * (1 + len(PARTITIONS)) + rounds * len(points())
 
 
 def _fill(
     cluster: DelayedCluster, todo: Sequence[Point], share: float, advance: Callable[[str], None]
 ) -> None:
-    """Make the topics, and put there what is going to be read."""
-    advance("growth: making topics")
+    """Create the topics, and fill those to be read."""
+    advance("growth: creating topics")
     reading = [one for one in todo if one.call == "getmany"]
     writing = [one for one in todo if one.call != "getmany"]
     for what, some in (("read", reading), ("write", writing)):
@@ -192,8 +192,11 @@ def _command(
 
 
 def _topics(what: str, partitions: int) -> dict[str, int]:
-    """Names and numbers of partitions. The controller of 0.8.2.2 reads a topic's whole JSON once
-    for each of its partitions: a topic of 1,000 takes it a hundred times as long as one of 100."""
+    """Return topics with their numbers of partitions.
+
+    The controller of 0.8.2.2 reads a topic's whole JSON once for each of its partitions: creating a
+    topic of 1,000 partitions takes a hundred times as long as one of 100.
+    """
     most = min(partitions, MOST_PARTITIONS)
     return {f"growth-{what}-{partitions}-{at}": most for at in range(partitions // most)}
 

@@ -1,4 +1,7 @@
-"""Turns what `growth` measured into the section of docs/benchmarks.md. Pure."""
+"""Turn the measurements of `growth` into the section of docs/benchmarks.md. Pure.
+
+`report` calls `section()` and `as_json()`; `plot` draws the `summaries()`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ LEAST_PIPELINING = 5
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Medians of one point; `fill` and what follows it is 0 where nothing was sent."""
+    """Medians of one point; `fill` and the next two are 0 for a consumer."""
 
     point: Point
     rate: float
@@ -27,28 +30,30 @@ class Summary:
     """Messages in a batch, on average."""
     batch_bytes: float
     megabytes_per_second: float
-    """Of values with their headers."""
+    """Values with their headers."""
     ticker_ms: float
 
 
 def summaries(growth: Growth) -> list[Summary]:
-    """One for each point that was measured."""
+    """Return one summary for each point that was measured."""
     return [_summary(point, rounds) for point, rounds in growth.results.items() if rounds]
 
 
 def section(growth: Growth) -> list[str]:
-    """Lines of Markdown."""
+    """Return the section as lines of Markdown."""
     found = summaries(growth)
     return [
         "## Growth",
         "",
-        "This package alone, on uvloop, values of 100 bytes unless said otherwise. One broker and "
-        "three stand behind a process that holds their answers back, also where nothing is added; "
-        "its own work takes part of the cores, so that rates are lower than above. What a small "
-        f"request took, its connection included: {_round_trips(growth)}. CPU is that of the client "
-        "in seconds per million messages; fill is the mean number of messages in a batch. `send` "
-        "goes round robin over the partitions, and gives the event loop a turn after each 100 "
-        "messages.",
+        "This package alone, on uvloop, with values of 100 bytes unless a table says otherwise.",
+        "",
+        "- One broker and three brokers are behind a process that delays their responses, also at "
+        "a delay of 0. That process uses the same cores, so the rates are lower than above.",
+        f"- A small request and its connection took: {_round_trips(growth)}.",
+        "- CPU is the client's, in seconds per million messages.",
+        "- Fill is the mean number of messages in a batch.",
+        "- `send` goes round robin over the partitions, and yields to the event loop after every "
+        "100 messages.",
         "",
         "![Growth](benchmarks-growth.png)",
         "",
@@ -63,7 +68,7 @@ def section(growth: Growth) -> list[str]:
 
 
 def as_json(growth: Growth) -> Any:
-    """All measurements, each with its point."""
+    """Return all measurements, each with its point."""
     return {
         "round_trips_ms": [
             {"brokers": brokers, "delay_ms": delay_ms, "round_trip_ms": found}
@@ -75,6 +80,17 @@ def as_json(growth: Growth) -> Any:
         ],
         "failures": growth.failures,
     }
+
+
+def from_json(data: Any) -> Growth:
+    """Return the measurements that `as_json()` returned."""
+    growth = Growth(failures=data["failures"])
+    for found in data["round_trips_ms"]:
+        growth.round_trips_ms[found["brokers"], found["delay_ms"]] = found["round_trip_ms"]
+    for found in data["results"]:
+        options = tuple(found["point"]["options"].items())
+        growth.results[Point(**found["point"] | {"options": options})] = found["rounds"]
+    return growth
 
 
 def _summary(point: Point, rounds: Sequence[dict[str, float]]) -> Summary:
@@ -162,7 +178,7 @@ def _delay_table(pipelined: list[Summary], long: list[Summary]) -> Iterator[str]
     for one in long:
         yield (
             f"One partition at 50 ms, values of {one.point.value_bytes:,} bytes, default sizes: "
-            f"while a batch is under way the next one grows towards `max_request_size`, to "
+            f"while a batch is in flight the next one grows towards `max_request_size`, to "
             f"{one.batch_bytes / 1024:,.0f} KiB on average; {one.megabytes_per_second:.1f} MB/s "
             f"(spread {one.spread:.0%}), {one.cpu_per_million:.2f} CPU."
         )
@@ -200,10 +216,10 @@ def _row(*cells: str) -> str:
 
 
 def words_of_partitions(count: int) -> str:
-    """For a heading."""
+    """Return the words for a heading."""
     return "1 partition" if count == 1 else f"{count:,} partitions"
 
 
 def words_of_brokers(count: int) -> str:
-    """For a heading."""
+    """Return the words for a heading."""
     return "1 broker" if count == 1 else f"{count} brokers"

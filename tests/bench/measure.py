@@ -1,5 +1,8 @@
-"""Measures a stretch of work in this process: wall time, CPU time, peak memory, and how late a
-10 ms ticker in the same event loop was."""
+"""Meters for one measurement in this process: wall time, CPU time, peak memory, and the ticker.
+
+The ticker is a 10 ms timer in the client's event loop; the meter records how late it is. The
+functions in `clients` create a meter after the warm-up and stop it after the last result.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,17 @@ from pathlib import Path
 
 TICK_S = 0.01
 WARM_UP = 1000
-"""Messages that each client sends, or reads with another consumer, before it is measured."""
+"""Messages that each client sends, or reads with another consumer, before the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a stretch of work took. CPU is user + system of the whole process, threads included.
+    """The figures of one measurement.
 
-    `more`: p50_ms and p99_ms of single operations; ticker_p999_ms and ticker_max_ms; in growth the
-    batches and bytes that were sent.
+    Attributes:
+        cpu_seconds: user and system time of the whole process, with its threads.
+        more: p50_ms and p99_ms of single operations; ticker_p999_ms and ticker_max_ms; in growth
+            the batches, requests and bytes sent.
     """
 
     messages: int
@@ -31,16 +36,16 @@ class Measurement:
     more: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, float]:
-        """For JSON."""
+        """Return a flat dictionary for JSON."""
         made = asdict(self)
         return made | made.pop("more")
 
 
 class Meter:
-    """Starts when made; `stop(messages)` gives the measurement.
+    """Measures from its creation to `stop(messages)`.
 
-    What was made before is no garbage: else the collector would walk, again and again and in one
-    stretch, over the million values that only a benchmark has in a list.
+    It freezes the objects that exist at its creation. Otherwise the garbage collector would walk
+    again and again over a list of a million values, which only a benchmark has.
     """
 
     def __init__(self) -> None:
@@ -49,16 +54,16 @@ class Meter:
         self._wall = time.perf_counter()
 
     def stop(self, messages: int) -> Measurement:
-        """What happened since this meter was made."""
+        """Return the figures since this meter was created."""
         seconds = time.perf_counter() - self._wall
         return Measurement(messages, seconds, _cpu() - self._cpu, _peak_rss_mb())
 
 
 class TickingMeter(Meter):
-    """The same with a ticker in the running event loop, from when it is made to `stop()`.
+    """A meter with a ticker in the running event loop.
 
-    What was late is read off the clock of the process: uvloop's own stands still in a callback.
-    A tick costs some 10 µs, so at a hundred a second 0.1 % of a core is its own.
+    The lateness is read from the clock of the process, since uvloop's clock stands still during a
+    callback. A tick costs some 10 µs, which is 0.1 % of a core at a hundred ticks a second.
     """
 
     def __init__(self) -> None:
@@ -68,7 +73,7 @@ class TickingMeter(Meter):
         self._wait()
 
     def stop(self, messages: int) -> Measurement:
-        """With `ticker_p999_ms` and `ticker_max_ms`; one that is late by now counts."""
+        """Return the figures with `ticker_p999_ms` and `ticker_max_ms`; an overdue tick counts."""
         measurement = super().stop(messages)
         self._timer.cancel()
         self._note()
@@ -91,13 +96,13 @@ class TickingMeter(Meter):
 
 
 def percentile(numbers: Sequence[float], percent: float) -> float:
-    """The number that so many percent aren't above."""
+    """Return the number below or at which this percentage lies."""
     ordered = sorted(numbers)
     return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
 
 
 def latencies(seconds: Sequence[float]) -> dict[str, float]:
-    """p50 and p99 of single operations, in milliseconds."""
+    """Return p50 and p99 of single operations, in milliseconds."""
     return {"p50_ms": percentile(seconds, 50) * 1000, "p99_ms": percentile(seconds, 99) * 1000}
 
 

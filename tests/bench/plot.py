@@ -1,4 +1,4 @@
-"""The figures of docs/benchmarks.md: every client in every case, and growth."""
+"""Draw the pictures of docs/benchmarks.md: every client in every case, and growth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OURS, PEERS = "#1f6f8b", "#b5b5b5"
 
 
 def plot(results: Results, path: Path) -> None:
-    """Write a PNG: a row of bars for each case, the shortest is the best."""
+    """Write a PNG with a group of bars for each case; the shortest bar is the best."""
     heights = [len(measurements) for measurements in results.values()]
     figure, axes = pyplot.subplots(
         len(heights),
@@ -44,8 +44,7 @@ def plot(results: Results, path: Path) -> None:
 
 
 def plot_growth(growth: Growth, path: Path) -> None:
-    """Write a PNG: CPU per message over partitions, at an equal fill and at a fixed linger, and
-    over batch sizes."""
+    """Write a PNG: CPU per message over partitions (equal fill, fixed linger) and batch sizes."""
     found = summaries(growth)
     figure, axes = pyplot.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
     (filled, lingering), (reading, batches) = axes

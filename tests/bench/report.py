@@ -1,6 +1,7 @@
-"""Turns measurements into docs/benchmarks.md, with the goals beside them. Pure.
+"""Turn measurements into docs/benchmarks.md, with the goals beside them. Pure.
 
-The tables of growth are made by `growth_report`.
+`tests.bench.__main__` calls `document()` and `as_json()`. `growth_report` makes the tables of
+growth; `spark_report` uses `rows()`, `misses()` and `words()`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from tests.bench import growth_report
 from tests.bench.cases import (
     BROKER,
+    CASES,
     GATHERED,
     NEWER_BROKER,
     RATIOS,
@@ -39,12 +41,12 @@ def _no_results() -> defaultdict[Case, defaultdict[Client, list[dict[str, float]
 
 @dataclass(slots=True)
 class Record:
-    """A run of the benchmark.
+    """The results of one run of the benchmark.
 
     Attributes:
-        load: the machine's load average when it began, which ought to be near 0.
-        left_out: by client module, why it didn't take part.
-        failures: measurements that came to nothing; they are missing in the results.
+        load: the machine's load average at the start; it should be near 0.
+        left_out: by client module, the reason why it didn't take part.
+        failures: measurements that failed; the results lack them.
     """
 
     machine: str
@@ -61,7 +63,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Medians of one client in one case."""
+    """The medians of one client in one case."""
 
     client: Client
     rate: float
@@ -70,11 +72,11 @@ class Row:
     spread: float
     """(max - min) / median of the rate over the rounds."""
     more: Mapping[str, float]
-    """Medians of what else was measured; of the ticker the worst."""
+    """Medians of the other figures; for the ticker the maximum."""
 
 
 def rows(measurements: Mapping[Client, Sequence[Mapping[str, float]]]) -> list[Row]:
-    """One row per client."""
+    """Return one row per client."""
     made = []
     for client, rounds in measurements.items():
         rates = [one["messages"] / one["seconds"] for one in rounds]
@@ -101,7 +103,7 @@ def rows(measurements: Mapping[Client, Sequence[Mapping[str, float]]]) -> list[R
 
 
 def misses(row: Row, others: Sequence[Row]) -> list[str]:
-    """Which parts of its goal a row doesn't reach, in words."""
+    """Return the parts of its goal that a row misses."""
     goal = row.client.goal or Goal()
     found = []
     if goal.cpu_per_million is not None and row.cpu_per_million > goal.cpu_per_million:
@@ -125,7 +127,7 @@ def misses(row: Row, others: Sequence[Row]) -> list[str]:
 
 
 def words(goal: Goal | None) -> str:
-    """A goal for the table."""
+    """Return a goal for the table."""
     if goal is None:
         return ""
     parts = []
@@ -143,7 +145,7 @@ def words(goal: Goal | None) -> str:
 
 
 def document(record: Record) -> str:
-    """All of docs/benchmarks.md."""
+    """Return the whole of docs/benchmarks.md."""
     lines = ["# Benchmarks", "", *_introduction(record)]
     for case, measurements in record.results.items():
         made = rows(measurements)
@@ -174,7 +176,7 @@ def document(record: Record) -> str:
 
 
 def as_json(record: Record) -> str:
-    """All measurements."""
+    """Return all measurements as JSON."""
     return (
         json.dumps(
             {
@@ -199,30 +201,50 @@ def as_json(record: Record) -> str:
 
 def _introduction(record: Record) -> Iterable[str]:
     yield (
-        f"Written by `nox -s bench` ({record.machine}; load average {record.load:.1f} when it "
-        f"began): {record.rounds} interleaved rounds of {record.messages:,} messages, fewer for "
-        "slow clients; medians, and the spread of the rate as (max - min) / median. Each case runs "
-        "in a process of its own, each peer in a venv of its own, client and broker on the same "
-        f"cores. The broker is a real {BROKER} (3 partitions, acks=1, linger 5 ms, 256-KiB "
-        f"batches), for aiokafka, which speaks to no 0.8, a real {NEWER_BROKER}. Topics to be read "
-        f"have sets of {SET_BYTES // 1024} KiB before compression, the default of Java's producer: "
-        "from much larger plain ones it is the broker that all wait for. "
-        f"Results that aren't told by callbacks are awaited when {GATHERED:,} more are under way. "
-        "CPU is `getrusage` over the whole process, from after the warm-up to after the last "
-        "result; a JVM counts its own in the same way. The loops over the values are part of it. "
-        "Peak RSS is the kernel's high-water mark of the whole process, the values to be sent "
-        "included. What was made before the measurement, these values for one, is frozen "
-        "(`gc.freeze`) in all Python processes; a list of a million values costs the garbage "
-        "collector 20 ms a walk."
+        f"Written by `nox -s bench`: {record.rounds} interleaved rounds of {record.messages:,} "
+        "messages, fewer for slow clients. Tables have the medians, and the spread of the rate as "
+        "(max - min) / median."
     )
     yield ""
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| machine | {record.machine}; load average {record.load:.1f} at the start |"
     yield (
-        "On uvloop unless said otherwise; “(pure)” is without the compiled twin. The ticker is a "
-        f"timer of 10 ms in the client's own loop; it may be late by {TICKER_MS} ms. Below a "
-        "thousand ticks, 10 seconds, p99.9 is the latest of them. Differences between the sides: "
-        "this package checks the CRCs inside compressed sets too, librdkafka and kafka-python only "
-        "that of the set; Java's warm-up is up to 200,000 messages, since a JVM compiles what it "
-        "has seen often, the others' 1,000."
+        f"| broker | a real {BROKER}; for aiokafka, which doesn't support 0.8, a real "
+        f"{NEWER_BROKER}; on the same cores as the client |"
+    )
+    yield "| topics | 3 partitions; acks=1, linger 5 ms, 256-KiB batches |"
+    yield (
+        f"| topics to be read | sets of {SET_BYTES // 1024} KiB before compression, the default of "
+        "Java's producer; with much larger plain sets the broker limits every reader |"
+    )
+    yield "| processes | one for each case; each peer in a venv of its own |"
+    yield (
+        "| CPU | `getrusage` over the whole process, from after the warm-up to after the last "
+        "result, with the loops over the values; a JVM counts its own CPU in the same way |"
+    )
+    yield "| peak RSS | the kernel's high-water mark of the process, values to be sent included |"
+    yield (f"| results | without callbacks, awaited when {GATHERED:,} more are in flight |")
+    yield (
+        "| garbage collector | objects made before the measurement, such as the values, are frozen "
+        "(`gc.freeze`) in all Python processes; a list of a million values costs 20 ms a walk |"
+    )
+    yield "| event loop | uvloop unless a row says otherwise |"
+    yield "| “(pure)” | without the compiled twin |"
+    yield (
+        "| ticker | a timer of 10 ms in the client's own event loop; it may be late by "
+        f"{TICKER_MS} ms. Below a thousand ticks (10 seconds) p99.9 is the maximum |"
+    )
+    yield ""
+    yield "The clients differ in two points:"
+    yield ""
+    yield (
+        "- This package checks the CRCs inside compressed sets too; librdkafka and kafka-python "
+        "check only the CRC of the set."
+    )
+    yield (
+        "- Java's warm-up is up to 200,000 messages, since a JVM compiles code that runs often; "
+        "the other clients' warm-up is 1,000."
     )
     yield ""
     yield "[performance.md](performance.md) says where the time goes."
@@ -230,6 +252,20 @@ def _introduction(record: Record) -> Iterable[str]:
     if record.results:
         yield "![CPU seconds per million messages](benchmarks.png)"
         yield ""
+
+
+def from_json(text: str) -> Record:
+    """Return the run that `as_json()` wrote."""
+    data = json.loads(text)
+    record = Record(data["machine"], data["rounds"], data["messages"], data["load"])
+    for case in CASES:
+        clients = {client.words: client for client in case.clients}
+        for words, found in data["results"].get(case.title, {}).items():
+            record.results[case][clients[words]] = found
+    record.left_out, record.failures = data["left_out"], data["failures"]
+    if data["growth"]:
+        record.growth = growth_report.from_json(data["growth"])
+    return record
 
 
 def _comparison(results: Results) -> list[str]:
@@ -305,7 +341,7 @@ def _ratios(results: Results) -> list[str]:
     return [
         "## The pure twin and kafka-python",
         "",
-        "How many times less CPU per message, or time for one message, the pure twin takes.",
+        "How many times less CPU per message (or time for one message) the pure twin needs.",
         "",
         "| pure twin | kafka-python | of | less | goal | missed |",
         "|---|---|---|---:|---|---|",
@@ -315,7 +351,7 @@ def _ratios(results: Results) -> list[str]:
 
 
 def _reasons(results: Results) -> list[str]:
-    """A sentence on each row that misses its goal."""
+    """Return a table of the rows that miss their goals, with reasons."""
     lines = []
     for case, measurements in results.items():
         made = rows(measurements)
@@ -343,12 +379,12 @@ def _reasons(results: Results) -> list[str]:
 
 
 _TICKER_WHY = {
-    "send": "Python's garbage collector walks over the results that are kept, at a stretch.",
-    "send_many": "A call copies its list of values at once, and Python's garbage collector walks "
-    "over the copy at a stretch.",
-    "arrow": "One batch is decoded and wrapped at a stretch.",
+    "send": "Python's garbage collector walks over all kept results without a pause.",
+    "send_many": "A call copies its whole list of values, and Python's garbage collector walks "
+    "over the copy without a pause.",
+    "arrow": "One batch is decoded and wrapped without a pause.",
 }
-"""By call: why the loop was held."""
+"""By call: the reason why the event loop was held."""
 
 
 def _times(row: Row) -> str:

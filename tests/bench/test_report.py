@@ -1,4 +1,4 @@
-"""What the report says of goals reached and missed, of peers and measurements that fail."""
+"""The report: goals reached and missed, peers left out, failed measurements, `--before`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bench.growth import IN_FLIGHT, PARTITIONS, Growth, Point, points
 from tests.bench.growth_report import section
 from tests.bench.peers import Peers, UnavailableError
 from tests.bench.plot import plot, plot_growth
-from tests.bench.report import Record, as_json, document
+from tests.bench.report import Record, as_json, document, from_json
 
 MANY = PRODUCE.clients[0]
 
@@ -25,7 +25,7 @@ def measured(cpu_seconds: float, seconds: float = 1.0, **more: float) -> dict[st
 
 
 def record(**cpu_seconds: float) -> Record:
-    """Of the first row of ours, and confluent's, which takes 4 seconds."""
+    """Return a run with the given rows of ours, and confluent's, which takes 4 seconds."""
     made = Record("a machine", 1, 1_000_000, 0.0)
     for client in PRODUCE.clients:
         if client.words in cpu_seconds:
@@ -35,11 +35,11 @@ def record(**cpu_seconds: float) -> Record:
     return made
 
 
-def test_a_row_that_reaches_its_goal_is_not_explained() -> None:
+def test_a_reached_goal_has_no_reason() -> None:
     assert "## Missed goals" not in document(record(**{MANY.words: 0.2}))
 
 
-def test_a_row_that_misses_its_goal_is_told_with_a_reason() -> None:
+def test_a_missed_goal_has_figure_and_reason() -> None:
     assert MANY.goal is not None
     [line] = [
         line
@@ -50,13 +50,13 @@ def test_a_row_that_misses_its_goal_is_told_with_a_reason() -> None:
     assert MANY.goal.why in line
 
 
-def test_a_ticker_that_is_late_is_a_miss() -> None:
+def test_a_late_ticker_is_a_miss() -> None:
     made = record()
     made.results[PRODUCE][MANY].append(measured(0.1, ticker_p999_ms=35.0))
     assert "ticker 35 > 20 ms" in document(made)
 
 
-def test_every_goal_has_a_reason_to_tell_except_that_of_memory_alone() -> None:
+def test_every_goal_about_cpu_has_a_reason() -> None:
     for case in (PRODUCE, CONSUME):
         for client in case.clients:
             if client.goal is not None and client.goal.cpu_per_million is not None:
@@ -78,7 +78,7 @@ def test_every_ratio_names_rows_of_its_case() -> None:
 
 
 def grown(cpu_of_many: float, fill: float = 520.0, pipelined: float = 8.0) -> Growth:
-    """All points; those of 1,000 partitions take `cpu_of_many` times as much CPU."""
+    """Return all points; those of 1,000 partitions need `cpu_of_many` times as much CPU."""
     growth = Growth()
     for point in points():
         cpu = cpu_of_many if point.partitions == 1000 else 1.0
@@ -96,13 +96,13 @@ def test_growth_within_its_goals_misses_nothing() -> None:
     assert "| 8.0 | ≥ 5 × |  |" in text
 
 
-def test_growth_beyond_its_goals_is_told() -> None:
+def test_growth_beyond_its_goals_is_named() -> None:
     assert "| 1.60 | ≤ 1.5 | 1.60 × |" in "\n".join(section(grown(1.6)))
     assert f"| {'; '.join(['fill 400'] * len(PARTITIONS))} |" in "\n".join(section(grown(1.0, 400)))
     assert "| 3.0 | ≥ 5 × | 3.0 × |" in "\n".join(section(grown(1.0, pipelined=3.0)))
 
 
-def test_a_point_without_measurements_leaves_the_rest_of_growth_to_be_told(tmp_path: Path) -> None:
+def test_a_failed_point_of_growth_leaves_the_others(tmp_path: Path) -> None:
     growth = grown(1.0)
     lost: Point = next(iter(growth.results))
     growth.results[lost].clear()
@@ -116,7 +116,7 @@ def test_a_point_without_measurements_leaves_the_rest_of_growth_to_be_told(tmp_p
     assert (tmp_path / "growth.png").stat().st_size > 1000
 
 
-def test_everything_measured_is_in_the_json_and_the_plot(tmp_path: Path) -> None:
+def test_measurements_are_in_the_json_and_the_plot(tmp_path: Path) -> None:
     made = record(**{MANY.words: 0.2})
     made.growth = grown(1.0)
     assert f'"{MANY.words}"' in as_json(made)
@@ -125,7 +125,7 @@ def test_everything_measured_is_in_the_json_and_the_plot(tmp_path: Path) -> None
     assert (tmp_path / "bench.png").stat().st_size > 1000
 
 
-def test_a_measurement_that_fails_is_told_with_its_words() -> None:
+def test_a_failed_measurement_keeps_its_error_text() -> None:
     with pytest.raises(run.FailedError, match="exit code 3: no broker there"):
         run.measure(
             [
@@ -192,3 +192,10 @@ def test_both_checkouts_are_installed_from_copies(
 def test_a_folder_without_the_package_is_no_checkout(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="not a checkout"):
         Peers(tmp_path, tmp_path).prepare(MANY.before())
+
+
+def test_the_page_in_docs_is_generated_from_its_json() -> None:
+    docs = peers.ROOT / "docs"
+    run_in_docs = from_json((docs / "benchmarks.json").read_text())
+    assert document(run_in_docs) == (docs / "benchmarks.md").read_text()
+    assert as_json(run_in_docs) == (docs / "benchmarks.json").read_text()

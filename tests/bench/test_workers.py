@@ -1,4 +1,4 @@
-"""The processes of the benchmark: this package's own clients, and what holds back answers."""
+"""The processes of the benchmark: this package's own clients, and the one that delays responses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from aiokafka08.testing import EmbeddedCluster
 from tests.bench.run import measure
 from tests.brokers import free_port
 
-pytestmark = pytest.mark.timeout(600)  # on a busy machine a process takes half a minute to start
+pytestmark = pytest.mark.timeout(600)  # on a busy machine a process starts in half a minute
 
 MESSAGES = 2000
 DELAY_S = 0.2
 CLOCK_S = 0.005
-"""uvloop's clock has milliseconds."""
+"""uvloop's clock has a resolution of a millisecond."""
 TOPICS = {"several": 4, "more": 4}
 
 
@@ -41,7 +41,7 @@ def work(client: str, call: str, bootstrap: str, topic: object, **options: int) 
 
 
 @pytest.mark.kafka_cluster(topics={"three": 3})
-def test_what_a_client_sends_is_read(kafka_bootstrap_servers: str) -> None:
+def test_sent_messages_are_read(kafka_bootstrap_servers: str) -> None:
     sent = work("ours", "send", kafka_bootstrap_servers, "three")
     read = work("ours", "getmany", kafka_bootstrap_servers, "three")
     assert sent["messages"] == MESSAGES
@@ -53,7 +53,7 @@ def test_what_a_client_sends_is_read(kafka_bootstrap_servers: str) -> None:
 
 
 @pytest.mark.kafka_cluster(topics={"three": 3})
-def test_a_topic_to_be_read_has_sets_of_the_size_that_is_asked_for(
+def test_fill_writes_sets_of_the_requested_size(
     kafka_cluster: EmbeddedCluster,
 ) -> None:
     work("ours", "fill", kafka_cluster.bootstrap_servers, "three", set_bytes=6400)
@@ -64,15 +64,13 @@ def test_a_topic_to_be_read_has_sets_of_the_size_that_is_asked_for(
         for part in topic.partitions
     ]
     assert sum(sets) == MESSAGES * 126
-    # The last one of each partition is what was left.
+    # The last set of each partition has the rest.
     assert sorted(sets)[3:] == [50 * 126] * (len(sets) - 3)
 
 
 @pytest.mark.kafka_cluster(topics=TOPICS)
 @pytest.mark.parametrize("call", ["send", "send_many"])
-def test_growth_counts_the_batches_and_bytes_that_were_sent(
-    kafka_bootstrap_servers: str, call: str
-) -> None:
+def test_growth_counts_batches_and_bytes_sent(kafka_bootstrap_servers: str, call: str) -> None:
     sizes = {"max_batch_size": 6400, "max_request_size": 6400, "linger_ms": 60_000}
     sent = work("growth", call, kafka_bootstrap_servers, TOPICS, **sizes)
     # 250 messages of 126 bytes for each partition, 50 in a batch.
@@ -82,7 +80,7 @@ def test_growth_counts_the_batches_and_bytes_that_were_sent(
     assert work("growth", "getmany", kafka_bootstrap_servers, TOPICS)["messages"] >= MESSAGES
 
 
-def test_answers_are_held_back() -> None:
+def test_responses_are_delayed() -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", 0)) as upstream:
         pair = f"{port}=127.0.0.1:{upstream.getsockname()[1]}"

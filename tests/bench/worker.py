@@ -1,7 +1,7 @@
-"""Measures one case of one client in this process, and prints the result as one line of JSON.
+"""Measure one case of one client in this process, and print the result as one line of JSON.
 
-Called by `tests.bench.run`: `python -m tests.bench.worker '{"client": …}'`, in the client's own
-environment, so that nothing but the standard library may be imported here.
+`peers` and `growth` start it as `python -m tests.bench.worker '{"client": …}'` in the client's own
+environment. So this module imports only the standard library, `cases` and the client's module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.bench.cases import values
 
 
 def main(arguments: str) -> None:
-    """Do what the JSON arguments say."""
+    """Run the job that the JSON arguments describe."""
     job = json.loads(arguments)
     function = getattr(importlib.import_module(f"tests.bench.clients.{job['client']}"), job["call"])
     options = job.get("options", {})

@@ -3,10 +3,10 @@
 //   java -cp "<classes>:<jars of 0.8.2.2>/*" Java <call> <bootstrap> <zookeeper> <topic>
 //       <messages> <value bytes> <compression or none> <batch bytes> <linger ms> <partitions>
 //
-// Prints the measurement as one line of JSON, counted as `measure.py` does: CPU of the whole
-// process (the compiler and the garbage collector included) and wall time from after the warm-up to
-// after the last message, peak memory as the kernel tells it. The warm-up is longer than the
-// others' thousand messages, since a JVM compiles what it has seen often.
+// Prints the measurement as one line of JSON, counted as in `measure.py`: CPU of the whole process
+// (with the compiler and the garbage collector) and wall time from after the warm-up to after the
+// last message, and the kernel's peak memory. The warm-up is longer than the thousand messages of the
+// other clients, since a JVM compiles code that runs often.
 
 import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;

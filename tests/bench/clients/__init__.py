@@ -1,1 +1,1 @@
-"""One module per client, and one file for Java's; each has functions by the names in `cases`."""
+"""One module per client, and one file for Java's clients; `cases` names their functions."""

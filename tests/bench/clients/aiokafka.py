@@ -1,4 +1,4 @@
-"""aiokafka on a 3.9.1 broker, which it needs; on uvloop, with the same ticker as this package."""
+"""aiokafka, on a 3.9.1 broker (it doesn't support 0.8.2), on uvloop and with a ticker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _producer(
 
 
 def send(bootstrap: str, topic: str, values: list[bytes], compression: str | None) -> Measurement:
-    """`await send()` per message; the results of so many are awaited when as many more are sent."""
+    """Measure `await send()` per message, with results awaited later (see `send_all`)."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression) as producer:
@@ -42,7 +42,7 @@ def send(bootstrap: str, topic: str, values: list[bytes], compression: str | Non
 
 
 def loops(bootstrap: str, topic: str, values: list[bytes], compression: str | None) -> Measurement:
-    """A thousand coroutines, each sends and waits, then sends the next one; linger 0."""
+    """Measure a thousand coroutines in `send_and_wait` loops, with linger 0."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression, 0) as producer:
@@ -63,7 +63,7 @@ def loops(bootstrap: str, topic: str, values: list[bytes], compression: str | No
 def one_by_one(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
-    """One coroutine that sends and waits; linger 0."""
+    """Measure one coroutine in a `send_and_wait` loop, with linger 0."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression, 0) as producer:
@@ -85,12 +85,12 @@ Take = Callable[[AIOKafkaConsumer, int], Awaitable[int]]
 
 
 def getmany(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`getmany(max_records=1000)`, values touched."""
+    """Measure `getmany(max_records=1000)`, touching the values."""
     return _read(bootstrap, topic, count, _take_many)
 
 
 def iterate(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`async for record in consumer`, values touched."""
+    """Measure `async for record in consumer`, touching the values."""
     return _read(bootstrap, topic, count, _take_one_by_one)
 
 

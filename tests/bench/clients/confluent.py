@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka), told that the broker is an 0.8.2."""
+"""confluent-kafka (librdkafka), configured for an 0.8.2 broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BROKER = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
 def produce(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
-    """Each message with a delivery callback; the queue is served when it is full."""
+    """Measure `produce` with a delivery callback per message; a full queue is served by `poll`."""
     producer = Producer(
         {
             **_BROKER,
@@ -65,7 +65,7 @@ def produce(
 def one_by_one(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
-    """`produce` and `flush` for each message; linger 0."""
+    """Measure `produce` and `flush` for each message, with linger 0."""
     producer = Producer({**_BROKER, "bootstrap.servers": bootstrap, "acks": 1, "linger.ms": 0})
     for value in values[:WARM_UP]:
         producer.produce(topic, value, partition=0)
@@ -81,7 +81,7 @@ def one_by_one(
 
 
 def loops(bootstrap: str, topic: str, values: list[bytes], compression: str | None) -> Measurement:
-    """A thousand coroutines on AIOProducer, each awaits its message's delivery."""
+    """Measure a thousand coroutines on AIOProducer; each awaits its message's delivery."""
     shares = [values[start::LOOPS] for start in range(LOOPS)]
 
     async def work() -> Measurement:
@@ -108,12 +108,12 @@ Take = Callable[[Consumer, int], None]
 
 
 def consume(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`consume(1000)` with `check.crcs`, values touched."""
+    """Measure `consume(1000)` with `check.crcs`, touching the values."""
     return _read(bootstrap, topic, count, _take_many)
 
 
 def poll(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`poll()` per message with `check.crcs`, values touched."""
+    """Measure `poll()` per message with `check.crcs`, touching the values."""
     return _read(bootstrap, topic, count, _take_one_by_one)
 
 

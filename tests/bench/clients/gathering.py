@@ -1,4 +1,4 @@
-"""The way of `send()` with results that are awaited later: this package's and aiokafka's alike."""
+"""`send()` per message with results awaited later, for this package and aiokafka alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.bench.cases import GATHERED, PARTITIONS
 
 
 async def send_all(producer: Any, topic: str, values: list[bytes]) -> None:
-    """Send each; the results of so many are awaited when as many more are under way."""
+    """Send each value; await `GATHERED` results while as many more are in flight."""
     deliveries: list[Awaitable[object]] = []
     for start in range(0, len(values), GATHERED):
         before = deliveries

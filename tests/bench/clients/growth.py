@@ -1,4 +1,4 @@
-"""This package over many partitions: what `growth` measures; see there."""
+"""This package over many partitions: the measurements of `tests.bench.growth`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aiokafka08.producer.accumulator import Accumulator
 from tests.bench.clients.ours import read, run, take_many
 from tests.bench.measure import Measurement, TickingMeter
 
-TURN = 100
-"""Messages between turns of the event loop."""
+YIELD_EVERY = 100
+"""Messages between two yields to the event loop."""
 
 Put = Callable[[AIOKafkaProducer], Awaitable[None]]
 
 
 def getmany(bootstrap: str, topics: dict[str, int], count: int) -> Measurement:
-    """`getmany`, with the memory that it has by default."""
+    """Measure `getmany` with the default fetch memory."""
     return read(bootstrap, _places(topics), count, take_many, 50 * 1024 * 1024)
 
 
@@ -31,16 +31,17 @@ def send(
     compression: str | None,
     **options: Any,
 ) -> Measurement:
-    """`await send()` per message, round robin over the partitions.
+    """Measure `await send()` per message, round robin over the partitions.
 
-    The event loop gets a turn now and then, as it does where messages come from sockets: a loop
-    that never waits would fill the memory before the first batch leaves, whatever its size."""
+    The sender yields to the event loop now and then, as a program does whose messages come from
+    sockets. A loop that never waits would fill the memory before the first batch is sent.
+    """
     places = itertools.cycle(_places(topics))
 
     async def put(producer: AIOKafkaProducer) -> None:
         deliveries = []
-        for start in range(0, len(values), TURN):
-            for value in values[start : start + TURN]:
+        for start in range(0, len(values), YIELD_EVERY):
+            for value in values[start : start + YIELD_EVERY]:
                 topic, partition = next(places)
                 deliveries.append(await producer.send(topic, value, partition=partition))
             await asyncio.sleep(0)
@@ -58,7 +59,7 @@ def send_many(
     compression: str | None,
     **options: Any,
 ) -> Measurement:
-    """`send_many` per partition."""
+    """Measure one `send_many` per partition."""
     places = _places(topics)
     shares = [values[part :: len(places)] for part in range(len(places))]
 
@@ -96,7 +97,7 @@ def _produce(
         async with AIOKafkaProducer(
             bootstrap_servers=bootstrap, acks=1, compression_type=compression, **options
         ) as producer:
-            for topic, partition in places:  # connections, and a place for each partition
+            for topic, partition in places:  # open the connections, and know each partition
                 await producer.send(topic, values[0], partition=partition)
             await producer.flush()
             before = producer.metrics()
@@ -117,7 +118,7 @@ def _produce(
 
 
 def _count_batches() -> list[int]:
-    """How many batches each request takes from now on: no metric tells that."""
+    """Count the batches of each request from now on, since no metric has their number."""
     counts: list[int] = []
     drain = Accumulator.drain
 

@@ -1,4 +1,4 @@
-"""kafka-python, told that the broker is an 0.8.2."""
+"""kafka-python, configured for an 0.8.2 broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERSION = (0, 8, 2)
 def produce(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
-    """Each message's future is kept and asked at the end."""
+    """Measure `send` per message, with the futures awaited later."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,
         api_version=_VERSION,
@@ -51,7 +51,7 @@ def produce(
 def one_by_one(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
-    """`send().get()` for each message; linger 0."""
+    """Measure `send().get()` for each message, with linger 0."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap, api_version=_VERSION, acks=1, enable_idempotence=False
     )
@@ -69,7 +69,7 @@ def one_by_one(
 
 
 def poll(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`poll(max_records=1000)`, values touched."""
+    """Measure `poll(max_records=1000)`, touching the values."""
     for wanted in (WARM_UP, count):
         consumer = _consumer(bootstrap, topic)
         seen = size = 0

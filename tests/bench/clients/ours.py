@@ -1,4 +1,4 @@
-"""This package, on uvloop unless said otherwise; a ticker runs in the same loop."""
+"""This package, on uvloop unless the name says asyncio, with a ticker in the same event loop."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.bench.clients.gathering import send_all
 from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
 
 TIMES = 10
-"""How often `getmany_ten_times` reads the topic."""
+"""Number of times that `getmany_ten_times` reads the topic."""
 
 
 def run(
     work: Coroutine[Any, Any, Measurement],
     new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> Measurement:
-    """In a loop of its own."""
+    """Run the work in an event loop of its own."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(work)
 
@@ -41,7 +41,7 @@ def _producer(
 
 
 def send(bootstrap: str, topic: str, values: list[bytes], compression: str | None) -> Measurement:
-    """`await send()` per message; the results of so many are awaited when as many more are sent."""
+    """Measure `await send()` per message, with results awaited later (see `send_all`)."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression) as producer:
@@ -57,7 +57,7 @@ def send(bootstrap: str, topic: str, values: list[bytes], compression: str | Non
 def send_many(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
-    """`send_many` per partition, all deliveries awaited."""
+    """Measure one `send_many` per partition, with all deliveries awaited."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression) as producer:
@@ -81,7 +81,7 @@ def send_many(
 def fill(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None, *, set_bytes: int
 ) -> Measurement:
-    """A topic to be read, in sets of this size, nearly."""
+    """Fill a topic to be read, with sets of about this size."""
 
     async def work() -> Measurement:
         meter = TickingMeter()
@@ -89,7 +89,7 @@ def fill(
             bootstrap_servers=bootstrap,
             acks=1,
             max_batch_size=set_bytes,
-            max_request_size=set_bytes,  # or batches would grow while others are under way
+            max_request_size=set_bytes,  # else batches grow while others are in flight
             compression_type=compression,
         ) as producer:
             parts = [
@@ -110,7 +110,7 @@ def loops(
     compression: str | None,
     new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> Measurement:
-    """A thousand coroutines, each sends and waits, then sends the next one; linger 0."""
+    """Measure a thousand coroutines in `send_and_wait` loops, with linger 0."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression, 0) as producer:
@@ -131,14 +131,14 @@ def loops(
 def loops_asyncio(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
-    """The same on asyncio's own loop."""
+    """Measure the same on asyncio's own event loop."""
     return loops(bootstrap, topic, values, compression, asyncio.new_event_loop)
 
 
 def one_by_one(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
-    """One coroutine that sends and waits; linger 0."""
+    """Measure one coroutine in a `send_and_wait` loop, with linger 0."""
 
     async def work() -> Measurement:
         async with _producer(bootstrap, compression, 0) as producer:
@@ -157,7 +157,7 @@ def one_by_one(
 
 
 Take = Callable[[AIOKafkaConsumer, int], Awaitable[int]]
-"""Reads so many messages, perhaps a few more, and touches the values; how many there were."""
+"""Reads at least this many messages, touches the values, and returns the number of messages."""
 
 
 def read(
@@ -167,7 +167,7 @@ def read(
     take: Take,
     fetch_max_bytes: int = 2 * PARTITIONS * 1024 * 1024,
 ) -> Measurement:
-    """What `take` needs for `count` messages, after another consumer has read a few."""
+    """Measure `take` with `count` messages, after another consumer has read a few."""
 
     async def work() -> Measurement:
         for wanted in (WARM_UP, count):
@@ -191,7 +191,7 @@ def _all_of(topic: str) -> list[TopicPartition]:
 
 
 async def take_arrow(consumer: AIOKafkaConsumer, count: int) -> int:
-    """The value columns' lengths added up."""
+    """Read Arrow batches and add up the lengths of the value columns."""
     seen = size = 0
     while seen < count:
         batch = await consumer.getmany_arrow(timeout_ms=5000)
@@ -201,7 +201,7 @@ async def take_arrow(consumer: AIOKafkaConsumer, count: int) -> int:
 
 
 async def take_many(consumer: AIOKafkaConsumer, count: int) -> int:
-    """By a thousand."""
+    """Read a thousand records per call."""
     seen = size = 0
     while seen < count:
         for records in (await consumer.getmany(timeout_ms=5000, max_records=1000)).values():
@@ -212,7 +212,7 @@ async def take_many(consumer: AIOKafkaConsumer, count: int) -> int:
 
 
 async def take_one_by_one(consumer: AIOKafkaConsumer, count: int) -> int:
-    """`async for`."""
+    """Read by `async for`."""
     seen = size = 0
     async for record in consumer:
         size += len(record.value or b"")
@@ -223,7 +223,7 @@ async def take_one_by_one(consumer: AIOKafkaConsumer, count: int) -> int:
 
 
 async def take_many_ten_times(consumer: AIOKafkaConsumer, count: int) -> int:
-    """The same messages again and again."""
+    """Read the same messages `TIMES` times."""
     seen = 0
     for _ in range(TIMES):
         await consumer.seek_to_beginning()
@@ -232,20 +232,20 @@ async def take_many_ten_times(consumer: AIOKafkaConsumer, count: int) -> int:
 
 
 def arrow(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`getmany_arrow()`."""
+    """Measure `getmany_arrow()`."""
     return read(bootstrap, _all_of(topic), count, take_arrow)
 
 
 def getmany(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`getmany(max_records=1000)`, values touched."""
+    """Measure `getmany(max_records=1000)`, touching the values."""
     return read(bootstrap, _all_of(topic), count, take_many)
 
 
 def getmany_ten_times(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`getmany(max_records=1000)` over the topic again and again: does memory stay?"""
+    """Measure `getmany` over the topic again and again: peak memory must not grow."""
     return read(bootstrap, _all_of(topic), count, take_many_ten_times)
 
 
 def iterate(bootstrap: str, topic: str, count: int) -> Measurement:
-    """`async for record in consumer`, values touched."""
+    """Measure `async for record in consumer`, touching the values."""
     return read(bootstrap, _all_of(topic), count, take_one_by_one)
