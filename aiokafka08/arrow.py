@@ -219,7 +219,8 @@ class ArrowRows:
         partition that `choose` returns.
 
         Args:
-            by_key: the partition of each row's key, -1 for a row without one; None to ask `choose`.
+            by_key: the partition of each row's key, -1 for a row without one; None to call
+                `choose` for all.
             choose: returns the partitions of the remaining rows, which it gets by number.
         """
         pa = require_pyarrow()

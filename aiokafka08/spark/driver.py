@@ -1,4 +1,4 @@
-"""Ask the cluster for partitions and offsets with blocking calls, and connect Spark's tasks to it.
+"""Request partitions and offsets from the cluster with blocking calls, for Spark's driver and tasks.
 
 Spark calls the data source from threads that run no event loop. `BlockingClient` owns an event loop
 that runs only during a call; its connections and metadata stay open between calls. `DriverClient`
@@ -143,7 +143,7 @@ class DriverClient:
         Raises:
             UnknownTopicOrPartitionError: a selected topic or partition doesn't exist, in a new
                 query.
-            KafkaError: no broker answered, or the request failed.
+            KafkaError: no broker responded, or the request failed.
         """
         for retries_left in range(self._options.fetch_offset_retries, -1, -1):
             selected = self._fetch_partitions(missing_ok=known is not None)

@@ -187,7 +187,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
     Raises:
         IllegalArgumentError: an unknown option, or a wrong value.
-        UnsupportedVersionError: the protocol of 0.8 doesn't have what an option asks for.
+        UnsupportedVersionError: the protocol of 0.8 doesn't support the value of an option.
     """
     options, kafka = _split_names(given, _READ)
     client = properties.reader_properties(kafka)
@@ -273,7 +273,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 def include_headers(given: Mapping[str, str]) -> bool:
     """Return True if the schema has a column `headers`.
 
-    Spark asks for the schema before `read_options` checks the other options.
+    Spark calls for the schema before `read_options` checks the other options.
 
     Raises:
         IllegalArgumentError: `includeHeaders` is neither true nor false.

@@ -23,7 +23,7 @@ from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection
 from aiokafka08.structs import TopicPartition
 
 MAX_TASKS = 1_000_000
-"""Tasks of one query or batch; options that ask for more are taken for a mistake."""
+"""Most tasks of one query or batch. Options that need more are probably a mistake."""
 _MAX_SHOWN_PARTITIONS = 20
 _MAX_SHOWN_OFFSETS = 500
 
@@ -254,7 +254,7 @@ def split_ranges(
         max_records: the most offsets of a task.
 
     Raises:
-        IllegalArgumentError: the options ask for more than `MAX_TASKS` tasks.
+        IllegalArgumentError: the options need more than `MAX_TASKS` tasks.
     """
     parts = [1 if max_records is None else -(-one.size // max_records) for one in ranges]
     count = max(sum(parts), min(min_partitions or 0, sum(one.size for one in ranges)))

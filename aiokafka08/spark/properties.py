@@ -304,7 +304,7 @@ def reader_properties(given: Mapping[str, str]) -> ClientProperties:
 
     Raises:
         IllegalArgumentError: an unknown or refused name, or a wrong value.
-        UnsupportedVersionError: the protocol of 0.8 doesn't have what an option asks for.
+        UnsupportedVersionError: the protocol of 0.8 doesn't support the value of an option.
     """
     return _map(given, FETCH, _REFUSED_READING, READING)
 

@@ -108,7 +108,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_checkpoint(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return a limit that tells `latestOffset` to apply the options."""
+        """Return `ReadAllAvailable` if the options have no limit, else one that stands for them."""
         limits = self._options.limits
         if limits.max_offsets is None and limits.min_offsets is None:
             return ReadAllAvailable()

@@ -33,14 +33,14 @@ def document(record: Record) -> str:
     """Return the text of docs/benchmarks-spark.md."""
     lines = ["# The data source kafka08 beside Spark's own", "", *_introduction(record)]
     for case, measurements in record.results.items():
-        made = rows(measurements)
+        summary = rows(measurements)
         lines += [
             f"## {case.work}",
             "",
             "| source | rows/s | spread | × Spark's own | Python CPU s per million | peak RSS MB "
             "| goal | missed |",
             "|---|---:|---:|---:|---:|---:|---|---|",
-            *(_line(row, made) for row in made),
+            *(_line(row, summary) for row in summary),
             "",
         ]
     return "\n".join(lines)
@@ -48,7 +48,7 @@ def document(record: Record) -> str:
 
 def as_json(record: Record) -> str:
     """Return all measurements as JSON."""
-    made = {
+    fields = {
         "machine": record.machine,
         "versions": record.versions,
         "rounds": record.rounds,
@@ -59,7 +59,7 @@ def as_json(record: Record) -> str:
             for case, measured in record.results.items()
         },
     }
-    return json.dumps(made, indent=1) + "\n"
+    return json.dumps(fields, indent=1) + "\n"
 
 
 def _introduction(record: Record) -> Iterator[str]:

@@ -137,12 +137,12 @@ def test_requests_do_not_grow_with_partitions(spark: Any) -> None:
     with EmbeddedCluster(brokers=2, topics={"t": 40}) as cluster:
         cluster.append("t", 0, [b"x"])
         assert reading(spark, cluster).count() == 1
-        asked = [
+        requests = [
             request
             for request in cluster.requests(ListOffsetsRequest)
             if any(topic.topic == "t" for topic in request.topics)
         ]
-    assert len(asked) == 4
+    assert len(requests) == 4
 
 
 # --- timestamps -----------------------------------------------------------------------------------

@@ -35,9 +35,9 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def driver(cluster: EmbeddedCluster) -> Iterator[DriverClient]:
-    made = DriverClient(batch_options(cluster, fetchOffset__retryIntervalMs="1"))
-    yield made
-    made.close()
+    client = DriverClient(batch_options(cluster, fetchOffset__retryIntervalMs="1"))
+    yield client
+    client.close()
 
 
 def test_call_sends_one_request_per_broker(cluster: EmbeddedCluster, driver: DriverClient) -> None:
@@ -172,12 +172,12 @@ def test_by_time_scans_with_the_options_of_the_tasks() -> None:
         given = {
             check: batch_options(cluster, kafka__check__crcs=check) for check in ("true", "false")
         }
-        for made, expected in (
+        for checked, expected in (
             (on_0_10_0(given["true"]), None),
             (on_0_10_0(given["false"]), {T0: 1}),
             (given["true"], {T0: 1}),  # the broker reads only timestamps, no CRC
         ):
-            driver = DriverClient(made)
+            driver = DriverClient(checked)
             try:
                 bound = TimestampBound("startingTimestamp", 2000)
                 if expected is None:

@@ -236,7 +236,7 @@ MakeReader = Callable[..., Kafka08StreamReader]
 
 @pytest.fixture
 def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
-    made: list[Kafka08StreamReader] = []
+    readers: list[Kafka08StreamReader] = []
 
     def make(**options: str) -> Kafka08StreamReader:
         given = {
@@ -244,11 +244,11 @@ def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
             "subscribe": "t",
             "fetchOffset.retryIntervalMs": "1",
         }
-        made.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
-        return made[-1]
+        readers.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
+        return readers[-1]
 
     yield make
-    for one in made:
+    for one in readers:
         one.stop()
 
 
