@@ -1,4 +1,4 @@
-"""Request partitions and offsets from the cluster with blocking calls, for Spark's driver and tasks.
+"""Request partitions and offsets from the cluster with blocking calls, and connect tasks to it.
 
 Spark calls the data source from threads that run no event loop. `BlockingClient` owns an event loop
 that runs only during a call; its connections and metadata stay open between calls. `DriverClient`
