@@ -1,188 +1,195 @@
-"""What the user takes: one message, many, or a walk; fairly over the partitions that have some.
+"""Return buffered messages to the calls that take them: getone, getmany, getmany_arrow, async for.
 
-Law: a message counts as taken when it is returned, and nothing is awaited between the taking and
-the return: a call that is cancelled has taken nothing. Decoding goes in slices, with turns for the
-event loop in between. Partitions take turns by slices; one whose messages were left over by a
-limit comes last at the next call. An error of a partition is told when its messages before it are
-taken: by `one` in the partition's turn, by `many` only where it has nothing else to give.
+The `Collector` owns the order in which partitions are served, and decodes their buffers in slices.
+The public consumer calls it; the engine adds and removes cursors; it reports to the engine through
+`observer`.
+
+Invariants:
+
+- A message counts as taken when the call returns it. Nothing is awaited between taking a message
+  and returning it, so a cancelled call has taken nothing.
+- The partitions are served in turn, slice by slice. A partition that had messages left because of a
+  limit comes last in the next call.
+- A call that decodes much yields to the event loop between its slices.
+- The error of a partition is raised after the messages before it were taken: by `get_one` when it
+  is the partition's turn, by `get_many` and `get_columns` only if they have no message to return.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import length_hint
 from typing import NamedTuple
 
+from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.cursor import Cursor
+from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.consumer.record_buffer import Record
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 
 SLICE_RECORDS = 1000
-"""How many messages are decoded at once."""
+"""How many messages are decoded in one step."""
 
-SLICE_S = 0.005
-"""How long a call decodes before the event loop gets its turn."""
+CALL_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+"""A call that has decompressed this much returns what it has, below its limit of messages too."""
 
-CALL_OPENED_BYTES = 128 * 1024 * 1024
-"""A call that has decompressed so much hands out what there is, however many messages it may."""
-
-Taken = dict[TopicPartition, list[Record]]
+RecordsByPartition = dict[TopicPartition, list[Record]]
 
 
-class TakenColumns(NamedTuple):
-    """Messages of some partitions, one after the other, in columns."""
+class CollectedColumns(NamedTuple):
+    """Messages as columns, partition by partition."""
 
     columns: Columns
     runs: list[tuple[TopicPartition, int]]
-    """How many are of which partition."""
+    """The partitions in the order of the rows, with their numbers of rows."""
     positions: dict[TopicPartition, int]
-    """Where each partition stood before."""
+    """The position of each partition before the call."""
 
 
 class Collector:
-    """Hands out what the cursors have buffered.
+    """Serve calls from the buffers of the assigned cursors; see the module.
 
     Attributes:
-        bell: rings when something has arrived, or a waiting call should look again.
-        calls: how many calls there were that take messages, and `waiting` how many wait now. What
-            is taken by walking is none.
-        walk: the rest of the slice that is handed out, one message a step. Ends when the partition
-            is sought, paused or taken away.
-
-    Args:
-        cursors: all that are assigned.
-        check: raises where calls can't go on (stopped, failed).
-        on_taken: called when a cursor's buffer has shrunk, or its error was told.
-        on_starved: called before a call waits, with the cursors that it is about (None: all).
+        changed: notified when a waiting call should check again.
+        call_count: how many calls have taken messages; steps of `remaining` don't count.
+        waiting_calls: how many calls wait now.
+        remaining: iterator over the messages of the slice that is being returned. It is the
+            `remaining` of one cursor's buffer, or exhausted. Callers step it, one message a step;
+            it is replaced when that cursor is sought, paused or revoked.
     """
 
     __slots__ = (
-        "_check",
         "_cursors",
-        "_on_starved",
-        "_on_taken",
+        "_loop_yield",
+        "_observer",
         "_ready",
-        "_turn_ends",
-        "bell",
-        "calls",
-        "waiting",
-        "walk",
+        "_served",
+        "call_count",
+        "changed",
+        "remaining",
+        "waiting_calls",
     )
 
     def __init__(
-        self,
-        cursors: Mapping[TopicPartition, Cursor],
-        *,
-        check: Callable[[], object],
-        on_taken: Callable[[Cursor], object],
-        on_starved: Callable[[set[Cursor] | None], object],
+        self, cursors: Mapping[TopicPartition, Cursor], observer: ConsumerObserver
     ) -> None:
-        self.bell = Notifier()
-        self.walk: Iterator[Record] = iter(())
+        self.changed = Notifier()
+        self.call_count = 0
+        self.waiting_calls = 0
+        self.remaining: Iterator[Record] = iter(())
         self._cursors = cursors
-        self._check = check
-        self._on_taken = on_taken
-        self._on_starved = on_starved
-        self._ready: dict[Cursor, None] = {}  # whose turn it is, is first
-        self._turn_ends = 0.0
-        self.calls = 0
-        self.waiting = 0
+        self._observer = observer
+        self._ready: dict[Cursor, None] = {}  # with output; the first one is served next
+        self._served: Cursor | None = None  # whose messages `remaining` returns
+        self._loop_yield: LoopYield
 
-    def arrived(self, cursor: Cursor) -> None:
-        """The cursor may have something to hand out."""
+    def start(self, loop_yield: LoopYield) -> None:
+        """Begin to serve calls."""
+        self._loop_yield = loop_yield
+
+    def close(self) -> None:
+        """Return no more messages, and let waiting calls raise what `check` says."""
+        self._served, self.remaining = None, iter(())
+        self.changed.notify()
+
+    def add_ready(self, cursor: Cursor) -> None:
+        """Serve calls from this cursor if it has output and isn't paused or revoked."""
         if (
-            cursor.has_something
+            cursor.has_output
             and not cursor.paused
             and not cursor.revoked
             and self._cursors.get(cursor.topic_partition) is cursor
         ):
             self._ready.setdefault(cursor)
-        self.bell.notify()
+        self.changed.notify()
 
-    def withdraw(self, cursor: Cursor) -> None:
-        """Nothing more of this cursor is handed out (until it arrives again)."""
+    def remove(self, cursor: Cursor) -> None:
+        """Return nothing more of this cursor until it is added again."""
         self._ready.pop(cursor, None)
-        if self.walk is cursor.buffer.walk:
-            self.walk = iter(())
+        if self._served is cursor:
+            self._served, self.remaining = None, iter(())
 
-    async def one(self, partitions: Collection[TopicPartition]) -> Record:
-        """The next message, of the given partitions or of all."""
+    async def get_one(self, partitions: Collection[TopicPartition]) -> Record:
+        """Wait for the next message of these partitions (none named: of all), and return it."""
         partitions = dict.fromkeys(partitions)  # each once
-        self.calls += 1
+        self.call_count += 1
         while True:
-            self._check()
-            await self._let_others_work()
-            record = self._next(partitions)
+            self._observer.check()
+            await self._yield_if_due()
+            record = self._next_record(partitions)
             if record is not None:
                 return record
             if self._pending(partitions):
                 continue
-            self._on_starved(self._wanted(partitions))
-            await self._wait_for_bell(None)
+            self._observer.call_starved(self._wanted(partitions))
+            await self._wait_for_change(None)
 
-    async def many(
+    async def get_many(
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
-    ) -> Taken:
-        """What there is, at most `limit` messages; waits up to `timeout_s` for the first ones."""
+    ) -> RecordsByPartition:
+        """Return the messages that are buffered, at most `limit`; wait up to `timeout_s` for the
+        first ones."""
         partitions = dict.fromkeys(partitions)  # each once
-        self.calls += 1
+        self.call_count += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
-            self._check()
-            rings = self.bell.count
-            taken = await self._collect(partitions, limit)
-            if taken or not await self._wait(partitions, deadline, rings):
-                return taken
+            self._observer.check()
+            count = self.changed.count
+            records = await self._collect(partitions, limit)
+            if records or not await self._wait(partitions, deadline, count):
+                return records
 
-    async def columns(
+    async def get_columns(
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int
-    ) -> TakenColumns:
-        """As `many`, in columns: what can be decoded in `SLICE_S`, up to `limit` messages."""
+    ) -> CollectedColumns:
+        """As `get_many`, in columns: what can be decoded until the loop yield is due, up to
+        `limit` messages."""
         partitions = dict.fromkeys(partitions)  # each once
-        self.calls += 1
+        self.call_count += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
-            self._check()
-            rings = self.bell.count
-            await self._let_others_work()
-            taken = self._take_columns(partitions, limit)
-            if not taken.runs and self._pending(partitions):
+            self._observer.check()
+            count = self.changed.count
+            await self._yield_if_due()
+            collected = self._pop_columns(partitions, limit)
+            if not collected.runs and self._pending(partitions):
                 continue
-            if taken.runs or not await self._wait(partitions, deadline, rings):
-                return taken
+            if collected.runs or not await self._wait(partitions, deadline, count):
+                return collected
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- waiting ----------------------------------------------------------------------------------
 
     async def _wait(
-        self, partitions: Collection[TopicPartition], deadline: float, rings: int
+        self, partitions: Collection[TopicPartition], deadline: float, count: int
     ) -> bool:
-        """Wait for something to come since `rings`; False: the time is over."""
+        """Wait for a change after the one with number `count`; False if the deadline has passed."""
         if asyncio.get_running_loop().time() >= deadline:
-            await asyncio.sleep(0)  # a caller who polls without waiting lets others work
+            await asyncio.sleep(0)  # a caller that polls without waiting yields too
             return False
-        if self.bell.count == rings:  # else it came while others had their turn
-            self._on_starved(self._wanted(partitions))
-            await self._wait_for_bell(deadline)
+        if self.changed.count == count:  # else it has changed while the call yielded
+            self._observer.call_starved(self._wanted(partitions))
+            await self._wait_for_change(deadline)
         return True
 
-    async def _wait_for_bell(self, deadline: float | None) -> None:
-        self.waiting += 1
+    async def _wait_for_change(self, deadline: float | None) -> None:
+        self.waiting_calls += 1
         try:
-            await self.bell.wait(deadline)
+            await self.changed.wait(deadline)
         finally:
-            self.waiting -= 1
+            self.waiting_calls -= 1
 
-    async def _let_others_work(self) -> None:
-        """A turn for the event loop if the slice is over, be it within a call or over many."""
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._turn_ends:
-            await asyncio.sleep(0)
-            self._turn_ends = loop.time() + SLICE_S
-            self._check()
+    async def _yield_if_due(self) -> None:
+        """Yield if this task has held the event loop for too long, in this call or in several."""
+        if self._loop_yield.is_due():
+            await self._loop_yield.yield_now()
+            self._loop_yield.is_due()  # measures from now on
+            self._observer.check()
+
+    # --- which cursors ----------------------------------------------------------------------------
 
     def _wanted(self, partitions: Collection[TopicPartition]) -> set[Cursor] | None:
         if not partitions:
@@ -190,66 +197,83 @@ class Collector:
         return {self._cursors[tp] for tp in partitions if tp in self._cursors}
 
     def _selected(self, partitions: Collection[TopicPartition]) -> Iterable[Cursor]:
+        """Return the ready cursors of these partitions (none named: of all)."""
         if not partitions:
             return list(self._ready)
-        chosen = (self._cursors.get(tp) for tp in partitions)
-        return [cursor for cursor in chosen if cursor is not None and cursor in self._ready]
+        named = (self._cursors.get(tp) for tp in partitions)
+        return [cursor for cursor in named if cursor is not None and cursor in self._ready]
 
     def _pending(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether there is more to decode: a step of it may bring nothing (`TURN_BYTES`)."""
+        """Whether there is more to decode: a step may decode no message (DECODE_STEP_BYTES)."""
         return any(cursor.buffer.pending for cursor in self._selected(partitions))
 
-    def _next(self, partitions: Collection[TopicPartition]) -> Record | None:
+    def _requeue(self, cursor: Cursor) -> None:
+        """Serve the cursor after all others, if it still has output."""
+        del self._ready[cursor]
+        if cursor.has_output:
+            self._ready[cursor] = None
+
+    # --- one message ------------------------------------------------------------------------------
+
+    def _next_record(self, partitions: Collection[TopicPartition]) -> Record | None:
         if partitions:
             for cursor in self._selected(partitions):
-                if self._begin(cursor):
-                    return next(cursor.buffer.walk)
+                if self._begin_slice(cursor):
+                    return next(cursor.buffer.remaining)
                 if cursor.buffer.pending:
-                    break  # not yet
+                    break  # the next step decodes more of it
             return None
-        for record in self.walk:
+        for record in self.remaining:
             return record
         while self._ready:
             cursor = next(iter(self._ready))
-            if self._begin(cursor):
-                self.walk = cursor.buffer.walk
-                return next(self.walk)
+            if self._begin_slice(cursor):
+                self._served, self.remaining = cursor, cursor.buffer.remaining
+                return next(self.remaining)
             if cursor.buffer.pending:
-                break  # not yet
+                break  # the next step decodes more of it
         return None
 
-    def _begin(self, cursor: Cursor) -> bool:
-        """Let the cursor's walk have a record next; its turn comes again behind the others'."""
+    def _begin_slice(self, cursor: Cursor) -> bool:
+        """Make `remaining` of the cursor's buffer have a message; False if there is none.
+
+        Raises:
+            Exception: the cursor's error, or that of its next message.
+        """
         del self._ready[cursor]
         buffer = cursor.buffer
         try:
-            if length_hint(buffer.walk) or buffer.next_slice():
+            if length_hint(buffer.remaining) or buffer.start_next_slice():
                 return True
-            began = buffer.decode(SLICE_RECORDS) and buffer.next_slice()
+            began = buffer.decode(SLICE_RECORDS) and buffer.start_next_slice()
             if not began and not buffer.pending:
-                cursor.tell_error()
+                cursor.raise_error()
             return began
         finally:
-            if cursor.has_something:
+            if cursor.has_output:
                 self._ready[cursor] = None
-            self._on_taken(cursor)
+            self._observer.messages_returned(cursor)
 
-    async def _collect(self, partitions: Collection[TopicPartition], limit: int | None) -> Taken:
-        """First decode enough, with turns for others; then take at once, or raise an error."""
-        await self._let_others_work()
+    # --- many messages ----------------------------------------------------------------------------
+
+    async def _collect(
+        self, partitions: Collection[TopicPartition], limit: int | None
+    ) -> RecordsByPartition:
+        """Decode enough, yielding in between; then take all at once, or raise an error."""
+        await self._yield_if_due()
         cursors = self._selected(partitions)
         error: Exception | None = None
         missing = limit
-        opened_bytes = 0
+        decompressed_bytes = 0
         found = False
         for cursor in cursors:
             buffer = cursor.buffer
-            goal = buffer.end  # not what comes meanwhile: the call would have no end
-            count = buffer.count
+            goal = buffer.end  # without what comes meanwhile, or the call might never end
+            count = buffer.decoded_count
             while (
-                buffer.decoded_to < goal
+                buffer.decoded_end < goal
                 and (missing is None or count < missing)
-                and not (found and opened_bytes >= CALL_OPENED_BYTES)
+                and not (found and decompressed_bytes >= CALL_DECOMPRESSED_BYTES)
             ):
                 room = SLICE_RECORDS if missing is None else min(SLICE_RECORDS, missing - count)
                 try:
@@ -259,80 +283,78 @@ class Collector:
                     error = error or failure
                     break
                 finally:
-                    self._on_taken(cursor)  # also where nothing was in what has been decoded
-                count = buffer.count
+                    # Also if the step has decoded no message: its set has left the buffer.
+                    self._observer.messages_returned(cursor)
+                count = buffer.decoded_count
                 found = found or count > 0
-                opened_bytes += buffer.opened_bytes
-                await self._let_others_work()
+                decompressed_bytes += buffer.decompressed_bytes
+                await self._yield_if_due()
             if missing is not None:
                 missing -= count
                 if missing <= 0:
                     break
-        taken = self._take(cursors, limit)
-        if not taken:
+        records = self._pop_records(cursors, limit)
+        if not records:
             if error is not None:
                 raise error
-            self._tell_errors(cursors)
-        return taken
+            self._raise_errors(cursors)
+        return records
 
-    def _take(self, cursors: Iterable[Cursor], limit: int | None) -> Taken:
-        taken: Taken = {}
+    def _pop_records(self, cursors: Iterable[Cursor], limit: int | None) -> RecordsByPartition:
+        popped: RecordsByPartition = {}
         for cursor in cursors:
             if cursor not in self._ready:
-                continue  # paused, sought or taken away in the meantime
-            records = cursor.buffer.take(limit)
-            del self._ready[cursor]
-            if cursor.has_something:
-                self._ready[cursor] = None
+                continue  # paused, sought or revoked while the call yielded
+            records = cursor.buffer.pop_records(limit)
+            self._requeue(cursor)
             if records:
-                taken[cursor.topic_partition] = records
-                self._on_taken(cursor)
+                popped[cursor.topic_partition] = records
+                self._observer.messages_returned(cursor)
                 if limit is not None:
                     limit -= len(records)
                     if limit <= 0:
                         break
-        return taken
+        return popped
 
-    def _take_columns(self, partitions: Collection[TopicPartition], limit: int) -> TakenColumns:
-        """Decode and hand out at once, until the slice is over; or raise an error."""
+    def _pop_columns(self, partitions: Collection[TopicPartition], limit: int) -> CollectedColumns:
+        """Decode and take messages without awaiting, until the yield is due; or raise an error."""
         cursors = self._selected(partitions)
         columns = Columns()
-        taken = TakenColumns(columns, [], {})
+        collected = CollectedColumns(columns, [], {})
         error: Exception | None = None
-        clock = asyncio.get_running_loop().time
+        is_due = self._loop_yield.is_due
         for index, cursor in enumerate(cursors):
-            if index and (len(columns) >= limit or clock() >= self._turn_ends):
+            if index and (len(columns) >= limit or is_due()):
                 break
             position = cursor.buffer.position
             count = 0
             try:
-                while got := cursor.buffer.take_columns(
+                while popped := cursor.buffer.pop_columns(
                     columns, min(SLICE_RECORDS, limit - len(columns))
                 ):
-                    count += got
-                    if len(columns) >= limit or clock() >= self._turn_ends:
+                    count += popped
+                    if len(columns) >= limit or is_due():
                         break
             except CorruptRecordException as failure:
                 error = error or failure
             if count:
-                del self._ready[cursor]
-                if cursor.has_something:
-                    self._ready[cursor] = None
-                taken.runs.append((cursor.topic_partition, count))
-                taken.positions[cursor.topic_partition] = position
-            self._on_taken(cursor)
-        if not taken.runs:
+                self._requeue(cursor)
+                collected.runs.append((cursor.topic_partition, count))
+                collected.positions[cursor.topic_partition] = position
+            self._observer.messages_returned(cursor)
+        if not collected.runs:
             if error is not None:
                 raise error
             if not self._pending(partitions):
-                self._tell_errors(cursors)
-        return taken
+                self._raise_errors(cursors)
+        return collected
 
-    def _tell_errors(self, cursors: Iterable[Cursor]) -> None:
+    def _raise_errors(self, cursors: Iterable[Cursor]) -> None:
+        """Raise the error of the first cursor that has nothing but an error."""
         for cursor in cursors:
             if cursor in self._ready and not cursor.buffer.pending:
                 try:
-                    cursor.tell_error()
+                    cursor.raise_error()
                 finally:
                     del self._ready[cursor]
-                    self._on_taken(cursor)
+                    self._observer.messages_returned(cursor)

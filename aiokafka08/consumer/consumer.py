@@ -1,9 +1,12 @@
-"""`AIOKafkaConsumer`: the public class. It checks arguments and state, and delegates.
+"""`AIOKafkaConsumer`, the public class: check arguments and state, then delegate.
 
-Names, keyword arguments, signatures and return types are those of aiokafka 0.14; what is added is
-`getmany_arrow`, `metrics`, `ready`, `on_event`, `offsets_storage` and `zookeeper_connect`. What is
-read is `assignment`'s business, what is handed out `feed`'s, the calls about partitions are in
-`partitions`, groups and committed offsets behind the seams `membership` and `offset_store`.
+Names, keyword arguments, signatures and return types are those of aiokafka 0.14. Added are
+`getmany_arrow`, `metrics`, `ready`, `on_event`, `offsets_storage`, `zookeeper_connect` and two
+rebalance options.
+
+The class makes a `Router` (connections and metadata), a `Subscription` (what the user wants to
+read) and a `ConsumerEngine` (everything else). Invariant: every method that waits for the network
+runs in `_stop_scope` or waits in the collector, so `stop()` ends it with `ConsumerStoppedError`.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import asyncio
 import re
 import ssl
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -20,84 +23,82 @@ from typing import Any, Self
 from aiokafka08 import arrow
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.concurrency.stop_scope import StopScope
+from aiokafka08.consumer.commits import LAST_OFFSET, CommitOffsets, check_offsets
 from aiokafka08.consumer.config import consumer_config
+from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.engine import ConsumerEngine
-from aiokafka08.consumer.member_state import MemberState
-from aiokafka08.consumer.membership import Membership
-from aiokafka08.consumer.membership.choose import (
-    check_group_options,
-    check_subscribe,
-    choose_membership,
-)
-from aiokafka08.consumer.partitions import PartitionCalls
+from aiokafka08.consumer.membership.choose import check_subscribe
 from aiokafka08.consumer.record_buffer import Deserializer
-from aiokafka08.consumer.subscription import Kind, Subscription
+from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import (
+    Action,
     ConsumerStoppedError,
     IllegalStateError,
+    KafkaTimeoutError,
+    action_for,
 )
-from aiokafka08.net.cluster import check_partitions
+from aiokafka08.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup
-from aiokafka08.net.lifecycle import Lifecycle, run_all_steps
+from aiokafka08.net.lifecycle import Lifecycle
+from aiokafka08.net.list_offsets import list_offsets
+from aiokafka08.net.offsets_for_times import offsets_for_times
 from aiokafka08.net.router import Router
-from aiokafka08.offset_store import OffsetStore
-from aiokafka08.offset_store.choose import choose_offset_store
-from aiokafka08.offset_store.no_store import NoOffsetStore
-from aiokafka08.structs import (
-    ConsumerRecord,
-    TopicPartition,
-)
+from aiokafka08.protocol.api import EARLIEST, LATEST
+from aiokafka08.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
-ARROW_RECORDS = 10_000
-"""The rows of an Arrow batch, unless somebody says otherwise."""
+ARROW_ROWS = 10_000
+"""The most rows of an Arrow batch, if neither `max_records` nor `max_poll_records` is given."""
 
 
-class AIOKafkaConsumer(PartitionCalls):
-    """Reads from a Kafka cluster of brokers 0.8.0 to 3.9.
+class AIOKafkaConsumer:
+    """Read messages from a Kafka cluster with brokers 0.8.0 to 3.9.
 
-    The keyword arguments are aiokafka's; see there for those not named here. `async with` starts
-    and stops it.
+    The keyword arguments are those of aiokafka; see its documentation for those not listed here.
+    `async with` starts and stops the consumer.
 
     Args:
-        topics: subscribe to these, as `subscribe()` does.
-        bootstrap_servers: "host:port,…" or a list of them; some of the cluster's brokers.
-        api_version: "auto" (or None) finds out what each broker speaks; (0, 8, 2) or "0.8.2" pins
+        topics: topics to subscribe to, as with `subscribe()`.
+        bootstrap_servers: "host:port,..." or a list of these; some brokers of the cluster.
+        api_version: "auto" (or None) detects the version of each broker; (0, 8, 2) or "0.8.2" sets
             it.
-        group_id: the group that shares the work of `subscribe()`, and that commits are for.
-        fetch_max_bytes: bounds the message sets that are buffered or asked for, over all
-            partitions and brokers (`consumer.shares` says how exactly), and the largest message
-            that can be fetched. aiokafka's bounds one answer of one broker.
-        max_partition_fetch_bytes: what is asked of a partition at once; larger messages are fetched
-            all the same, up to `fetch_max_bytes`.
-        fetch_max_wait_ms: how long a broker waits for `fetch_min_bytes`; 100 ms at most are asked
-            of brokers 0.8.0 and 0.8.1, which keep errors back for as long and may oversleep.
-        key_deserializer, value_deserializer: called with the bytes, or None. What they raise comes
-            out of the call that would give the message, each time until somebody seeks past it.
-        check_crcs: check each message's CRC-32.
-        request_timeout_ms: how long to wait for a broker's answer, and for a topic's metadata.
-        enable_auto_commit: commit positions every `auto_commit_interval_ms`, before partitions are
-            taken away, and at the stop; only with a `group_id`.
-        offsets_storage: where committed offsets are kept: "kafka" (brokers from 0.8.2 on),
-            "zookeeper", or "dual": both, the larger is read. None: Kafka from 0.8.2 on, but
-            ZooKeeper on 0.8.2 with `zookeeper_connect`.
-        zookeeper_connect: "host:port,…/chroot", for groups on 0.8, and for offsets on 0.8.0.
-        session_timeout_ms: after how long without a sign of life a member is put out of its group;
-            with brokers also how long a rebalance waits for it (JoinGroup 0 knows no
+        group_id: the group that shares the partitions of `subscribe()`, and owns the committed
+            offsets.
+        fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
+            partitions and brokers (see `consumer.fetch_memory`), and the size of the largest
+            message that can be fetched. In aiokafka it bounds one response of one broker.
+        max_partition_fetch_bytes: the usual size of a fetch of one partition. Larger messages are
+            fetched too, up to `fetch_max_bytes`.
+        fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`. For brokers 0.8.0 and
+            0.8.1 at most 100 ms: they keep errors back for the whole wait, and may exceed it.
+        key_deserializer, value_deserializer: called with bytes or None. What they raise is raised
+            by the call that would return the message, each time until you `seek()` past it.
+        check_crcs: whether to check the CRC-32 of each message.
+        request_timeout_ms: how long to wait for the response of a broker, and for the metadata of
+            a topic.
+        enable_auto_commit: whether to commit positions every `auto_commit_interval_ms`, before
+            partitions are revoked, and at the stop. Needs a `group_id`.
+        offsets_storage: where committed offsets are stored: "kafka" (brokers from 0.8.2 on),
+            "zookeeper", or "dual" (both; the larger offset is read). None means Kafka from 0.8.2
+            on, but ZooKeeper on 0.8.2 with `zookeeper_connect`.
+        zookeeper_connect: "host:port,.../chroot", for groups on 0.8, and for committed offsets on
+            0.8.0.
+        session_timeout_ms: a member that sends no heartbeat for this long is removed from its
+            group. With groups of brokers also how long a rebalance waits for it (JoinGroup 0 has no
             `rebalance_timeout_ms`).
-        max_poll_interval_ms: who takes no messages for so long leaves the group until it does.
+        max_poll_interval_ms: a consumer that takes no messages for this long leaves its group until
+            it takes some.
         partition_assignment_strategy: classes derived from
-            `coordinator.assignors.abstract.AbstractPartitionAssignor`; by default roundrobin, then
-            range; in ZooKeeper range.
-        rebalance_backoff_ms, rebalance_max_retries: for groups in ZooKeeper, as the Scala
-            consumer's: how long it waits for others to release partitions, and how often.
-        on_event: called with each `aiokafka08.telemetry` event.
+            `coordinator.assignors.abstract.AbstractPartitionAssignor`. The default is roundrobin,
+            then range; in ZooKeeper range.
+        rebalance_backoff_ms, rebalance_max_retries: for groups in ZooKeeper, as in the Scala
+            consumer: how long and how often to wait for other members to release partitions.
+        on_event: called with each event of `aiokafka08.telemetry`.
 
     Raises:
-        IllegalArgumentError: a value that isn't allowed (a `ValueError` too).
-        UnsupportedVersionError: what the 0.8 protocol can't do: `read_committed`, static group
-            members, fetching from followers, SASL.
+        IllegalArgumentError: an option has a wrong value (this is a `ValueError` too).
+        UnsupportedVersionError: an option needs more than the protocol of 0.8: `read_committed`,
+            static group members, fetching from followers, SASL.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class AIOKafkaConsumer(PartitionCalls):
     ) -> None:
         if loop is not None:
             warnings.warn(
-                "the loop argument is deprecated: the consumer uses the loop that starts it",
+                "loop is deprecated: the consumer uses the event loop in which start() is called",
                 DeprecationWarning,
                 stacklevel=2,
             )
@@ -201,97 +202,61 @@ class AIOKafkaConsumer(PartitionCalls):
         largest = self._config.fetch_max_bytes + self._config.max_partition_fetch_bytes
         net = replace(net, max_frame_bytes=max(net.max_frame_bytes, 2 * largest))
         self._lifecycle = Lifecycle("AIOKafkaConsumer")
-        self._calls = StopScope(ConsumerStoppedError)
+        self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
-        self._telemetry = Telemetry(on_event)
-        self._router = Router(net, self._telemetry)
+        self._router = Router(net, Telemetry(on_event))
         self._subscription = Subscription(
             exclude_internal_topics=self._config.exclude_internal_topics
         )
-        self._member_state = MemberState()
-        self._coordinator = (
-            CoordinatorLookup(self._router, group_id) if group_id is not None else None
+        self._engine = ConsumerEngine(
+            self._router, self._config, self._subscription, self._lifecycle
         )
-        self._assignors = check_group_options(self._config)
-        # `start()` chooses both by the brokers' line.
-        self._store: OffsetStore = NoOffsetStore(IllegalStateError("the client isn't started"))
-        self._membership: Membership | None = None
-        self._assignment = ConsumerEngine(
-            self._router,
-            self._config,
-            self._subscription,
-            self._member_state,
-            self._lifecycle,
-        )
-        self._feed = self._assignment.feed
-        self._router.metadata.add_listener(self._assignment.follow_metadata)
+        self._collector = self._engine.collector
         if topics:
             self.subscribe(topics)
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self._router.config.bootstrap)
         state = "running" if self._lifecycle.is_running else "not running"
-        return f"<AIOKafkaConsumer {servers} {state} partitions={len(self._assignment.cursors)}>"
+        return f"<AIOKafkaConsumer {servers} {state} partitions={len(self._engine.cursors)}>"
 
     def __del__(self) -> None:
         lifecycle: Lifecycle | None = getattr(self, "_lifecycle", None)
         if lifecycle is not None:
             lifecycle.warn_if_not_stopped(self)
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find the cluster and the topics. After a failure nothing is left, make a new consumer.
+        """Connect to the cluster and begin to read; with a subscription, wait for its partitions.
+
+        A consumer whose start has failed is stopped; make a new one.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
-            UnsupportedVersionError: only 4.x brokers were found; or there is a subscription with a
-                `group_id`, but no `zookeeper_connect`, and the brokers have no groups (0.8).
+            NoBrokersAvailable: no bootstrap address is a broker; says why for each.
+            UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
+                a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).
             BrokerResponseError: the group refuses this member; says why.
-            UnknownTopicOrPartitionError: a subscribed topic doesn't exist, and isn't created.
+            UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
         self._lifecycle.bind_to_loop()
+        self._engine.bind_loop()
         try:
-            await self._calls.run(self._start())
+            await self._stop_scope.run(self._engine.start())
         except BaseException:
             await self.stop()
             raise
 
-    async def _start(self) -> None:
-        router = self._router
-        self._track()
-        await router.start()
-        if self._subscription.by_topic:
-            check_subscribe(self._config, router)
-        for topic in sorted(self._subscription.tracked_topics or ()):
-            await router.metadata.wait_for_topic(topic, timeout_s=router.config.request_timeout_s)
-        self._store = choose_offset_store(
-            router,
-            self._coordinator,
-            self._config.offsets_storage,
-            self._config.zookeeper_connect,
-        )
-        await self._store.start()
-        self._membership = choose_membership(
-            self._config,
-            self._assignors,
-            router,
-            self._subscription,
-            self._assignment,
-            self._member_state,
-            self._coordinator,
-        )
-        self._assignment.start(self._store, self._membership)
-        await self._membership.start()
-
     async def stop(self) -> None:
-        """Stop reading and close all connections; calls that wait get `ConsumerStoppedError`.
+        """Stop reading, make the last automatic commit, leave the group, close all connections.
 
-        May be called more than once. What was fetched and not taken is dropped.
+        Calls that wait raise `ConsumerStoppedError`. Messages that were fetched but not returned
+        are dropped. Safe to call more than once.
 
         Raises:
-            IllegalStateError: it belongs to another event loop or process; it goes on there.
+            IllegalStateError: the consumer belongs to another event loop or process, and goes on
+                running there.
         """
         if self._stopping is None:
             if not self._lifecycle.is_running:
@@ -303,18 +268,8 @@ class AIOKafkaConsumer(PartitionCalls):
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
-        self._calls.cancel_all()
-        await run_all_steps(
-            self._assignment.finish,
-            self._stop_membership,
-            self._assignment.stop,
-            self._store.stop,
-            self._router.stop,
-        )
-
-    async def _stop_membership(self) -> None:
-        if self._membership is not None:
-            await self._membership.stop()
+        self._stop_scope.cancel_all()
+        await self._engine.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -336,144 +291,132 @@ class AIOKafkaConsumer(PartitionCalls):
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or those whose names match `pattern`: with a `group_id` the share that
-        the group gives to this member, else all partitions.
+        """Read these topics, or the topics whose names match `pattern`.
 
-        Replaces an earlier subscription of the same kind. New partitions and matching new topics
-        come in with the metadata refresh that shows them (`metadata_max_age_ms`).
+        With a `group_id` the group assigns a share of the partitions to this consumer; without one
+        it reads all partitions. Replaces an earlier subscription of the same kind. New partitions
+        and new matching topics are read from the metadata refresh on that shows them
+        (`metadata_max_age_ms`).
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
             TypeError: not exactly one of topics and pattern is given, the pattern is bytes, or the
-                listener is no `ConsumerRebalanceListener`.
+                listener isn't a `ConsumerRebalanceListener`.
             ValueError: the pattern isn't a regular expression.
-            InvalidTopicError: a name that brokers don't take.
+            InvalidTopicError: a topic name isn't valid.
             UnsupportedVersionError: there is a `group_id`, and the brokers have no groups (0.8).
         """
         if isinstance(topics, str) or not isinstance(topics, Collection):
-            raise TypeError(f"topics must be a list of names, not {topics!r}")
+            raise TypeError(f"topics={topics!r}: expected a list of topic names")
         if bool(topics) == (pattern is not None):
-            raise TypeError("exactly one of `topics` and `pattern` must be given")
+            raise TypeError("subscribe(): expected exactly one of topics and pattern")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
-            raise TypeError("listener must be a ConsumerRebalanceListener")
+            raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
         check_subscribe(self._config, self._router)
         if pattern is not None:
             self._subscription.subscribe_pattern(pattern, listener)
         else:
             self._subscription.subscribe(topics, listener)
-        self._subscription_changed()
+        self._engine.subscription_changed()
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed to, or that the pattern matches now."""
+        """Return the subscribed topics, or those that match the pattern now."""
         return self._subscription.topics(self._router.metadata.snapshot)
 
     def unsubscribe(self) -> None:
-        """Read nothing any more; a subscription of any kind may come next."""
-        self._assignment.commits.later(self.assignment())
+        """Stop reading all partitions. A subscription of any kind may follow."""
+        self._engine.commits.commit_revoked_soon(self.assignment())
         self._subscription.unsubscribe()
-        self._assignment.replace(())
-        self._subscription_changed()
+        self._engine.set_partitions(())
+        self._engine.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, in place of those assigned before.
 
         Raises:
-            TypeError: something else than a list of partitions.
-            InvalidTopicError: a name that brokers don't take.
-            IllegalArgumentError: a number that no partition has.
+            TypeError: not a list of partitions.
+            InvalidTopicError: a topic name isn't valid.
+            IllegalArgumentError: a partition number isn't possible.
             IllegalStateError: there is a subscription to topics or a pattern.
         """
         self._subscription.assign(partitions)
-        self._assignment.commits.later(self.assignment() - self._subscription.assigned)
-        self._assignment.replace(self._subscription.assigned)
-        self._subscription_changed()
+        self._engine.commits.commit_revoked_soon(self.assignment() - self._subscription.assigned)
+        self._engine.set_partitions(self._subscription.assigned)
+        self._engine.subscription_changed()
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
-        return set(self._assignment.cursors)
-
-    def _track(self) -> None:
-        """Keep the metadata of what is subscribed to."""
-        topics = self._subscription.tracked_topics
-        self._router.metadata.all_topics = topics is None
-        self._router.metadata.set_topics(topics or ())
-
-    def _subscription_changed(self) -> None:
-        self._track()
-        if self._lifecycle.is_running:
-            meant = self._subscription.partitions(self._router.metadata.snapshot)
-            self._assignment.hold_back(self.assignment() - meant)
-            if self._subscription.kind is not Kind.NONE:
-                self._router.metadata.request_refresh()
-            if self._membership is not None:
-                self._membership.on_change()
+        """Return the partitions that are assigned to this consumer now."""
+        return set(self._engine.cursors)
 
     # --- messages ---------------------------------------------------------------------------------
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
-        """The next message, of these partitions or of all; waits for one.
+        """Wait for the next message of these partitions (by default of all) and return it.
 
-        A partition that isn't there, or has no leader, is waited for too: it may come.
-        `position()` and `end_offsets()` tell by an error within `request_timeout_ms`, `ready()` at
-        once, and `on_event` and the log why (`PartitionFailed`).
+        Also waits for a partition that doesn't exist or has no leader, since it may appear.
+        `position()` and `end_offsets()` raise within `request_timeout_ms` then, `ready()` returns
+        False at once, and `on_event` and the log give the reason (`PartitionFailed`).
 
         Raises:
             ConsumerStoppedError: the consumer was stopped.
-            CorruptRecordException: the next message is damaged; says where, `seek()` goes past it.
+            CorruptRecordException: the next message is damaged. The error has its offset; `seek()`
+                past it.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
-            Exception: what a deserializer raised on the next message; its `__notes__` say where
-                that is, `seek()` goes past it.
+            Exception: a deserializer raised it for the next message. Its `__notes__` give the
+                offset; `seek()` past it.
             TypeError: a partition is neither a `TopicPartition` nor a plain pair.
         """
         if partitions:
             check_partitions(partitions)
         elif not self._lifecycle.stopped:
-            for record in self._feed.walk:
+            for record in self._collector.remaining:
                 return record
-        return await self._feed.one(partitions)
+        return await self._collector.get_one(partitions)
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """What has been fetched, by partition; waits up to `timeout_ms` for the first messages.
+        """Return the messages that were fetched, by partition; wait for the first ones.
 
         Args:
-            partitions: which ones; none named: all.
-            timeout_ms: milliseconds; 0 doesn't wait.
-            max_records: the most messages to give; `max_poll_records` by default.
+            partitions: the partitions to read; by default all.
+            timeout_ms: how long to wait, in milliseconds; 0 doesn't wait.
+            max_records: the most messages to return; by default `max_poll_records`.
 
-        Raises as `getone`, but only where there are no messages to give.
+        Raises as `getone`, but only if there are no messages to return.
         """
         check_partitions(partitions)
         timeout_s = _seconds(timeout_ms)
-        return await self._feed.many(partitions, timeout_s, self._limit(max_records))
+        return await self._collector.get_many(partitions, timeout_s, self._limit(max_records))
 
     async def getmany_arrow(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> arrow.RecordBatch:
-        """`getmany`, as one `pyarrow.RecordBatch`; empty where nothing came.
+        """As `getmany`, but return one `pyarrow.RecordBatch`; it is empty if nothing came.
 
-        Its columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`). It has at most
-        `max_records` rows, by default `max_poll_records` or 10,000, and fewer where more would
-        hold the event loop for longer than a few milliseconds.
+        The columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`). There are at most
+        `max_records` rows, by default `max_poll_records` or 10,000, and fewer if more would hold
+        the event loop for more than a few milliseconds.
 
-        Raises, as well as `getmany`:
+        Raises as `getmany`, and:
             KafkaConfigurationError: pyarrow isn't installed (`aiokafka08[arrow]`).
-            IllegalStateError: there are deserializers; Arrow takes the bytes.
+            IllegalStateError: the consumer has deserializers; Arrow columns contain bytes.
         """
         arrow.require_pyarrow()
         decoding = self._config.decoding
         if decoding.key_deserializer is not None or decoding.value_deserializer is not None:
-            raise IllegalStateError("getmany_arrow() gives bytes: construct without deserializers")
+            raise IllegalStateError(
+                "getmany_arrow() returns bytes: make the consumer without deserializers"
+            )
         check_partitions(partitions)
-        limit = self._limit(max_records) or ARROW_RECORDS
-        taken = await self._feed.columns(partitions, _seconds(timeout_ms), limit)
+        limit = self._limit(max_records) or ARROW_ROWS
+        collected = await self._collector.get_columns(partitions, _seconds(timeout_ms), limit)
         try:
-            return arrow.record_batch(taken.runs, taken.columns)
+            return arrow.record_batch(collected.runs, collected.columns)
         except BaseException:
-            for tp, position in taken.positions.items():  # give them back
-                self._assignment.seek(self._assignment.cursor(tp), position)
+            for tp, position in collected.positions.items():  # the messages were not returned
+                self.seek(tp, position)
             raise
 
     def __aiter__(self) -> Self:
@@ -482,11 +425,11 @@ class AIOKafkaConsumer(PartitionCalls):
         return self
 
     async def __anext__(self) -> ConsumerRecord[Any, Any]:
-        """As `getone()`; ends when the consumer is stopped."""
-        for record in self._feed.walk:
+        """As `getone()`. The iteration ends when the consumer is stopped."""
+        for record in self._collector.remaining:
             return record
         try:
-            return await self._feed.one(())
+            return await self._collector.get_one(())
         except ConsumerStoppedError:
             raise StopAsyncIteration from None
 
@@ -494,29 +437,273 @@ class AIOKafkaConsumer(PartitionCalls):
         if max_records is None:
             return self._config.max_poll_records
         if type(max_records) is not int or max_records < 1:
-            raise ValueError(f"max_records={max_records!r}: allowed are integers from 1 on")
+            raise ValueError(f"max_records={max_records!r}: expected an integer >= 1")
         return max_records
+
+    # --- positions --------------------------------------------------------------------------------
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next message of a partition.
+
+        Raises:
+            IllegalStateError: the partition isn't assigned.
+            NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
+            KafkaTimeoutError: not found within `request_timeout_ms`; says so if the partition or
+                its leader is missing (aiokafka waits for ever).
+        """
+        self._engine.check()
+        cursor = self._engine.cursor(partition)
+        if cursor.position is None and not await self._engine.wait_positions([partition]):
+            why = self._router.metadata.snapshot.no_leader_reason(partition)
+            raise KafkaTimeoutError(
+                f"no position of {partition} within "
+                f"{self._router.config.request_timeout_s * 1000:.0f} ms"
+                + (f": {why}" if why else "")
+            )
+        position = self._engine.cursor(partition).position
+        assert position is not None
+        return position
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at `offset`; messages of the partition that were fetched are dropped.
+
+        Raises:
+            IllegalStateError: the partition isn't assigned.
+            ValueError: the offset isn't an integer from 0 to 2**63 - 1.
+        """
+        if type(offset) is not int or not 0 <= offset <= LAST_OFFSET:
+            raise ValueError(f"offset={offset!r}: expected an integer from 0 to 2**63 - 1")
+        self._engine.seek(self._engine.cursor(partition), offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Continue at the first messages that the brokers have; by default of all partitions.
+
+        Returns:
+            False if the offsets weren't found within `request_timeout_ms`. The search goes on.
+
+        Raises:
+            IllegalStateError: a partition isn't assigned.
+            TypeError: a partition isn't a `TopicPartition`.
+        """
+        return await self._restart(partitions, StartPosition.EARLIEST)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Continue after the last messages; otherwise as `seek_to_beginning`."""
+        return await self._restart(partitions, StartPosition.LATEST)
+
+    async def _restart(self, partitions: Collection[TopicPartition], start: StartPosition) -> bool:
+        self._engine.check()
+        cursors = self._engine.select(partitions)
+        if not cursors:
+            raise IllegalStateError("no partitions are assigned")
+        for cursor in cursors:
+            self._engine.restart(cursor, start)
+        return await self._engine.wait_positions([cursor.topic_partition for cursor in cursors])
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, int | None]:
+        """Continue at the committed offsets, and return them; None where nothing is committed.
+
+        Raises as `committed`, and:
+            IllegalStateError: a partition isn't assigned.
+        """
+        self._engine.check()
+        self._engine.require_store()
+        selected = {one.topic_partition: one for one in self._engine.select(partitions)}
+        offsets = await self._stop_scope.run(self._engine.fetch_committed(selected))
+        for tp, offset in offsets.items():
+            # Another cursor now means that the partition was revoked meanwhile. Another member may
+            # have committed since, so this offset may be stale.
+            if offset is not None and self._engine.cursors.get(tp) is selected[tp]:
+                self.seek(tp, offset)
+        return offsets
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the high watermark, which is the offset of the next message to be written; None if
+        it isn't known yet."""
+        cursor = self._engine.cursor(partition)
+        return None if cursor.high_watermark < 0 else cursor.high_watermark
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return None: the protocol of 0.8 has no last stable offset (it came with 0.11)."""
+        self._engine.cursor(partition)
+        return None
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return when `highwater` came, in milliseconds since the epoch; None: not yet."""
+        return self._engine.cursor(partition).polled_at_ms
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no messages of these partitions; what was fetched is kept."""
+        self._each(partitions, self._engine.pause)
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the partitions that are paused."""
+        return {tp for tp, cursor in self._engine.cursors.items() if cursor.paused}
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return messages of paused partitions again."""
+        self._each(partitions, self._engine.resume)
+
+    def _each(self, partitions: Collection[TopicPartition], act: Callable[[Cursor], None]) -> None:
+        if partitions:
+            for cursor in self._engine.select(partitions):
+                act(cursor)
+
+    # --- committed offsets ------------------------------------------------------------------------
+
+    async def commit(self, offsets: CommitOffsets | None = None) -> None:
+        """Commit offsets, by default the positions of all partitions.
+
+        Args:
+            offsets: for each partition the offset of the next message to read, or a pair of that
+                and a metadata string.
+
+        Raises:
+            CommitFailedError: the group has rebalanced without this member.
+            IllegalOperation: there is no `group_id`.
+            IllegalStateError: a partition isn't assigned.
+            OffsetMetadataTooLargeError: the metadata has over 4096 characters (1024 below 0.8.2).
+            ValueError, TypeError: `offsets` has another form.
+            KafkaTimeoutError: not committed within `request_timeout_ms`; names the partitions and
+                the reason.
+            KafkaError: the broker refused the commit; names the partitions.
+        """
+        self._engine.check()
+        self._engine.require_store()
+        if offsets is None:
+            if not self._engine.cursors:
+                raise IllegalStateError("no partitions are assigned")
+            commits = self._engine.commits.positions(self._engine.cursors)
+        else:
+            commits = check_offsets(offsets)
+            for tp in commits:
+                self._engine.cursor(tp)
+        await self._stop_scope.run(self._engine.commits.commit(commits))
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """Return the committed offset of a partition, also of one that isn't assigned; None if
+        nothing is committed.
+
+        Raises:
+            IllegalOperation: there is no `group_id`.
+            TypeError: not a `TopicPartition`.
+            KafkaTimeoutError: not found within `request_timeout_ms`.
+        """
+        self._engine.check()
+        self._engine.require_store()
+        return (await self._stop_scope.run(self._engine.fetch_committed([partition])))[partition]
+
+    # --- the cluster ------------------------------------------------------------------------------
+
+    async def topics(self) -> set[str]:
+        """Return the names of all topics; internal topics only if they aren't excluded."""
+        self._engine.check()
+        metadata = await self._stop_scope.run(self._router.metadata.fetch_all())
+        return {
+            state.topic
+            for state in metadata.topics
+            if action_for(state.error_code) is not Action.FINAL
+            and not (
+                self._config.exclude_internal_topics
+                and (state.is_internal or state.topic in INTERNAL_TOPICS)
+            )
+        }
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partitions of a topic, or None if the consumer has no metadata of it."""
+        return set(self._router.metadata.snapshot.partitions(topic)) or None
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first message that the brokers have, per partition. Positions
+        don't change.
+
+        Raises:
+            KafkaTimeoutError: not found within `request_timeout_ms`.
+            UnknownTopicOrPartitionError: there is no such partition.
+            TypeError, ValueError: not a list of partitions, or an impossible partition number.
+        """
+        return await self._log_ends(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after the last message, per partition; raise as `beginning_offsets`."""
+        return await self._log_ends(partitions, LATEST)
+
+    async def _log_ends(
+        self, partitions: Iterable[TopicPartition], which: int
+    ) -> dict[TopicPartition, int]:
+        self._engine.check()
+        wanted = dict.fromkeys(check_partitions(partitions), which)
+        found = await self._stop_scope.run(list_offsets(self._router, wanted))
+        return {tp: offsets[0] for tp, offsets in found.items() if offsets}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return where to begin in order to miss no message from a time on, per partition.
+
+        Brokers from 0.10.1 on find the first message whose timestamp is at or after the given one,
+        as with aiokafka (ListOffsets 1, KIP-79).
+
+        Older brokers (0.8, 0.9, 0.10.0), and brokers that store the topic in message format 0, know
+        only times of whole *segments*. A segment takes `log.roll.hours` or `log.segment.bytes` of
+        messages, by default a week or 1 GiB. The result is then the start of the first segment that
+        was written to at or after the time (less a second, since file times are coarse). That is
+        never after the first such message, and often before it. Format 0 has no timestamps, so the
+        earlier messages can't be recognized and skipped.
+
+        The time of a segment is that of its file on the leader: its last append, or the copying if
+        the replica was rebuilt (then the result is too early). A producer whose clock is ahead of
+        the broker's may stamp a message later than its segment. Newer brokers too use files and
+        segments where messages have no timestamps or are older than the upgrade of the broker.
+
+        Args:
+            timestamps: milliseconds since the epoch.
+
+        Returns:
+            `OffsetAndTimestamp`, with timestamp None for the start of a segment; None if there is
+            no message that late.
+
+        Raises:
+            TypeError, ValueError: a time or a partition isn't possible.
+            KafkaTimeoutError, UnknownTopicOrPartitionError: as `beginning_offsets`.
+        """
+        times = {
+            tp: _time_ms(tp, at)
+            for tp, at in zip(check_partitions(timestamps), timestamps.values(), strict=True)
+        }
+        self._engine.check()
+        return await self._stop_scope.run(offsets_for_times(self._router, times))
 
     # --- health -----------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """Whether all assigned partitions have a position and a leader that answers."""
-        if not self._lifecycle.is_running:
-            return False
-        return self._assignment.healthy()
+        """Return whether every assigned partition has a position and a leader that responds."""
+        return self._lifecycle.is_running and self._engine.is_healthy()
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the start, and gauges of now.
+        """Return counters since the start, and current gauges.
 
-        Of every event its counter (`aiokafka08.telemetry`), and: messages_consumed, bytes_fetched,
-        fetch_requests, fetch_request_failures, buffered_bytes, asked_bytes, assigned_partitions,
-        paused_partitions, lag (in offsets, behind the high watermarks, where they are known) and
-        "lag{topic-partition}" of each partition.
+        There is a counter for each event of `aiokafka08.telemetry`, and: messages_consumed,
+        bytes_fetched, fetch_requests, fetch_request_failures, buffered_bytes, asked_bytes (of the
+        fetches in flight), assigned_partitions, paused_partitions, lag (in offsets behind the high
+        watermarks, where these are known) and "lag{topic-partition}" of each partition.
         """
-        return self._assignment.metrics()
+        return self._engine.metrics()
 
 
 def _seconds(timeout_ms: float) -> float:
     if not isinstance(timeout_ms, int | float):
-        raise TypeError(f"timeout_ms={timeout_ms!r}: a number of milliseconds is wanted")
+        raise TypeError(f"timeout_ms={timeout_ms!r}: expected a number of milliseconds")
     return timeout_ms / 1000
+
+
+def _time_ms(tp: TopicPartition, at: object) -> int:
+    if not isinstance(at, int | float):
+        raise TypeError(f"timestamps[{tp}]={at!r}: expected milliseconds since the epoch")
+    if not 0 <= at < 2**63:
+        raise ValueError(f"timestamps[{tp}]={at}: expected milliseconds from 0 to 2**63 - 1")
+    return int(at)

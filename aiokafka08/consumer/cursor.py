@@ -1,10 +1,12 @@
-"""One partition: where the consumer is in it, and what its last answer means.
+"""The state of one assigned partition: position, next fetch, back-off, and the error to raise.
 
-Pure: `now` is passed in; decisions are returned as a `FetchResult`, which `fetcher` carries out.
-Holds the position and the buffered sets (`record_buffer`), the next fetch (`next_fetch`), pauses,
-back-off and the error to raise. Invariant: at most one request for the partition counts. A seek, a
-new start or a new leader makes the response in flight stale, and it is dropped. An error never
-moves the position.
+Pure: `now` is an argument. `apply_response` returns a `FetchResult`, and `fetcher` carries it out.
+A `Cursor` holds the buffered sets (`record_buffer`) and the next fetch (`next_fetch`). The engine
+makes one per assigned partition; `fetcher`, `start_offsets` and `collector` read and change it.
+
+Invariant: at most one fetch of the partition counts, `in_flight`. A seek, a new start and a new
+leader make it stale, and the response to a stale fetch is dropped. An error never moves the
+position.
 """
 
 from __future__ import annotations
@@ -13,9 +15,8 @@ import enum
 import random
 from dataclasses import dataclass
 
-from aiokafka08.consumer.frames import ReceivedFrame
 from aiokafka08.consumer.next_fetch import NextFetch, Step, not_a_message, too_large
-from aiokafka08.consumer.record_buffer import Decoding, RecordBuffer
+from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
 from aiokafka08.errors import (
     Action,
     CorruptRecordException,
@@ -28,72 +29,74 @@ from aiokafka08.protocol.api import FetchedPartition
 from aiokafka08.structs import TopicPartition
 
 MAX_TRIES = 20
-"""Consecutive answers of -1, or of a code that this client doesn't know, before it is told: with
-the default back-off some 17 seconds. A new leader may give -1 for a moment (docs/brokers.md 7.10).
-"""
+"""Consecutive responses with error -1, or with a code that this client doesn't know, until the
+error is raised: about 17 seconds with the default back-off. A new leader may return -1 for a moment
+(docs/brokers.md 7.10)."""
 
 _RANDOM = random.Random()
 
 
 class StartPosition(enum.Enum):
-    """How a cursor gets its position; `positions` finds it out."""
+    """How `start_offsets` is to find the position of a cursor."""
 
-    STORED = "at the committed offset, else as auto_offset_reset says"
-    EARLIEST = "at the first message kept"
-    LATEST = "behind the last message"
-    CHECK = "the broker refused the position: see whether it is outside the log"
+    STORED = "the committed offset; without one as auto_offset_reset says"
+    EARLIEST = "the first message kept"
+    LATEST = "after the last message"
+    REFUSED = "the broker refused the position: verify it against the bounds of the log"
 
 
 class FetchResult(enum.Enum):
-    """What the answer to a fetch means; `fetcher` acts on it."""
+    """What a response means for the partition; `fetcher` carries it out."""
 
-    LATE = "nobody waits for it any more"
-    DATA = "messages are buffered"
-    QUIET = "no messages; go on"
-    RETRY = "try again after the back-off"
-    REFRESH = "refresh the metadata, then try again"
-    CHECK = "the position needs to be checked"
-    ERROR = "the caller has to be told"
+    STALE = "the fetch doesn't count any more; ignore the response"
+    DATA = "messages were buffered"
+    EMPTY = "no messages; fetch again"
+    RETRY = "fetch again after the back-off"
+    REFRESH = "refresh the metadata, fetch again after the back-off"
+    OFFSET_REFUSED = "the broker refused the offset; it must be verified"
+    ERROR = "the cursor has an error to raise"
 
 
 @dataclass(slots=True, eq=False)
 class PartitionFetch:
-    """A partition's part of a fetch request; `extra_bytes` are lent by `shares`."""
+    """One partition's part of a fetch request."""
 
     cursor: Cursor
     offset: int
     max_bytes: int
     alone: bool
-    extra_bytes: int = 0
 
 
 class Cursor:
-    """The state of one partition; see the module.
+    """One assigned partition; see the module.
 
     Attributes:
-        start: how its position is to be found; None while it has one.
-        paused: the user doesn't want its messages now; what is buffered stays.
-        revoked: it is being taken away: nothing more of it is handed out.
-        error: what the next call has to be told.
-        high_watermark: that of the last answer; -1: not known yet.
-        polled_at_ms: when that answer came, milliseconds since the epoch.
-        not_before: loop time until which it backs off.
-        ask: the request that counts.
-        extra_bytes: what `shares` has lent for a message larger than the partition's share.
+        buffer: the fetched sets and decoded records.
+        next_fetch: where the next fetch begins and how large it is; a seek replaces the object.
+        start: how to find the position; None once it is known.
+        paused: the user has paused the partition; what is buffered stays.
+        revoked: the partition is being revoked; its messages aren't returned any more.
+        error: raised by the next call that reaches it.
+        high_watermark: that of the last response; -1: not known yet.
+        polled_at_ms: when that response came, in milliseconds since the epoch.
+        not_before: loop time at which the back-off ends.
+        in_flight: the fetch that counts, or None.
+        borrowed_bytes: what `fetch_memory` has granted beyond the partition's share, for a message
+            larger than the share.
     """
 
     __slots__ = (
         "_backoff",
         "_tries",
-        "ask",
+        "borrowed_bytes",
         "buffer",
         "error",
-        "extra_bytes",
         "high_watermark",
+        "in_flight",
+        "next_fetch",
         "not_before",
         "paused",
         "polled_at_ms",
-        "reach",
         "revoked",
         "start",
         "topic_partition",
@@ -104,7 +107,7 @@ class Cursor:
     ) -> None:
         self.topic_partition = topic_partition
         self.buffer = RecordBuffer(topic_partition, decoding)
-        self.reach = NextFetch(0)
+        self.next_fetch = NextFetch(0)
         self.start: StartPosition | None = StartPosition.STORED
         self.paused = False
         self.revoked = False
@@ -112,101 +115,104 @@ class Cursor:
         self.high_watermark = -1
         self.polled_at_ms: int | None = None
         self.not_before = 0.0
-        self.ask: PartitionFetch | None = None
-        self.extra_bytes = 0
+        self.in_flight: PartitionFetch | None = None
+        self.borrowed_bytes = 0
         self._backoff = Backoff(*backoff, random=_RANDOM)
         self._tries = 0
 
     def __repr__(self) -> str:
         topic, partition = self.topic_partition
         return (
-            f"<Cursor {topic}/{partition} position={self.position} fetch={self.reach.offset} "
+            f"<Cursor {topic}/{partition} position={self.position} fetch={self.next_fetch.offset} "
             f"buffered={self.buffer.buffered_bytes}{' paused' if self.paused else ''}>"
         )
 
     @property
     def position(self) -> int | None:
-        """The offset of the next message that the user gets; None where it isn't known yet."""
-        return None if self.start not in (None, StartPosition.CHECK) else self.buffer.position
+        """The offset of the next record to return; None if it isn't known yet."""
+        if self.start not in (None, StartPosition.REFUSED):
+            return None
+        return self.buffer.position
 
     @property
     def lag(self) -> int | None:
-        """How many offsets the position is behind the high watermark; None: not known yet."""
+        """How many offsets the position is behind the high watermark; None if not known yet."""
         if self.position is None or self.high_watermark < 0:
             return None
         return max(self.high_watermark - self.position, 0)
 
     @property
-    def has_something(self) -> bool:
-        """Whether a call can be served: with messages or with an error."""
+    def has_output(self) -> bool:
+        """Whether a call can be served: with records, or with an error."""
         return self.buffer.pending or self.error is not None
 
     # --- position ---------------------------------------------------------------------------------
 
     def seek(self, offset: int) -> None:
-        """Go on at `offset`; drops what is buffered, what is under way and any error."""
+        """Continue at `offset`. Drops the buffer, the error and the back-off; a fetch in flight
+        becomes stale."""
         self.start = None
-        self.reach = NextFetch(offset)
+        self.next_fetch = NextFetch(offset)
         self.buffer.reset(offset)
-        self.ask = None
+        self.in_flight = None
         self.error = None
-        self._calm()
+        self._reset_backoff()
 
     def restart(self, start: StartPosition) -> None:
-        """Give up the position; it is found anew."""
+        """Give up the position, and find it anew in this way."""
         self.seek(0)
         self.start = start
 
-    def confirmed(self) -> None:
-        """The position that was to be checked is inside the log: fetch there again."""
+    def confirm_position(self) -> None:
+        """Fetch again at an offset that the broker had refused, since it is inside the log."""
         self.start = None
 
     # --- fetching ---------------------------------------------------------------------------------
 
-    def fetch_bytes(self, share_bytes: int) -> int:
-        """How much the next fetch asks for where the partition's share is `share_bytes`."""
-        return max(self.reach.size_bytes, share_bytes)
-
-    def fetchable(self, room_bytes: int, share_bytes: int) -> bool:
-        """Whether to fetch more: it has a position, and at most `room_bytes` are buffered.
-
-        More than its share is asked for only when nothing is buffered.
-        """
-        if not self.wanted:
-            return False
-        if self.reach.size_bytes > share_bytes:
-            return not self.buffer.buffered_bytes
-        return self.buffer.buffered_bytes <= room_bytes
-
     @property
-    def wanted(self) -> bool:
-        """Whether more is wanted at all, memory aside."""
+    def wants_fetch(self) -> bool:
+        """Whether to fetch more, apart from memory and back-off."""
         return (
             self.start is None
-            and self.ask is None
+            and self.in_flight is None
             and self.error is None
             and not self.paused
             and not self.revoked
         )
 
-    def request(self, share_bytes: int) -> PartitionFetch:
-        """The partition's part of the next request; from now on only its answer counts."""
-        reach = self.reach
-        self.ask = PartitionFetch(
-            self, reach.offset, self.fetch_bytes(share_bytes), reach.alone, self.extra_bytes
-        )
-        return self.ask
+    def fetch_bytes(self, share_bytes: int) -> int:
+        """Return the size of the next fetch for a partition with this share of the memory."""
+        return max(self.next_fetch.size_bytes, share_bytes)
 
-    def give_up(self, ask: PartitionFetch) -> bool:
-        """No answer came to `ask`; True if it counted."""
-        if self.ask is not ask:
+    def can_fetch(self, room_bytes: int, share_bytes: int) -> bool:
+        """Whether to fetch now: at most `room_bytes` are buffered.
+
+        A fetch larger than the share needs an empty buffer.
+        """
+        if not self.wants_fetch:
             return False
-        self.ask = None
+        if self.next_fetch.size_bytes > share_bytes:
+            return not self.buffer.buffered_bytes
+        return self.buffer.buffered_bytes <= room_bytes
+
+    def begin_fetch(self, share_bytes: int) -> PartitionFetch:
+        """Return the next fetch; from now on only the response to it counts."""
+        next_fetch = self.next_fetch
+        self.in_flight = PartitionFetch(
+            self, next_fetch.offset, self.fetch_bytes(share_bytes), next_fetch.alone
+        )
+        return self.in_flight
+
+    def abandon_fetch(self, fetch: PartitionFetch) -> bool:
+        """Record that no response comes to `fetch`; return whether it still counted."""
+        if self.in_flight is not fetch:
+            return False
+        self.in_flight = None
         return True
 
-    def answered(
+    def apply_response(
         self,
-        ask: PartitionFetch,
+        fetch: PartitionFetch,
         fetched: FetchedPartition,
         *,
         limit_bytes: int,
@@ -216,90 +222,92 @@ class Cursor:
         now_ms: int,
         frame: ReceivedFrame | None = None,
     ) -> FetchResult:
-        """Take in the answer to `ask`.
+        """Apply the response to `fetch`: buffer its messages, or keep its error.
 
         Args:
-            limit_bytes: up to which size a message is fetched.
-            waited: whether the broker used the whole wait; None where the request wasn't alone.
-            hides_large: see `NextFetch.answered`.
-            now: loop time. `now_ms`: milliseconds since the epoch.
-            frame: what the answer's message set is a view into.
+            fetch: what `begin_fetch` returned.
+            fetched: the partition's part of the response.
+            limit_bytes: the size of the largest message that is fetched.
+            waited: whether the broker used the whole wait; None if the request wasn't alone.
+            hides_large: see `NextFetch.apply_response`.
+            now: loop time.
+            now_ms: milliseconds since the epoch.
+            frame: the frame that the message set is a view into.
         """
-        if self.ask is not ask:
-            return FetchResult.LATE
-        self.ask = None
+        if self.in_flight is not fetch:
+            return FetchResult.STALE
+        self.in_flight = None
         if fetched.error_code:
-            return self._refused(fetched.error_code, now)
+            return self._apply_error_code(fetched.error_code, now)
         self.high_watermark = fetched.high_watermark
         self.polled_at_ms = now_ms
-        self._calm()
-        offset = ask.offset
-        finding = self.reach.answered(
+        self._reset_backoff()
+        offset = fetch.offset
+        finding = self.next_fetch.apply_response(
             fetched.message_set,
             fetched.high_watermark,
-            asked_bytes=ask.max_bytes,
+            requested_bytes=fetch.max_bytes,
             limit_bytes=limit_bytes,
             waited=waited,
             hides_large=hides_large,
         )
         if finding.step is Step.DATA:
             assert finding.message_set is not None
-            self.buffer.add(finding.message_set, offset, self.reach.offset, frame)
+            self.buffer.add_set(finding.message_set, offset, self.next_fetch.offset, frame)
             return FetchResult.DATA
         if finding.step is Step.TOO_LARGE:
             error = too_large(self.topic_partition, offset, finding.message_bytes, limit_bytes)
             return self.fail(error, now)
         if finding.step is Step.CORRUPT:
             return self.fail(not_a_message(self.topic_partition, offset, finding.next_offset), now)
-        if self.reach.offset != offset:
-            self.buffer.extend_to(self.reach.offset)
-        return FetchResult.QUIET
+        if self.next_fetch.offset != offset:
+            self.buffer.skip_to(self.next_fetch.offset)
+        return FetchResult.EMPTY
 
     def back_off(self, now: float) -> None:
-        """Don't ask for a while; longer each time until something works."""
+        """Don't fetch for a while; the delay grows until a fetch succeeds."""
         self.not_before = now + self._backoff.next()
 
-    def moved(self) -> None:
-        """Another broker leads now: what is under way doesn't count, and no reason to wait."""
-        self.ask = None
+    def change_leader(self) -> None:
+        """Drop the fetch in flight and the back-off, which concerned the former leader."""
+        self.in_flight = None
         self.not_before = 0.0
 
     def fail(self, error: Exception, now: float) -> FetchResult:
-        """`error` is to be told; the fetch is tried again when it has been."""
+        """Keep `error` to be raised. Fetching stops until it was raised, then backs off."""
         self.error = error
         self.back_off(now)
         return FetchResult.ERROR
 
-    def tell_error(self) -> None:
-        """Raise the error, if there is one; fetching goes on then."""
+    def raise_error(self) -> None:
+        """Raise the error, if there is one, and clear it."""
         error, self.error = self.error, None
         if error is not None:
             raise error
 
-    # --- inside -----------------------------------------------------------------------------------
-
-    def _calm(self) -> None:
+    def _reset_backoff(self) -> None:
         if self._tries or self.not_before:
             self._tries = 0
             self.not_before = 0.0
             self._backoff.reset()
 
-    def _refused(self, code: int, now: float) -> FetchResult:
+    def _apply_error_code(self, code: int, now: float) -> FetchResult:
         topic, partition = self.topic_partition
-        error = broker_error(code, f"fetch of {topic}/{partition} at offset {self.reach.offset}")
+        offset = self.next_fetch.offset
+        error = broker_error(code, f"fetch of {topic}/{partition} at offset {offset}")
         action = action_for(code)
         self._tries += 1
         if isinstance(error, OffsetOutOfRangeError):
-            self.start = StartPosition.CHECK
+            self.start = StartPosition.REFUSED
             self.back_off(now)
-            return FetchResult.CHECK
+            return FetchResult.OFFSET_REFUSED
         if action is Action.REFRESH:
             self.back_off(now)
             return FetchResult.REFRESH
         if action is Action.FINAL or self._tries >= MAX_TRIES:
             self._tries = 0
             if isinstance(error, CorruptRecordException):
-                error.partition, error.offset = self.topic_partition, self.reach.offset
+                error.partition, error.offset = self.topic_partition, offset
             return self.fail(error, now)
         self.back_off(now)
         return FetchResult.RETRY

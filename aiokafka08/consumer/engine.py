@@ -1,8 +1,14 @@
-"""What is read at all: the cursors, and the parts that work on them, wired together.
+"""Own the assigned cursors and the parts that work on them, and connect these parts.
 
-`consumer` changes it for `assign()`, a membership for subscriptions (it is their `Assignee`). Knows
-who has to hear of which change; decides nothing about partitions itself. Holds no reference to the
-public consumer, so that one which is dropped without `stop()` can be told of.
+`ConsumerEngine` makes the parts `fetcher`, `start_offsets`, `collector` and `commits`, and is the
+`ConsumerObserver` to which they report. It chooses membership and offset store when it starts, and
+is the `Assignee` that the membership drives. The public consumer calls everything else.
+
+Invariant: `cursors` holds exactly the partitions that are assigned now. A partition that is revoked
+and assigned again gets a new cursor, so a part that still holds the old one can't affect it.
+
+The engine holds no reference to the public consumer. So a consumer that is dropped without `stop()`
+is collected, and warns.
 """
 
 from __future__ import annotations
@@ -12,21 +18,29 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
 
+from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.consumer.collector import Collector
-from aiokafka08.consumer.commits import Commits
+from aiokafka08.consumer.commits import Committer
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetcher import Fetcher
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Membership
+from aiokafka08.consumer.membership.choose import (
+    check_group_options,
+    check_subscribe,
+    choose_membership,
+)
 from aiokafka08.consumer.start_offsets import StartOffsets
 from aiokafka08.consumer.subscription import Kind, Subscription
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka08.net.cluster import ClusterSnapshot
-from aiokafka08.net.lifecycle import Lifecycle
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup
+from aiokafka08.net.lifecycle import Lifecycle, run_all_steps
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
+from aiokafka08.offset_store.choose import choose_offset_store
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced
 
@@ -35,14 +49,22 @@ _LOGGERS = ("net", "consumer")
 
 
 class ConsumerEngine:
-    """The partitions that are read now, with all that reads them."""
+    """The assigned partitions of one consumer, with all that reads them; see the module.
+
+    Raises:
+        IllegalArgumentError, KafkaConfigurationError: see `check_group_options`.
+
+    Attributes:
+        cursors: the assigned partitions.
+        collector: serves the calls that take messages.
+        commits: the commits of the consumer.
+    """
 
     def __init__(
         self,
         router: Router,
         config: ConsumerConfig,
         subscription: Subscription,
-        member_state: MemberState,
         lifecycle: Lifecycle,
     ) -> None:
         self.cursors: dict[TopicPartition, Cursor] = {}
@@ -50,65 +72,120 @@ class ConsumerEngine:
         self._config = config
         self._subscription = subscription
         self._lifecycle = lifecycle
+        self._assignors = check_group_options(config)
+        self._member_state = MemberState()
         self._membership: Membership | None = None
+        self._store: OffsetStore | None = None
         self._crash: BaseException | None = None
-        self._messages = 0  # handed out of partitions that aren't read any more
-        self.feed = Collector(
-            self.cursors,
-            check=self.check,
-            on_taken=self.changed,
-            on_starved=self._make_room,
-        )
-        self.fetcher = Fetcher(
+        self._returned_count = 0  # messages of partitions that aren't assigned any more
+        self._loop_yield: LoopYield
+        self.collector = Collector(self.cursors, self)
+        self.commits = Committer(config, self._member_state, self.cursors, router, self)
+        self._start_offsets = StartOffsets(router, config.reset, self)
+        self._fetcher = Fetcher(
             router,
             FetchMemory(config.fetch_max_bytes, config.max_partition_fetch_bytes),
+            self,
             min_bytes=config.fetch_min_bytes,
             max_wait_s=config.fetch_max_wait_s,
-            on_arrival=self.feed.arrived,
-            on_check=self._need_position,
-            on_queued=self.feed.bell.notify,
-            on_crash=self._crashed,
         )
-        self.positions = StartOffsets(
+        router.metadata.add_listener(self._metadata_changed)
+
+    # --- start and stop ---------------------------------------------------------------------------
+
+    def bind_loop(self) -> None:
+        """Bind to the running event loop. From now on calls may wait for messages."""
+        self._loop_yield = LoopYield()
+        self.collector.start(self._loop_yield)
+
+    async def start(self) -> None:
+        """Find the brokers and the topics, choose offset store and membership for them, and begin.
+
+        With a subscription, this returns when the first partitions are assigned.
+        """
+        router, subscription = self._router, self._subscription
+        self._track_topics()
+        await router.start()
+        if subscription.by_topic:
+            check_subscribe(self._config, router)
+        for topic in sorted(subscription.tracked_topics or ()):
+            await router.metadata.wait_for_topic(topic, timeout_s=router.config.request_timeout_s)
+        group = self._config.group_id
+        coordinator = None if group is None else CoordinatorLookup(router, group)
+        self._store = choose_offset_store(
+            router, coordinator, self._config.offsets_storage, self._config.zookeeper_connect
+        )
+        await self._store.start()
+        self._membership = choose_membership(
+            self._config,
+            self._assignors,
             router,
-            config.reset,
-            on_change=self._got_position,
-            on_crash=self._crashed,
+            subscription,
+            self,
+            self._member_state,
+            coordinator,
         )
-        self.commits = Commits(config, member_state, self.cursors, router, on_crash=self._crashed)
-
-    def start(self, store: OffsetStore, membership: Membership) -> None:
-        """Begin to read, with the store and the membership that the consumer has chosen."""
-        self._membership = membership
-        self.fetcher.start()
-        self.positions.start(store)
-        self.commits.start(store, membership)
-
-    async def finish(self) -> None:
-        """Hand out nothing more, tell calls that wait, and commit what was handed out: before the
-        membership ends, which leaves the partitions to others."""
-        self.feed.walk = iter(())
-        self.feed.bell.notify()
-        await self.commits.stop()
+        self._fetcher.start(self._loop_yield)
+        self._start_offsets.start(self._store)
+        self.commits.start(self._store, self._membership)
+        await self._membership.start()
 
     async def stop(self) -> None:
-        """End all that reads, after `finish`."""
-        await self.positions.stop()
-        await self.fetcher.stop()
+        """End all work, each step also if an earlier one fails; then raise the first error."""
+        await run_all_steps(
+            self.finish,
+            self._stop_membership,
+            self._stop_reading,
+            self._stop_store,
+            self._router.stop,
+        )
 
-    def check(self) -> None:
-        """Raise where calls that take messages can't go on."""
-        if self._lifecycle.stopped:
-            raise ConsumerStoppedError
-        self._lifecycle.check()
-        if self._crash is not None:
-            raise self._crash
+    async def finish(self) -> None:
+        """End the calls that take messages, and commit what they have returned.
+
+        This comes before the membership ends, since then other members read the partitions.
+        """
+        self.collector.close()
+        await self.commits.stop()
+
+    async def _stop_membership(self) -> None:
         if self._membership is not None:
-            self._membership.check()
-        self.commits.check()
+            await self._membership.stop()
+
+    async def _stop_reading(self) -> None:
+        await run_all_steps(self._start_offsets.stop, self._fetcher.stop)
+
+    async def _stop_store(self) -> None:
+        if self._store is not None:
+            await self._store.stop()
+
+    # --- for the public consumer ------------------------------------------------------------------
+
+    def require_store(self) -> OffsetStore:
+        """Return the offset store of the group.
+
+        Raises:
+            IllegalStateError: the consumer isn't started.
+            IllegalOperation: there is no `group_id`.
+        """
+        if self._store is None:
+            raise IllegalStateError("the consumer isn't started: await start()")
+        self._store.check()
+        return self._store
+
+    async def fetch_committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """Fetch the committed offsets; None where nothing is committed."""
+        for tp in partitions:
+            if not isinstance(tp, TopicPartition):
+                raise TypeError(f"partition {tp!r}: expected a TopicPartition")
+        committed = await self.require_store().fetch(partitions)
+        found = {tp: committed.get(tp) for tp in partitions}
+        return {tp: None if one is None else one.offset for tp, one in found.items()}
 
     def cursor(self, partition: TopicPartition) -> Cursor:
-        """The cursor of an assigned partition.
+        """Return the cursor of an assigned partition.
 
         Raises:
             IllegalStateError: it isn't assigned.
@@ -118,23 +195,110 @@ class ConsumerEngine:
             raise IllegalStateError(f"partition {partition} is not assigned")
         return cursor
 
-    def chosen(self, partitions: Collection[TopicPartition]) -> list[Cursor]:
-        """The cursors of these partitions, of all where none is named.
+    def select(self, partitions: Collection[TopicPartition]) -> list[Cursor]:
+        """Return the cursors of these partitions; none named: of all.
 
         Raises:
             IllegalStateError: one isn't assigned.
-            TypeError: one isn't a TopicPartition.
+            TypeError: one isn't a `TopicPartition`.
         """
         if not all(isinstance(partition, TopicPartition) for partition in partitions):
-            raise TypeError("partitions must be TopicPartition instances")
+            raise TypeError(f"partitions={partitions!r}: expected TopicPartition instances")
         return [self.cursor(tp) for tp in partitions or list(self.cursors)]
 
-    # --- what changes -----------------------------------------------------------------------------
+    def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign just these partitions. Those that stay keep their position and buffer."""
+        self._set_partitions(partitions, ())
+        self._fetcher.set_cursors(self.cursors.values())
 
-    def replace(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read just these from now on. Those that stay keep position and buffer."""
-        self._replace(partitions, ())
-        self.fetcher.set_cursors(self.cursors.values())
+    def subscription_changed(self) -> None:
+        """Act on a change of the subscription: return nothing more of partitions that aren't in
+        it; the membership assigns anew."""
+        self._track_topics()
+        if not self._lifecycle.is_running:
+            return
+        meant = self._subscription.partitions(self._router.metadata.snapshot)
+        self._stop_returning(self.cursors.keys() - meant)
+        if self._subscription.kind is not Kind.NONE:
+            self._router.metadata.request_refresh()
+        if self._membership is not None:
+            self._membership.on_change()
+
+    def seek(self, cursor: Cursor, offset: int) -> None:
+        """Continue at `offset`."""
+        self.collector.remove(cursor)
+        cursor.seek(offset)
+        self._cursor_changed(cursor)
+        self.collector.changed.notify()
+
+    def restart(self, cursor: Cursor, start: StartPosition) -> None:
+        """Give up the position, and find it anew in this way."""
+        self.collector.remove(cursor)
+        cursor.restart(start)
+        self._cursor_changed(cursor)
+
+    def pause(self, cursor: Cursor) -> None:
+        """Return and fetch nothing more; what is buffered stays."""
+        cursor.paused = True
+        self.collector.remove(cursor)
+        self._cursor_changed(cursor)
+
+    def resume(self, cursor: Cursor) -> None:
+        """Return and fetch messages again."""
+        cursor.paused = False
+        self._cursor_changed(cursor)
+        self.collector.add_ready(cursor)
+
+    async def wait_positions(self, partitions: Collection[TopicPartition]) -> bool:
+        """Wait until these partitions have positions; False after `request_timeout_ms`.
+
+        Raises:
+            IllegalStateError: one isn't assigned (any more).
+            KafkaError: its position can't be found.
+        """
+        deadline = asyncio.get_running_loop().time() + self._router.config.request_timeout_s
+        while True:
+            self.check()
+            missing = [cursor for cursor in self.select(partitions) if cursor.position is None]
+            for cursor in missing:
+                try:
+                    cursor.raise_error()
+                finally:
+                    self._cursor_changed(cursor)
+            if not missing:
+                return True
+            if not await self.collector.changed.wait(deadline):
+                return False
+
+    def is_healthy(self) -> bool:
+        """Whether every assigned partition has a position and a leader that responds."""
+        return self._crash is None and all(
+            cursor.position is not None and self._fetcher.has_live_leader(cursor)
+            for cursor in self.cursors.values()
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges by name; an event that never occurred counts 0."""
+        cursors = self.cursors.values()
+        known = {cursor.topic_partition: cursor.lag for cursor in cursors}
+        lags = {tp: lag for tp, lag in known.items() if lag is not None}
+        in_flight = (cursor.in_flight for cursor in cursors)
+        return {
+            **{kind.name: 0 for kind in Event.__subclasses__() if kind.logger in _LOGGERS},
+            **self._router.telemetry.counters,
+            "messages_consumed": self._messages_returned(),
+            "bytes_fetched": self._fetcher.fetched_bytes,
+            "fetch_requests": self._fetcher.requests,
+            "fetch_request_failures": self._fetcher.request_failures,
+            "buffered_bytes": sum(cursor.buffer.buffered_bytes for cursor in cursors),
+            "asked_bytes": sum(fetch.max_bytes for fetch in in_flight if fetch is not None),
+            "assigned_partitions": len(self.cursors),
+            "paused_partitions": sum(cursor.paused for cursor in cursors),
+            "lag": sum(lags.values()),
+            **{f"lag{{{tp.topic}-{tp.partition}}}": lag for tp, lag in lags.items()},
+        }
+
+    # --- for the membership: `membership.Assignee` ------------------------------------------------
 
     async def assign(
         self,
@@ -143,138 +307,128 @@ class ConsumerEngine:
         *,
         always_notify: bool = False,
     ) -> None:
-        """See `membership.Assignee`."""
+        """See `Assignee`."""
         old, new = frozenset(self.cursors), frozenset(partitions)
-        as_before = old == new and not any(cursor.revoked for cursor in self.cursors.values())
-        if as_before and not always_notify:
+        unchanged = old == new and not any(cursor.revoked for cursor in self.cursors.values())
+        if unchanged and not always_notify:
             return
         number = self._subscription.number
         await self._revoke(old - new)
         if self._subscription.number != number:
-            return  # while the listener was awaited the user has subscribed to something else
-        self._replace(new, new_partitions)
+            return  # the user has changed the subscription while the listener was awaited
+        self._set_partitions(new, new_partitions)
         self._router.telemetry.emit(Rebalanced(tuple(sorted(new - old)), tuple(sorted(old - new))))
         listener = self._subscription.listener
         if listener is not None:
-            await _tell(listener.on_partitions_assigned, new)
-        # Only now: the listener may seek before the first message comes.
-        self.fetcher.set_cursors(self.cursors.values())
-
-    def follow_metadata(self, snapshot: ClusterSnapshot) -> None:
-        """Pass a new metadata snapshot to the fetcher and to the membership."""
-        self.fetcher.follow(snapshot)
-        if self._membership is not None:
-            self._membership.on_change()
-
-    def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing more of these partitions, which will be taken away."""
-        for tp in partitions:
-            cursor = self.cursors[tp]
-            cursor.revoked = True
-            self.feed.withdraw(cursor)
+            await _call_listener(listener.on_partitions_assigned, new)
+        # Fetching begins only now: the listener may seek before the first message comes.
+        self._fetcher.set_cursors(self.cursors.values())
 
     async def revoke(self) -> None:
-        """See `membership.Assignee`."""
-        # What the user has named since, before this began or while the listener works, isn't
-        # the membership's to take.
-        end = self.commits.last_moment()
+        """See `Assignee`."""
+        # Partitions that the user has assigned meanwhile, before this began or while the listener
+        # was awaited, aren't the membership's to revoke: check the kind each time.
+        deadline = self.commits.revoke_deadline()
         if self._subscription.kind is not Kind.ASSIGNED:
             await self._revoke(frozenset(self.cursors))
-        await self.commits.settled(end)
+        await self.commits.wait_pending(deadline)
         if self._subscription.kind is not Kind.ASSIGNED:
-            self.commits.give_back()
-            self.replace(())
+            self.commits.cancel_pending()
+            self.set_partitions(())
 
     def activity(self) -> int | None:
-        """See `membership.Assignee`."""
-        if self.feed.waiting:
+        """See `Assignee`."""
+        if self.collector.waiting_calls:
             return None
-        return self.feed.calls + self._messages_taken()
+        return self.collector.call_count + self._messages_returned()
 
     def wake(self) -> None:
-        """See `membership.Assignee`."""
-        self.feed.bell.notify()
+        """See `Assignee`."""
+        self.collector.changed.notify()
 
-    def seek(self, cursor: Cursor, offset: int) -> None:
-        """Go on at `offset`."""
-        self.feed.withdraw(cursor)
-        cursor.seek(offset)
-        self.changed(cursor)
-        self.feed.bell.notify()
+    # --- for the parts: `observer.ConsumerObserver` -----------------------------------------------
 
-    def restart(self, cursor: Cursor, start: StartPosition) -> None:
-        """Find the position anew."""
-        self.feed.withdraw(cursor)
-        cursor.restart(start)
-        self.changed(cursor)
+    def check(self) -> None:
+        """See `ConsumerObserver`."""
+        if self._lifecycle.stopped:
+            raise ConsumerStoppedError
+        self._lifecycle.check()
+        if self._crash is not None:
+            raise self._crash
+        if self._membership is not None:
+            self._membership.check()
+        self.commits.raise_error()
 
-    def pause(self, cursor: Cursor) -> None:
-        """Hand out and fetch nothing more; what is buffered stays."""
-        cursor.paused = True
-        self.feed.withdraw(cursor)
-        self.changed(cursor)
+    def messages_fetched(self, cursor: Cursor) -> None:
+        """See `ConsumerObserver`."""
+        self.collector.add_ready(cursor)
 
-    def resume(self, cursor: Cursor) -> None:
-        """Go on."""
-        cursor.paused = False
-        self.changed(cursor)
-        self.feed.arrived(cursor)
+    def offset_refused(self, cursor: Cursor) -> None:
+        """See `ConsumerObserver`."""
+        self._start_offsets.add(cursor)
+        self.collector.changed.notify()
 
-    def changed(self, cursor: Cursor) -> None:
-        """Something about the cursor is different now."""
-        if cursor.start is not None:
-            self.positions.need(cursor)
-        self.fetcher.offer(cursor)
+    def memory_exhausted(self) -> None:
+        """See `ConsumerObserver`."""
+        self.collector.changed.notify()
 
-    # --- health -----------------------------------------------------------------------------------
+    def position_found(self, cursor: Cursor) -> None:
+        """See `ConsumerObserver`."""
+        self._fetcher.update(cursor)
+        self.collector.add_ready(cursor)
 
-    def healthy(self) -> bool:
-        """Whether everything assigned has a position and a leader that answers."""
-        return self._crash is None and all(
-            cursor.position is not None and self.fetcher.reaches(cursor)
-            for cursor in self.cursors.values()
+    def messages_returned(self, cursor: Cursor) -> None:
+        """See `ConsumerObserver`."""
+        self._cursor_changed(cursor)
+
+    def call_starved(self, wanted: set[Cursor] | None) -> None:
+        """See `ConsumerObserver`."""
+        self._fetcher.reclaim_memory(wanted)
+
+    def task_failed(self, error: BaseException) -> None:
+        """See `ConsumerObserver`."""
+        _log.error(
+            "consumer failed: internal error in a background task; calls raise it", exc_info=error
         )
-
-    def metrics(self) -> dict[str, float]:
-        """Counters and gauges by their names; those of events that never came are 0."""
-        cursors = self.cursors.values()
-        known = {cursor.topic_partition: cursor.lag for cursor in cursors}
-        lags = {tp: lag for tp, lag in known.items() if lag is not None}
-        return {
-            **{kind.name: 0 for kind in Event.__subclasses__() if kind.logger in _LOGGERS},
-            **self._router.telemetry.counters,
-            "messages_consumed": self._messages_taken(),
-            "bytes_fetched": self.fetcher.fetched_bytes,
-            "fetch_requests": self.fetcher.requests,
-            "fetch_request_failures": self.fetcher.request_failures,
-            "buffered_bytes": sum(cursor.buffer.buffered_bytes for cursor in cursors),
-            "asked_bytes": sum(cursor.ask.max_bytes for cursor in cursors if cursor.ask),
-            "assigned_partitions": len(self.cursors),
-            "paused_partitions": sum(cursor.paused for cursor in cursors),
-            "lag": sum(lags.values()),
-            **{f"lag{{{tp.topic}-{tp.partition}}}": lag for tp, lag in lags.items()},
-        }
+        self._crash = error
+        self.collector.changed.notify()
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _replace(
+    def _track_topics(self) -> None:
+        """Have the router keep the metadata of the subscribed topics."""
+        topics = self._subscription.tracked_topics
+        self._router.metadata.all_topics = topics is None
+        self._router.metadata.set_topics(topics or ())
+
+    def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
+        self._fetcher.follow_leaders(snapshot)
+        if self._membership is not None:
+            self._membership.on_change()
+
+    def _cursor_changed(self, cursor: Cursor) -> None:
+        if cursor.start is not None:
+            self._start_offsets.add(cursor)
+        self._fetcher.update(cursor)
+
+    def _set_partitions(
         self, partitions: Iterable[TopicPartition], new_partitions: Collection[TopicPartition]
     ) -> None:
         wanted = dict.fromkeys(partitions)
         for tp in [tp for tp in self.cursors if tp not in wanted]:
             cursor = self.cursors.pop(tp)
-            self.feed.withdraw(cursor)
-            self.positions.forget(cursor)
-            cursor.seek(0)  # frees its memory, ends walks
-            self._messages += cursor.buffer.handed_out
+            self.collector.remove(cursor)
+            self._start_offsets.remove(cursor)
+            cursor.seek(0)  # frees the buffer, and ends iterators over it
+            self._returned_count += cursor.buffer.returned_count
         config = self._router.config
         for tp in wanted:
             if tp in self.cursors:
                 cursor = self.cursors[tp]
-                if cursor.revoked:  # it was, but isn't any more
+                if cursor.revoked:  # it was being revoked, but is assigned again
                     cursor.revoked = False
-                    self.changed(cursor)
-                    self.feed.arrived(cursor)
+                    self._cursor_changed(cursor)
+                    self.collector.add_ready(cursor)
             else:
                 cursor = Cursor(
                     tp,
@@ -284,40 +438,33 @@ class ConsumerEngine:
                 if tp in new_partitions and self._config.reset is not None:
                     cursor.restart(StartPosition.EARLIEST)
                 self.cursors[tp] = cursor
-                self.positions.need(cursor)
-        self.feed.bell.notify()
+                self._start_offsets.add(cursor)
+        self.collector.changed.notify()
+
+    def _stop_returning(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no more messages of partitions that are about to be revoked."""
+        for tp in partitions:
+            cursor = self.cursors[tp]
+            cursor.revoked = True
+            self.collector.remove(cursor)
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
-        self.hold_back(partitions)
-        await self.commits.automatic(partitions)
+        self._stop_returning(partitions)
+        await self.commits.commit_revoked(partitions)
         listener = self._subscription.listener
         if partitions and listener is not None:
-            await _tell(listener.on_partitions_revoked, partitions)
+            await _call_listener(listener.on_partitions_revoked, partitions)
 
-    def _messages_taken(self) -> int:
-        return self._messages + sum(one.buffer.handed_out for one in self.cursors.values())
-
-    def _need_position(self, cursor: Cursor) -> None:
-        self.positions.need(cursor)
-        self.feed.bell.notify()
-
-    def _got_position(self, cursor: Cursor) -> None:
-        self.fetcher.offer(cursor)
-        self.feed.arrived(cursor)
-
-    def _make_room(self, wanted: set[Cursor] | None) -> None:
-        self.fetcher.make_room(wanted)
-
-    def _crashed(self, error: BaseException) -> None:
-        _log.error("the consumer can't go on", exc_info=error)
-        self._crash = error
-        self.feed.bell.notify()
+    def _messages_returned(self) -> int:
+        return self._returned_count + sum(
+            cursor.buffer.returned_count for cursor in self.cursors.values()
+        )
 
 
-async def _tell(
+async def _call_listener(
     method: Callable[[Collection[TopicPartition]], object], partitions: frozenset[TopicPartition]
 ) -> None:
-    """Call a listener; what it raises is its own affair, as with aiokafka."""
+    """Call a rebalance listener. Log what it raises, as aiokafka does."""
     try:
         result = method(partitions)
         if inspect.isawaitable(result):
@@ -325,5 +472,5 @@ async def _tell(
     except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # it is this task that was cancelled, not one that the listener waited for
-        _log.exception("a rebalance listener failed on %s", sorted(partitions))
+            raise  # this task was cancelled, not one that the listener awaits
+        _log.exception("rebalance listener failed for partitions %s", sorted(partitions))

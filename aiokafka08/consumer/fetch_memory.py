@@ -1,26 +1,28 @@
-"""How much memory fetching may take, split over the partitions.
+"""Bound the memory of fetched message sets, and divide it among the assigned partitions.
 
-Pure. The law, for n assigned partitions: message sets that are asked for and message sets that are
-buffered, undecoded, take together at most
+Pure. `fetch_plan` borrows from it for each request, `fetcher` returns what was borrowed. Invariant,
+for n assigned partitions: the sets that are requested and the sets that are buffered undecoded
+take together at most
 
     max(fetch_max_bytes, n x 16 KiB)  +  fetch_max_bytes for messages larger than a share
 
-- A partition's share is min(max_partition_fetch_bytes, fetch_max_bytes / 2n), but 16 KiB at least:
-  brokers below Fetch v3 know no limit of a whole answer (docs/brokers.md 7.9), so it is kept here.
-  It may have one share buffered while the next one is on its way; where 16 KiB is the share, only
-  one of both. So no partition lives at another's cost, whoever is slow or paused.
-- A message larger than that is fetched with bytes lent from one pool for all, in the order of the
-  requests. What a paused partition has borrowed is taken back (its sets are fetched again later)
-  when another one needs it.
+- The share of a partition is min(max_partition_fetch_bytes, fetch_max_bytes / 2n), but at least
+  16 KiB. Below Fetch v3 brokers know no limit for a whole response (docs/brokers.md 7.9), so the
+  limit is kept here. A partition may have one share buffered while it fetches the next one; at a
+  share of 16 KiB it has only one of both. So a slow or paused partition doesn't take the memory of
+  another one.
+- A message larger than a share is fetched with bytes borrowed from one pool for all partitions, in
+  the order of the requests. When another partition needs them, bytes are taken back from a paused
+  one, whose sets are fetched again later.
 
-The sets stay in the frames that they came in: what has been read of these takes at most a quarter
-of that again (`frames`).
+The sets stay views into the frames in which they came. The parts of these frames that are read
+already take at most a quarter of the same memory again (`record_buffer.FrameStore`).
 
-With 1,000 partitions and the default of 50 MiB a share is 25.6 KiB. Not counted: Python objects
-(`buffer.CHUNK_OVERHEAD_BYTES` a set is), an answer while it is being taken over, a compressed set
-that is being read, what the user holds, the memory of up to two answers that a connection keeps for
-the next ones (`protocol/frame`); sets shrink to new shares only as they are taken. Brokers from
-0.11 on may exceed max_bytes by what down-conversion adds to one batch.
+With 1,000 partitions and the default of 50 MiB a share is 25.6 KiB. Not counted are Python objects
+(SET_OVERHEAD_BYTES per set), a response while it is applied, a compressed set that is being read,
+the records that the user holds, and the memory of up to two responses that each connection keeps
+for the next ones (`protocol.frame`). Sets shrink to a smaller share only as they are read. Brokers
+from 0.11 on may exceed max_bytes by what down-conversion adds to one batch.
 """
 
 from __future__ import annotations
@@ -28,98 +30,105 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from aiokafka08.consumer.cursor import Cursor
-from aiokafka08.consumer.frames import FrameStore
-from aiokafka08.consumer.record_buffer import CHUNK_OVERHEAD_BYTES
+from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES, FrameStore
 
-FLOOR_BYTES = 16 * 1024
-"""The least that a partition asks for, unless max_partition_fetch_bytes says less."""
+MIN_SHARE_BYTES = 16 * 1024
+"""The smallest share, unless max_partition_fetch_bytes is smaller."""
 
-_LEAST_BYTES = 64
-"""A fetch shows at least a message's header, which tells its size (docs/brokers.md 7.1, 7.2)."""
+_MIN_FETCH_BYTES = 64
+"""A fetch must show at least a message's header, which states its size (docs/brokers.md 7.1, 7.2).
+"""
 
-_MOST_BYTES = 0x7FFFFFFF
+_MAX_FETCH_BYTES = 0x7FFFFFFF
 """max_bytes is an int32 on the wire."""
 
 
 class FetchMemory:
-    """Splits the memory; see the module.
+    """Shares and borrowed bytes of one consumer; see the module.
 
     Attributes:
-        share_bytes: what a partition asks for at once.
-        room_bytes: what it may have buffered while it asks for more.
+        share_bytes: what a partition fetches at once.
+        room_bytes: what a partition may have buffered when it fetches more.
         limit_bytes: the largest message (or compressed set) that can be fetched.
-        frames: the answers that the buffered sets are parts of.
+        frames: the received frames that hold the buffered sets.
     """
 
     def __init__(self, fetch_max_bytes: int, max_partition_fetch_bytes: int) -> None:
         self._total = fetch_max_bytes
-        self._per_partition = min(max(max_partition_fetch_bytes, _LEAST_BYTES), _MOST_BYTES)
-        self.limit_bytes = min(max(fetch_max_bytes, self._per_partition), _MOST_BYTES)
-        self._lent: dict[Cursor, int] = {}
-        self._queue: dict[Cursor, None] = {}
+        self._per_partition = min(
+            max(max_partition_fetch_bytes, _MIN_FETCH_BYTES), _MAX_FETCH_BYTES
+        )
+        self.limit_bytes = min(max(fetch_max_bytes, self._per_partition), _MAX_FETCH_BYTES)
+        self._borrowers: dict[Cursor, int] = {}
+        self._waiters: dict[Cursor, None] = {}  # the first one is served first
         self.share_bytes = self.room_bytes = 0
         self.frames = FrameStore()
-        self.split(1)
+        self.divide(1)
 
-    def split(self, partitions: int) -> None:
-        """Split anew, for this many partitions."""
+    def divide(self, partitions: int) -> None:
+        """Divide the memory among this many partitions."""
         even = self._total // (2 * max(partitions, 1))
-        self.share_bytes = min(self._per_partition, max(even, FLOOR_BYTES))
-        # An answer that was cut off at its limit takes a whole share, and its overhead.
-        room_bytes = self.share_bytes + CHUNK_OVERHEAD_BYTES
+        self.share_bytes = min(self._per_partition, max(even, MIN_SHARE_BYTES))
+        # A response that was cut at its limit takes a whole share, plus its overhead.
+        room_bytes = self.share_bytes + SET_OVERHEAD_BYTES
         self.room_bytes = room_bytes if even >= self.share_bytes else 0
-        self.frames.limit_bytes = max(self._total, partitions * FLOOR_BYTES) // 4
+        self.frames.limit_bytes = max(self._total, partitions * MIN_SHARE_BYTES) // 4
 
     def borrow(self, cursor: Cursor) -> bool:
-        """Lend what the cursor's next fetch needs beyond its share; False: it has to queue."""
-        extra = self._extra(cursor)
+        """Grant what the cursor's next fetch needs beyond its share.
+
+        Returns:
+            False if the bytes aren't free: the cursor waits now, after those that wait already.
+        """
+        extra = self._extra_bytes(cursor)
         if extra <= 0:
-            self._queue.pop(cursor, None)
+            self._waiters.pop(cursor, None)
             return True
-        first = next(iter(self._queue), cursor)
+        first = next(iter(self._waiters), cursor)
         if first is not cursor or not self._fits(cursor):
-            self._queue.setdefault(cursor)
+            self._waiters.setdefault(cursor)
             return False
-        self._queue.pop(cursor, None)
-        self._lent[cursor] = cursor.extra_bytes = extra
+        self._waiters.pop(cursor, None)
+        self._borrowers[cursor] = cursor.borrowed_bytes = extra
         return True
 
-    def give_back(self, cursor: Cursor) -> None:
-        """The cursor needs no more than its share, for now."""
-        if cursor.extra_bytes:
-            del self._lent[cursor]
-            cursor.extra_bytes = 0
+    def release(self, cursor: Cursor) -> None:
+        """Take back what the cursor has borrowed, if anything."""
+        if cursor.borrowed_bytes:
+            del self._borrowers[cursor]
+            cursor.borrowed_bytes = 0
 
-    def leave(self, cursor: Cursor) -> None:
-        """The cursor doesn't wait for its turn any more."""
-        self._queue.pop(cursor, None)
+    def stop_waiting(self, cursor: Cursor) -> None:
+        """Remove the cursor from the waiters."""
+        self._waiters.pop(cursor, None)
 
     @property
-    def queue(self) -> Collection[Cursor]:
-        """Who wants to borrow and couldn't."""
-        return self._queue.keys()
+    def waiters(self) -> Collection[Cursor]:
+        """The cursors that wait for borrowed bytes, in order."""
+        return self._waiters.keys()
 
-    def next_in_queue(self) -> Cursor | None:
-        """Who could borrow now."""
-        first = next(iter(self._queue), None)
+    def next_waiter(self) -> Cursor | None:
+        """Return the first waiter if there are enough free bytes for it now."""
+        first = next(iter(self._waiters), None)
         return first if first is not None and self._fits(first) else None
 
     def idle_borrowers(self, wanted: set[Cursor] | None) -> list[Cursor]:
-        """Who holds lent bytes in its buffer while nobody wants its messages.
+        """Return the cursors with borrowed bytes in a buffer that no call reads.
 
-        `wanted`: the cursors that a waiting call is about; None: all that aren't paused.
+        Args:
+            wanted: the cursors that a waiting call wants to read; None: all that aren't paused.
         """
         return [
             cursor
-            for cursor in self._lent
-            if cursor.ask is None
+            for cursor in self._borrowers
+            if cursor.in_flight is None
             and cursor.buffer.buffered_bytes
             and (cursor.paused or (wanted is not None and cursor not in wanted))
         ]
 
-    def _extra(self, cursor: Cursor) -> int:
+    def _extra_bytes(self, cursor: Cursor) -> int:
         return cursor.fetch_bytes(self.share_bytes) - self.share_bytes
 
     def _fits(self, cursor: Cursor) -> bool:
-        others = sum(self._lent.values()) - cursor.extra_bytes
-        return not others or others + self._extra(cursor) <= self.limit_bytes
+        others = sum(self._borrowers.values()) - cursor.borrowed_bytes
+        return not others or others + self._extra_bytes(cursor) <= self.limit_bytes

@@ -1,9 +1,12 @@
-"""What one broker is asked next: the partitions that it leads, queued by what they wait for.
+"""Decide which partitions go into the next fetch request to one broker.
 
-Pure. A partition is ready, full (its buffer must be taken first), backing off, or out (paused,
-without a position, being asked for). Law: everything that is ready goes into the next request; a
-partition that isn't never holds one up. Each change of a cursor is told by `offer`, so a request
-costs what is in it and not what is assigned. `fetcher` sends.
+Pure. `fetcher` has one `FetchQueue` per leader, updates it after each change of a cursor, and sends
+the `FetchPlan` that `plan` returns. So a request costs what is in it, not what is assigned.
+
+A partition in a queue is in one of these states: ready; full (the user must read its buffer first);
+backing off; or out (paused, without a position, or with a fetch in flight). Invariant: every ready
+partition goes into the next request (up to MAX_REQUEST_BYTES), and a partition that isn't ready
+never delays another one.
 """
 
 from __future__ import annotations
@@ -16,68 +19,73 @@ from aiokafka08.consumer.cursor import Cursor, PartitionFetch
 from aiokafka08.consumer.fetch_memory import FetchMemory
 
 SHORT_WAIT_S = 0.002
-"""The least wait of a fetch that leaves out partitions whose buffers are full: see `_wait`."""
+"""The shortest wait of a request that leaves out full partitions; see `_wait_s`."""
 
 ALONE_WAIT_S = 0.5
-"""The least wait of a fetch that finds out whether a broker waits (`reach`)."""
+"""The shortest wait of a request that finds out whether the broker waits (see `next_fetch`)."""
 
-MAX_ASKED_BYTES = 128 * 1024 * 1024
-"""What one request asks for at most; the rest goes first into the next one."""
+MAX_REQUEST_BYTES = 128 * 1024 * 1024
+"""The most bytes that one request asks for; the remaining partitions come first in the next one."""
 
 
 @dataclass(slots=True)
 class FetchPlan:
     """The next request: its partitions, and how long the broker may wait for data."""
 
-    asks: list[PartitionFetch]
+    fetches: list[PartitionFetch]
     wait_s: float
     alone: bool
 
 
 class FetchQueue:
-    """The partitions that one broker leads.
+    """The partitions that one broker leads, by state; see the module.
 
     Attributes:
-        queued: whether the last `plan` had to leave one out that waits for lent memory now.
+        cursors: all partitions of this queue.
+        queued: whether the last `plan` left out a partition that waits for borrowed memory now.
     """
 
-    def __init__(self, node_id: int, shares: FetchMemory, max_wait_s: float) -> None:
+    def __init__(self, node_id: int, memory: FetchMemory, max_wait_s: float) -> None:
         self.node_id = node_id
         self.cursors: set[Cursor] = set()
         self.queued = False
-        self._shares = shares
+        self._memory = memory
         self._max_wait_s = max_wait_s
-        self._ready: dict[Cursor, None] = {}  # in the order in which they became so
-        self._full: dict[Cursor, float] = {}  # since when
-        self._delayed: list[tuple[float, int, Cursor]] = []
+        self._ready: dict[Cursor, None] = {}  # in the order in which they became ready
+        self._full: dict[Cursor, float] = {}  # since which loop time
+        self._backing_off: list[tuple[float, int, Cursor]] = []  # a heap, by end
         self._number = 0
         self._last_full = 0.0
 
     def add(self, cursor: Cursor, now: float) -> None:
-        """The broker leads this partition now."""
+        """Add a partition that the broker leads now."""
         self.cursors.add(cursor)
-        self.offer(cursor, now)
+        self.update(cursor, now)
 
     def remove(self, cursor: Cursor) -> None:
-        """The broker doesn't lead it any more, or nobody reads it."""
+        """Remove a partition that the broker doesn't lead any more or that isn't assigned."""
         self.cursors.discard(cursor)
         self._ready.pop(cursor, None)
         self._full.pop(cursor, None)
-        self._shares.leave(cursor)
+        self._memory.stop_waiting(cursor)
 
-    def offer(self, cursor: Cursor, now: float) -> bool:
-        """The cursor may have changed; True if it is ready now."""
-        if cursor not in self.cursors or not cursor.wanted:
+    def update(self, cursor: Cursor, now: float) -> bool:
+        """Sort the cursor in anew after a change.
+
+        Returns:
+            Whether the broker's loop has to plan again: the cursor is ready, or its back-off ends.
+        """
+        if cursor not in self.cursors or not cursor.wants_fetch:
             self._ready.pop(cursor, None)
             self._full.pop(cursor, None)
-            self._shares.leave(cursor)
+            self._memory.stop_waiting(cursor)
         elif cursor.not_before > now:
             self._ready.pop(cursor, None)
             self._full.pop(cursor, None)
             self._number += 1
-            heapq.heappush(self._delayed, (cursor.not_before, self._number, cursor))
-            return True  # the loop has to look when that will be
-        elif cursor.fetchable(self._shares.room_bytes, self._shares.share_bytes):
+            heapq.heappush(self._backing_off, (cursor.not_before, self._number, cursor))
+            return True
+        elif cursor.can_fetch(self._memory.room_bytes, self._memory.share_bytes):
             self._full.pop(cursor, None)
             self._ready[cursor] = None
             return True
@@ -86,57 +94,64 @@ class FetchQueue:
             self._full[cursor] = self._last_full = now
         return False
 
-    def due(self, now: float) -> float | None:
-        """Let those whose back-off is over be ready; when the next one will be."""
-        while self._delayed:
-            at, _, cursor = self._delayed[0]
+    def end_backoffs(self, now: float) -> float | None:
+        """Update the partitions whose back-off is over; return when the next back-off ends."""
+        while self._backing_off:
+            at, _, cursor = self._backing_off[0]
             if at > now:
                 return at
-            heapq.heappop(self._delayed)
+            heapq.heappop(self._backing_off)
             if cursor.not_before == at:
-                self.offer(cursor, now)
+                self.update(cursor, now)
         return None
 
     def plan(self, now: float, wait_limit_s: float) -> FetchPlan | None:
-        """The next request; None where nothing is ready. `wait_limit_s`: for this line of brokers.
+        """Return the next request, or None if nothing is ready.
 
-        What is in it counts as asked for: answer it or give it up.
+        The fetches in it are in flight from now on: apply a response to each, or abandon it.
+
+        Args:
+            now: loop time.
+            wait_limit_s: the longest wait for this line of brokers.
         """
         self.queued = False
-        while self._ready:  # one that was to be asked alone may have to queue: then the others
+        # A partition that must be fetched alone may have to wait for memory: then plan the others.
+        while self._ready:
             if (found := self._plan(now, wait_limit_s)) is not None:
                 return found
         return None
 
     def _plan(self, now: float, wait_limit_s: float) -> FetchPlan | None:
-        """As `plan`; None where none of those chosen got the memory it needs."""
-        alone = next((cursor for cursor in self._ready if cursor.reach.alone), None)
+        """As `plan`; None if no chosen partition could borrow the memory that it needs."""
+        alone = next((cursor for cursor in self._ready if cursor.next_fetch.alone), None)
         chosen: Collection[Cursor] = list(self._ready) if alone is None else [alone]
-        asks: list[PartitionFetch] = []
-        asked_bytes = 0
+        fetches: list[PartitionFetch] = []
+        requested_bytes = 0
         for cursor in chosen:
-            if not self._shares.borrow(cursor):
+            if not self._memory.borrow(cursor):
                 del self._ready[cursor]
                 self.queued = True
                 continue
-            asked_bytes += cursor.fetch_bytes(self._shares.share_bytes)
-            if asks and asked_bytes > MAX_ASKED_BYTES:
+            requested_bytes += cursor.fetch_bytes(self._memory.share_bytes)
+            if fetches and requested_bytes > MAX_REQUEST_BYTES:
                 break
             del self._ready[cursor]
-            asks.append(cursor.request(self._shares.share_bytes))
-        if not asks:
+            fetches.append(cursor.begin_fetch(self._memory.share_bytes))
+        if not fetches:
             return None
         if alone is not None:
-            return FetchPlan(asks, max(self._max_wait_s, ALONE_WAIT_S), True)
-        return FetchPlan(asks, min(self._wait(now), wait_limit_s), False)
+            return FetchPlan(fetches, max(self._max_wait_s, ALONE_WAIT_S), True)
+        return FetchPlan(fetches, min(self._wait_s(now), wait_limit_s), False)
 
-    def _wait(self, now: float) -> float:
-        """How long the broker may wait for data.
+    def _wait_s(self, now: float) -> float:
+        """Return how long the broker may wait for data.
 
-        A partition whose buffer is full isn't asked for, but may be emptied in the next moment, and
-        then must not wait behind an idle poll: so the poll is as short as the last one has been
-        full, from 2 ms up to the whole wait for a user who takes nothing for long.
+        A full partition isn't in the request, but the user may read its buffer in the next moment,
+        and then it must not wait behind an idle poll. So the poll lasts as long as the last
+        partition has been full: from 2 ms up to the whole wait if the user reads nothing for long.
         """
-        if not self._full or self._ready:
-            return self._max_wait_s if not self._ready else 0.0
+        if self._ready:  # MAX_REQUEST_BYTES left some out
+            return 0.0
+        if not self._full:
+            return self._max_wait_s
         return min(max(now - self._last_full, SHORT_WAIT_S), self._max_wait_s)

@@ -1,23 +1,27 @@
-"""How far and how wide the next fetch of a partition reaches: fetch size, growth, holes.
+"""Decide where the next fetch of one partition begins and how many bytes it requests.
 
-Pure, and the only place of this algorithm: `cursor` and `range` share it. A fetch may bring nothing
-whole though the high watermark is above its offset. The reasons, told apart by what came (observed
-on real brokers, docs/brokers.md 7.1, 7.8, 7.11, 11.3):
+Pure, and the only place of this algorithm: `cursor` (the consumer) and `range` (bounded reads) each
+own a `NextFetch` per partition and pass every fetch response to `apply_response`.
 
-- a partial message with its header: grow to the size that it states; above the limit: too large;
-- a filler and nothing else, or only messages from before the offset: this one offset is empty (a
-  transaction marker, or compacted away): go on at the next offset, without skipping any other;
-- nothing at all: once more (the watermark may have moved in between), then grow to the limit (only
-  brokers from 0.11 on hide what doesn't fit; the older ones show a part), then ask alone. An answer
-  at once means that something is there that doesn't fit: too large. Several answers, each only
-  after the wait: the log's end is empty up to the watermark.
+A response may bring no whole message although the high watermark is above the fetch offset. What
+it does bring shows the reason (observed on real brokers, docs/brokers.md 7.1, 7.8, 7.11, 11.3):
 
-An offset isn't covered by any CRC. One at or above the answer's high watermark is damaged, or was
-stored while the broker read (7.14): what is before it is taken, and it is asked for again. Where it
-still stands above the watermark then, it is corrupt.
+- A partial message with its header. Grow the fetch size to the size that the header states; above
+  the limit the message is too large.
+- A filler and nothing else, or only messages from before the offset. The offset is empty (a
+  transaction marker, or removed by compaction). Continue at the next offset, one at a time.
+- Nothing at all. Fetch once more, since the watermark may have moved between the read and the
+  response. Then grow to the limit: only brokers from 0.11 on hide a message that doesn't fit, the
+  older ones show a part of it. Then fetch the partition alone, and see how long the broker waits. A
+  response at once means that a message is there that doesn't fit: too large. Several responses,
+  each after the whole wait, mean that the log is empty up to the watermark.
 
-Law: it ends, since each step grows the size, raises the offset, or is counted; and an offset is
-passed over only when an answer has shown that no message is there.
+No CRC covers an offset. An offset at or above the response's high watermark is damaged, or was
+written while the broker read the log (docs/brokers.md 7.14). The messages before it are used, and
+the rest is fetched again. If the offset is still above the watermark then, it is corrupt.
+
+Invariant: the search ends, since each step grows the size, raises the offset or is counted. An
+offset is passed over only after a response has shown that no message is there.
 """
 
 from __future__ import annotations
@@ -40,8 +44,9 @@ from aiokafka08.protocol.message_set import (
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
-QUIET_ANSWERS = 3
-"""How often a fetch alone must wait in vain before the rest of the log counts as empty."""
+EMPTY_WAITS = 3
+"""How many fetches alone must wait in vain before the rest of the log counts as empty. A broker
+that was slow once doesn't count as a broker that has waited."""
 
 _LAST_OFFSET = 2**63 - 1
 
@@ -49,106 +54,115 @@ _OFFSET_SIZE = struct.Struct(">qi")
 
 
 class Step(enum.Enum):
-    """What an answer means for the partition."""
+    """What a response means for the partition."""
 
-    DATA = "whole messages came; `offset` is behind them"
-    END = "nothing is there yet"
-    AGAIN = "nothing usable: ask again at once"
-    ALONE = "nothing usable: ask again, for this partition alone"
+    DATA = "whole messages came; `offset` is after them"
+    END = "the log ends at the offset"
+    RETRY = "nothing usable: fetch again at once"
+    RETRY_ALONE = "nothing usable: fetch again, with no other partition in the request"
     TOO_LARGE = "the next message is larger than the limit"
     CORRUPT = "the bytes at the offset are no message"
 
 
 class Finding(NamedTuple):
-    """A step, and what goes with it."""
+    """A step with its details."""
 
     step: Step
     message_bytes: int | None = None
-    """The size that a too large message states, if it can be seen."""
+    """TOO_LARGE: the size that the message states, if the response shows it."""
     message_set: Buffer | None = None
-    """The part of the data that can be believed, mostly all of it."""
+    """DATA: the part of the response to use, mostly all of it."""
     next_offset: int | None = None
-    """Where the messages go on behind a corrupt one, if it can be told."""
+    """CORRUPT: the offset of the next message, if it is known."""
 
 
-_END, _AGAIN = Finding(Step.END), Finding(Step.AGAIN)
+_END, _RETRY = Finding(Step.END), Finding(Step.RETRY)
 
 
 class NextFetch:
-    """Where the next fetch of a partition begins, and how many bytes it asks for.
+    """Offset and size of the next fetch of one partition; see the module.
 
     Attributes:
         offset: the next offset to fetch.
-        size_bytes: what the fetch size has grown to; 0: it hasn't.
-        alone: ask for this partition in a request of its own, and tell how long that waited.
+        size_bytes: the size to which the fetch has grown; 0: it hasn't, use the usual size.
+        alone: whether the next request must contain this partition only.
     """
 
-    __slots__ = ("_ceiling", "_doubted", "_quiet", "_suspected", "alone", "offset", "size_bytes")
+    __slots__ = (
+        "_above_watermark",
+        "_empty_waits",
+        "_lowest_watermark",
+        "_was_empty",
+        "alone",
+        "offset",
+        "size_bytes",
+    )
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.size_bytes = 0
         self.alone = False
-        self._doubted = False
-        self._suspected = False
-        self._quiet = 0
-        self._ceiling = 0
+        self._above_watermark = False  # the last response had an offset above the watermark
+        self._was_empty = False  # the last response had nothing, below the watermark
+        self._empty_waits = 0
+        self._lowest_watermark = 0  # of the empty waits
 
     def __repr__(self) -> str:
         return f"<NextFetch {self.offset} size={self.size_bytes or 'base'} alone={self.alone}>"
 
-    def answered(
+    def apply_response(
         self,
         message_set: Buffer,
         high_watermark: int,
         *,
-        asked_bytes: int,
+        requested_bytes: int,
         limit_bytes: int,
         waited: bool | None,
         hides_large: bool = True,
     ) -> Finding:
-        """Take in the answer to a fetch at `offset`.
+        """Update offset and size from the response to a fetch at `offset`.
 
         Args:
-            message_set: what came.
-            high_watermark: the answer's.
-            asked_bytes: the max_bytes of the request.
-            limit_bytes: how far the size may grow.
-            waited: whether the broker used the whole wait; None where the request wasn't alone.
+            message_set: the bytes of the response.
+            high_watermark: that of the response.
+            requested_bytes: max_bytes of the request.
+            limit_bytes: the largest size to grow to.
+            waited: whether the broker used the whole wait; None if the request wasn't alone.
             hides_large: whether this broker may show nothing at all of a message that doesn't fit.
         """
         found = survey(message_set)
         if found.next_offset is not None and found.next_offset > self.offset:
             if found.next_offset > high_watermark >= 0:
-                return self._above(message_set, high_watermark)
+                return self._use_below_watermark(message_set, high_watermark)
             if found.next_offset > _LAST_OFFSET:
                 return Finding(Step.CORRUPT)
             self.offset = found.next_offset
             self._shrink(found.whole_bytes)
-            self._calm()
+            self._reset_search()
             return Finding(Step.DATA, message_set=message_set)
         if high_watermark <= self.offset:
             self.size_bytes = 0
-            self._calm()
+            self._reset_search()
             return _END
         rest = len(message_set) - found.whole_bytes
         if found.tail_size is not None:
-            return self._partial(found, asked_bytes, limit_bytes)
+            return self._grow_to_partial(found, requested_bytes, limit_bytes)
         if rest >= _OFFSET_SIZE.size and not _is_filler(message_set, found.whole_bytes):
             return Finding(Step.CORRUPT)
         if found.whole_bytes or rest >= _OFFSET_SIZE.size:
-            if found.whole_bytes and len(message_set) >= asked_bytes < limit_bytes:
-                self.size_bytes = min(2 * asked_bytes, limit_bytes)  # more may stand behind it
+            if found.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
+                # The response was cut at the requested size: more messages may follow.
+                self.size_bytes = min(2 * requested_bytes, limit_bytes)
             else:
                 self.offset += 1
-            self._calm()
-            return _AGAIN
+            self._reset_search()
+            return _RETRY
         if not hides_large:
-            asked_bytes = limit_bytes  # more bytes would show no more: nothing is there
-        return self._nothing(high_watermark, asked_bytes, limit_bytes, waited)
+            requested_bytes = limit_bytes  # a larger fetch would show no more: nothing is there
+        return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited)
 
-    def _above(self, message_set: Buffer, high_watermark: int) -> Finding:
-        """Some offsets are at or above the watermark: take what is before the first of them."""
+    def _use_below_watermark(self, message_set: Buffer, high_watermark: int) -> Finding:
+        """Use the messages before the first offset that is at or above the watermark."""
         start, stop, last, damaged = 0, 0, -1, False
         for pos, end, offset in _whole_entries(message_set):
             if offset < self.offset:
@@ -161,69 +175,76 @@ class NextFetch:
                 damaged = True
             else:
                 break
-        believed = message_set[start:stop]
-        first = _first_offset(believed, self.offset) if damaged else None
+        usable = message_set[start:stop]
+        first = _first_offset(usable, self.offset) if damaged else None
         if last < 0 or (damaged and first != self.offset):
-            self._doubted = not self._doubted
-            return _AGAIN if self._doubted else Finding(Step.CORRUPT, next_offset=first)
+            self._above_watermark = not self._above_watermark
+            return _RETRY if self._above_watermark else Finding(Step.CORRUPT, next_offset=first)
         self.offset = last + 1
         self._shrink(stop)
-        self._calm()
-        return Finding(Step.DATA, message_set=believed)
+        self._reset_search()
+        return Finding(Step.DATA, message_set=usable)
 
-    def _partial(self, found: Survey, asked_bytes: int, limit_bytes: int) -> Finding:
+    def _grow_to_partial(self, found: Survey, requested_bytes: int, limit_bytes: int) -> Finding:
+        """Grow to the size that a partial message states."""
         assert found.tail_size is not None
         needed = found.whole_bytes + found.tail_size
-        if needed > limit_bytes or asked_bytes >= limit_bytes:
+        if needed > limit_bytes or requested_bytes >= limit_bytes:
             return Finding(Step.TOO_LARGE, found.tail_size)
-        self.size_bytes = min(max(2 * asked_bytes, needed), limit_bytes)
-        return _AGAIN
+        self.size_bytes = min(max(2 * requested_bytes, needed), limit_bytes)
+        return _RETRY
 
-    def _nothing(
-        self, high_watermark: int, asked_bytes: int, limit_bytes: int, waited: bool | None
+    def _search_empty(
+        self, high_watermark: int, requested_bytes: int, limit_bytes: int, waited: bool | None
     ) -> Finding:
-        if not self._suspected:
-            self._suspected = True
-            return _AGAIN
-        if asked_bytes < limit_bytes:
-            self.size_bytes = min(2 * asked_bytes, limit_bytes)
-            return _AGAIN
+        """Find out why a response has nothing although the watermark is above the offset."""
+        if not self._was_empty:
+            self._was_empty = True
+            return _RETRY
+        if requested_bytes < limit_bytes:
+            self.size_bytes = min(2 * requested_bytes, limit_bytes)
+            return _RETRY
         if waited is None:
             self.alone = True
-            return Finding(Step.ALONE)
+            return Finding(Step.RETRY_ALONE)
         if not waited:
             self.alone = False
             return Finding(Step.TOO_LARGE)
-        # A broker that was slow once doesn't count as one that has waited: several must agree.
-        self._ceiling = min(self._ceiling, high_watermark) if self._quiet else high_watermark
-        self._quiet += 1
-        if self._quiet < QUIET_ANSWERS:
-            return Finding(Step.ALONE)
-        self.offset = self._ceiling
+        if self._empty_waits:
+            high_watermark = min(self._lowest_watermark, high_watermark)
+        self._lowest_watermark = high_watermark
+        self._empty_waits += 1
+        if self._empty_waits < EMPTY_WAITS:
+            return Finding(Step.RETRY_ALONE)
+        self.offset = self._lowest_watermark
         self.size_bytes = 0
-        self._calm()
-        return _AGAIN
+        self._reset_search()
+        return _RETRY
 
     def _shrink(self, used_bytes: int) -> None:
-        """Back to the base in halves: a topic of large messages isn't felt out each time."""
+        """Halve the size when half of it would do. Halving, in place of a reset, saves a topic of
+        large messages from growing anew for each message."""
         if used_bytes * 2 <= self.size_bytes:
             self.size_bytes //= 2
 
-    def _calm(self) -> None:
-        self.alone = self._suspected = self._doubted = False
-        self._quiet = 0
+    def _reset_search(self) -> None:
+        self.alone = self._was_empty = self._above_watermark = False
+        self._empty_waits = 0
 
 
 def may_hide_large(version: BrokerVersion | None) -> bool:
-    """Whether such a broker may show nothing of a message that doesn't fit: those from 0.11 on do,
-    which can't be told from 0.10 by what they speak (None: not known yet)."""
+    """Whether such a broker may show nothing of a message that doesn't fit the fetch size.
+
+    Brokers from 0.11 on do. Their supported requests don't tell them from 0.10, so 0.10 counts too,
+    and so does a broker whose version isn't known yet (None).
+    """
     return version is None or version.line >= BrokerLine.V0_10
 
 
 def too_large(
     topic_partition: TopicPartition, offset: int, message_bytes: int | None, limit_bytes: int
 ) -> RecordTooLargeError:
-    """The error for `Step.TOO_LARGE`."""
+    """Return the error for `Step.TOO_LARGE`."""
     topic, partition = topic_partition
     size = (
         f"takes {message_bytes} bytes"
@@ -242,12 +263,12 @@ def too_large(
 def not_a_message(
     topic_partition: TopicPartition, offset: int, next_offset: int | None
 ) -> CorruptRecordException:
-    """The error for `Step.CORRUPT`."""
+    """Return the error for `Step.CORRUPT`."""
     return corrupt(topic_partition, offset, next_offset, "its offset or size field is impossible")
 
 
 def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
-    """Where each whole entry begins and ends, and its offset; stops as `survey` does."""
+    """Yield start, end and offset of each whole entry; stop where `survey` does."""
     pos = 0
     while len(message_set) - pos >= _OFFSET_SIZE.size:
         offset, size = _OFFSET_SIZE.unpack_from(message_set, pos)
@@ -259,7 +280,7 @@ def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
 
 
 def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:
-    """The first offset that is wanted, also where it stands in a wrapper."""
+    """Return the first offset from `fetch_offset` on, also inside a compressed set."""
     reader = MessageSetReader(
         TopicPartition("", 0),
         message_set,
@@ -269,10 +290,11 @@ def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:
     try:
         return next((record.offset for record in reader.read(1)), None)
     except CorruptRecordException as error:
-        return error.offset  # told when it is read
+        return error.offset  # raised again when the record is read
 
 
 def _is_filler(message_set: Buffer, at: int) -> bool:
-    """Modern brokers end a set with offset -1 and a size that exceeds the rest."""
+    """Whether the entry is a filler: offset -1 and a size that exceeds the rest (brokers from 0.11
+    on end a set with it)."""
     offset, size = _OFFSET_SIZE.unpack_from(message_set, at)
     return bool(offset < 0 and size > len(message_set) - at - _OFFSET_SIZE.size)

@@ -1,16 +1,21 @@
-"""One bounded range of one partition, as raw message sets, several requests ahead.
+"""Read one bounded range of one partition as raw message sets, with several requests in flight.
 
-For Spark, the demo and the command line, which decode in their own way. Law: the sets come in order
-and cover the range once; a range always ends, with its last offset passed or with an error, also
-where offsets are empty (`reach`, the same algorithm as the consumer's). Where a log ends before the
-range does, it is asked for the range's end, which it refuses if it is shorter: then messages are
-gone. Else they are only not committed yet (docs/brokers.md 9.5), and are waited for.
+For Spark, the demo and the command line, which decode the sets in their own way. `read_range` is
+the only entry; it needs a started `Router`, and nothing else of the consumer but `next_fetch`, the
+algorithm for fetch sizes and empty offsets.
 
-The offset behind a set is known only when the set is there. To have several requests under way all
-the same, the next ones begin where sets as long as the shortest of the last ones would end. A guess
-that was short costs a few bytes fetched twice, one too long a request for the gap; when guesses are
-bad (large compressed sets, wildly varying messages) there is one request at a time. What is fetched
-and not taken yet is at most `in_flight` times `max_bytes`, or one message of up to `limit_bytes`.
+Invariant: the sets come in offset order and cover each offset of the range once. A range always
+ends, either when its last offset is passed or with an error, also if offsets are empty. If the log
+ends before the range does, the range's end is fetched. A log that is shorter refuses that offset:
+then messages are gone. Otherwise they aren't committed yet (docs/brokers.md 9.5), and are waited
+for.
+
+The offset after a set is known only when the set is there. To have several requests in flight
+anyway, each further request begins at a guessed offset: where sets as long as the shortest of the
+recent ones would end. A guess that is too low costs a few bytes that are fetched twice; one that is
+too high costs a request for the gap. If too many guesses are wrong (large compressed sets, messages
+of very different sizes), there is one request at a time. What is fetched and not yielded yet is at
+most `in_flight` times `max_bytes`, or one message of up to `limit_bytes`.
 """
 
 from __future__ import annotations
@@ -54,30 +59,38 @@ from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
 WAIT_S = 0.5
-"""How long a broker may wait for data; what is below the range's end is there at once."""
+"""How long a broker may wait for data. Data below the end of the range is there at once."""
 
 _WAITED_SHARE = 0.8
-_REMEMBERED = 8
-_BAD_GUESSES = 4
+"""A response after this share of the wait counts as one after the whole wait (clocks differ)."""
+
+_SPANS = 8
+"""From how many recent sets the next offsets are guessed."""
+
+_WRONG_GUESSES = 4
+"""How many wrong guesses are allowed in any case; beyond that one in so many."""
+
 _SPARE_BYTES = 16 * 1024
+"""Added to the estimated size of a gap."""
 
 
 class RawSet(NamedTuple):
     """A message set as it was fetched.
 
-    It may begin before `fetch_offset` (with a compressed set) and reach beyond the range's end:
-    read it with `MessageSetReader(…, fetch_offset)` and drop what is at or after `end_offset`.
+    It may begin before `fetch_offset` (with a compressed set) and reach beyond the end of the
+    range: read it with `MessageSetReader(..., fetch_offset)`, and drop messages at or after
+    `end_offset`.
     """
 
     message_set: Buffer
     fetch_offset: int
     end_offset: int
-    """The offset behind it, the range's end at most."""
+    """The offset after the set, but at most the end of the range."""
 
 
 @dataclass(slots=True, eq=False)
-class _Flight:
-    """A request under way."""
+class _RangeFetch:
+    """A fetch request in flight, or with a response that wasn't used yet."""
 
     offset: int
     max_bytes: int
@@ -99,27 +112,27 @@ async def read_range(
 ) -> AsyncGenerator[RawSet, None]:
     """Yield the message sets of the offsets from `start` to before `end`, in order.
 
-    Close the generator (`contextlib.aclosing`) if it isn't walked to its end.
+    Close the generator (`contextlib.aclosing`) if you don't iterate to its end.
 
     Args:
-        router: the way to the brokers, started; one without long polls of a consumer on it.
-        topic_partition: which partition.
+        router: a started router whose fetch lanes no consumer uses for long polls.
+        topic_partition: the partition to read.
         start: the first offset.
-        end: the offset behind the last one; not above the high watermark.
-        max_bytes: what one request asks for.
-        limit_bytes: up to which size a larger message is fetched.
-        in_flight: how many requests may be under way or waiting to be taken.
-        timeout_s: seconds without any progress until it gives up; `request_timeout_ms` by default.
-        missing_s: for how long Metadata may be without the partition (a broker that just came up
-            may not know of all) until it counts as deleted; as `timeout_s` by default.
+        end: the offset after the last one; not above the high watermark.
+        max_bytes: the usual size of a fetch.
+        limit_bytes: the size of the largest message that is fetched.
+        in_flight: how many fetches may be in flight or waiting to be yielded.
+        timeout_s: seconds without progress until the read fails; by default `request_timeout_ms`.
+        missing_s: seconds for which metadata may lack the partition until it counts as deleted (a
+            broker that has just started may not know all of them); by default as `timeout_s`.
 
     Raises:
-        OffsetOutOfRangeError: the log doesn't have the range (any more); says what it has.
+        OffsetOutOfRangeError: the log doesn't have the range (any more); names what it has.
         UnknownTopicOrPartitionError: the partition was deleted.
-        KafkaTimeoutError: no progress in time; says what was seen last.
+        KafkaTimeoutError: no progress in time; names the last failure.
         RecordTooLargeError: a message is larger than `limit_bytes`.
-        CorruptRecordException: no message can be made out at some offset.
-        KafkaError: others that trying again can't help.
+        CorruptRecordException: the bytes at an offset are no message.
+        KafkaError: another error that a retry can't help.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     reader = _RangeReader(
@@ -134,10 +147,10 @@ async def read_range(
         limit_s if missing_s is None else missing_s,
     )
     try:
-        while (raw := await reader.next()) is not None:
+        while (raw := await reader.next_set()) is not None:
             yield raw
     finally:
-        await reader.drop_flights()
+        await reader.cancel_fetches()
 
 
 class _RangeReader:
@@ -163,43 +176,43 @@ class _RangeReader:
         self._missing_s = missing_s
         self._missing_since: float | None = None
         self._refusals = 0  # of the same offset, one after the other
-        self._reach = NextFetch(start)
-        self._flights: deque[_Flight] = deque()  # by offset
-        self._spans: deque[int] = deque(maxlen=_REMEMBERED)  # offsets per answer
-        self._guesses = self._bad_guesses = 0
+        self._next_fetch = NextFetch(start)
+        self._fetches: deque[_RangeFetch] = deque()  # by offset
+        self._spans: deque[int] = deque(maxlen=_SPANS)  # how many offsets each recent set had
+        self._guesses = self._wrong_guesses = 0
 
-    async def next(self) -> RawSet | None:
-        """The next set; None at the range's end."""
+    async def next_set(self) -> RawSet | None:
+        """Return the next set; None at the end of the range."""
         limit_s = self._limit_s
         loop = asyncio.get_running_loop()
-        config = self._router.config
-        backoff = config.backoff()
+        backoff = self._router.config.backoff()
         deadline = loop.time() + limit_s
-        while self._reach.offset < self._end:
-            offset = refused = self._reach.offset
+        while self._next_fetch.offset < self._end:
+            offset = refused = self._next_fetch.offset
             try:
-                flight, (fetched, elapsed_s) = await self._answer()
-                self._check(fetched, flight.offset)
-                finding = self._take_in(flight, fetched, elapsed_s)
+                fetch, (fetched, elapsed_s) = await self._next_response()
+                self._raise_error_code(fetched, fetch.offset)
+                finding = self._apply_response(fetch, fetched, elapsed_s)
                 if finding.step is Step.END:
-                    # Not committed yet, or gone: a log that is shorter refuses the range's end.
+                    # Not committed yet, or gone: a shorter log refuses the end of the range.
                     refused = self._end
-                    self._check((await self._result(self._launch(refused, 1)))[0], refused)
+                    at_end, _ = await self._response_to(self._send(refused, 1))
+                    self._raise_error_code(at_end, refused)
             except KafkaError as error:
                 if isinstance(error, OffsetOutOfRangeError):
-                    await self._check_bounds(offset, refused)
+                    await self._verify_bounds(offset, refused)
                 elif is_final(error):
                     raise
                 if loop.time() >= deadline:
-                    raise self._too_late(error) from error
-                await self.drop_flights()
-                await self._find_leader(deadline)
+                    raise self._timed_out(error) from error
+                await self.cancel_fetches()
+                await self._refresh_leader(deadline)
                 await asyncio.sleep(backoff.next())
                 continue
             self._refusals = 0
             if finding.step is Step.DATA:
-                end = min(self._reach.offset, self._end)
-                self._fly()
+                end = min(self._next_fetch.offset, self._end)
+                self._send_ahead()
                 assert finding.message_set is not None
                 return RawSet(finding.message_set, offset, end)
             if finding.step is Step.TOO_LARGE:
@@ -209,110 +222,116 @@ class _RangeReader:
             if finding.step is Step.END:
                 if loop.time() >= deadline:
                     reason = KafkaError(f"the log ends at {fetched.high_watermark}")
-                    raise self._too_late(reason)
+                    raise self._timed_out(reason)
                 await asyncio.sleep(backoff.next())
-            elif self._reach.offset != offset:
-                deadline = loop.time() + limit_s  # over a hole: that is progress too
+            elif self._next_fetch.offset != offset:
+                deadline = loop.time() + limit_s  # passing a hole is progress too
         return None
 
-    async def drop_flights(self) -> None:
-        """Give up what is under way."""
-        tasks = [flight.task for flight in self._flights]
-        self._flights.clear()
+    async def cancel_fetches(self) -> None:
+        """Cancel all fetches, and wait until they have ended."""
+        tasks = [fetch.task for fetch in self._fetches]
+        self._fetches.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- fetches and responses --------------------------------------------------------------------
 
-    async def _answer(self) -> tuple[_Flight, tuple[FetchedPartition, float]]:
-        """The next answer that begins at the offset, or before it and reaches beyond."""
-        reach, flights = self._reach, self._flights
-        while flights and flights[0].offset < reach.offset:
-            flight = flights.popleft()
-            fetched, elapsed_s = await self._result(flight)
+    async def _next_response(self) -> tuple[_RangeFetch, tuple[FetchedPartition, float]]:
+        """Return the response to a fetch at the next offset, or to an earlier one that has it."""
+        wanted, fetches = self._next_fetch, self._fetches
+        while fetches and fetches[0].offset < wanted.offset:
+            fetch = fetches.popleft()
+            fetched, elapsed_s = await self._response_to(fetch)
             next_offset = survey(fetched.message_set).next_offset
-            if next_offset is not None and next_offset > reach.offset:
-                return flight, (fetched, elapsed_s)
-            self._bad_guesses += 1
-        size = max(self._max_bytes, reach.size_bytes)
-        if reach.alone:  # answers under way would count as its wait
-            await asyncio.gather(*(flight.task for flight in flights), return_exceptions=True)
-            flights.clear()
-        elif flights and flights[0].offset == reach.offset and flights[0].max_bytes < size:
-            flights.popleft().task.cancel()
-        elif flights and flights[0].offset > reach.offset:
-            self._bad_guesses += 1
-            gap = flights[0].offset - reach.offset
-            size = max(reach.size_bytes, min(size, size * gap // min(self._spans) + _SPARE_BYTES))
-        if not flights or flights[0].offset != reach.offset:
-            flights.appendleft(self._launch(reach.offset, size))
-        self._fly()
-        flight = flights.popleft()
-        return flight, await self._result(flight)
+            if next_offset is not None and next_offset > wanted.offset:
+                return fetch, (fetched, elapsed_s)
+            self._wrong_guesses += 1
+        size = max(self._max_bytes, wanted.size_bytes)
+        if wanted.alone:  # responses on the same connection would count as the broker's wait
+            await asyncio.gather(*(fetch.task for fetch in fetches), return_exceptions=True)
+            fetches.clear()
+        elif fetches and fetches[0].offset == wanted.offset and fetches[0].max_bytes < size:
+            fetches.popleft().task.cancel()
+        elif fetches and fetches[0].offset > wanted.offset:
+            self._wrong_guesses += 1
+            gap_bytes = size * (fetches[0].offset - wanted.offset) // min(self._spans)
+            size = max(wanted.size_bytes, min(size, gap_bytes + _SPARE_BYTES))
+        if not fetches or fetches[0].offset != wanted.offset:
+            fetches.appendleft(self._send(wanted.offset, size))
+        self._send_ahead()
+        fetch = fetches.popleft()
+        return fetch, await self._response_to(fetch)
 
-    def _check(self, fetched: FetchedPartition, offset: int) -> None:
+    def _raise_error_code(self, fetched: FetchedPartition, offset: int) -> None:
         if fetched.error_code:
             topic, partition = self._tp
             where = f"fetch of {topic}/{partition} at offset {offset}"
             raise broker_error(fetched.error_code, where)
 
-    def _take_in(self, flight: _Flight, fetched: FetchedPartition, elapsed_s: float) -> Finding:
-        reach, offset = self._reach, self._reach.offset
-        finding = reach.answered(
+    def _apply_response(
+        self, fetch: _RangeFetch, fetched: FetchedPartition, elapsed_s: float
+    ) -> Finding:
+        offset = self._next_fetch.offset
+        alone = self._next_fetch.alone
+        finding = self._next_fetch.apply_response(
             fetched.message_set,
             fetched.high_watermark,
-            asked_bytes=flight.max_bytes,
+            requested_bytes=fetch.max_bytes,
             limit_bytes=self._limit_bytes,
-            waited=elapsed_s >= WAIT_S * _WAITED_SHARE if reach.alone else None,
-            hides_large=may_hide_large(self._router.version(flight.node_id)),
+            waited=elapsed_s >= WAIT_S * _WAITED_SHARE if alone else None,
+            hides_large=may_hide_large(self._router.version(fetch.node_id)),
         )
-        if finding.step is Step.DATA and (flight.offset, flight.max_bytes) == (
+        if finding.step is Step.DATA and (fetch.offset, fetch.max_bytes) == (
             offset,
             self._max_bytes,
         ):
-            self._spans.append(reach.offset - offset)
+            self._spans.append(self._next_fetch.offset - offset)
         return finding
 
-    def _fly(self) -> None:
-        """Send requests for where the following sets may begin."""
-        if not self._spans or self._reach.alone or self._reach.size_bytes > self._max_bytes:
+    def _send_ahead(self) -> None:
+        """Send fetches at the offsets where the following sets are guessed to begin."""
+        wanted = self._next_fetch
+        if not self._spans or wanted.alone or wanted.size_bytes > self._max_bytes:
             return
-        if self._bad_guesses > _BAD_GUESSES + self._guesses // _BAD_GUESSES:
+        if self._wrong_guesses > _WRONG_GUESSES + self._guesses // _WRONG_GUESSES:
             return
         span = min(self._spans)
-        while len(self._flights) < self._in_flight:
-            offset = self._flights[-1].offset + span if self._flights else self._reach.offset
+        while len(self._fetches) < self._in_flight:
+            offset = self._fetches[-1].offset + span if self._fetches else wanted.offset
             if offset >= self._end:
                 return
-            self._guesses += bool(self._flights)
-            self._flights.append(self._launch(offset, self._max_bytes))
+            self._guesses += bool(self._fetches)
+            self._fetches.append(self._send(offset, self._max_bytes))
 
-    def _launch(self, offset: int, max_bytes: int) -> _Flight:
+    def _send(self, offset: int, max_bytes: int) -> _RangeFetch:
         leader = self._router.metadata.snapshot.leader(self._tp)
         task = asyncio.get_running_loop().create_task(self._fetch(leader, offset, max_bytes))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return _Flight(offset, max_bytes, task, leader)
+        return _RangeFetch(offset, max_bytes, task, leader)
 
-    async def _result(self, flight: _Flight) -> tuple[FetchedPartition, float]:
+    async def _response_to(self, fetch: _RangeFetch) -> tuple[FetchedPartition, float]:
+        """Wait for a response; if this is cancelled, cancel the fetch."""
         try:
-            return await flight.task
+            return await fetch.task
         except asyncio.CancelledError:
-            flight.task.cancel()
-            await asyncio.gather(flight.task, return_exceptions=True)
+            fetch.task.cancel()
+            await asyncio.gather(fetch.task, return_exceptions=True)
             raise
 
     async def _fetch(
         self, leader: int | None, offset: int, max_bytes: int
     ) -> tuple[FetchedPartition, float]:
+        """Send one fetch; return the partition's response, and the seconds that it took."""
         topic, partition = self._tp
-        # A leader that hangs leaves time to learn of the next one.
-        patience_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
+        # A leader that hangs must leave time to find and use the next one.
+        attempt_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
         if leader is None:
             await self._router.metadata.wait_for_topic(topic, timeout_s=self._missing_s / 4)
             leader = self._router.metadata.snapshot.leader(self._tp)
         if leader is None:
-            raise LeaderNotAvailableError(f"{topic}/{partition} has no leader that is known")
+            raise LeaderNotAvailableError(f"{topic}/{partition} has no known leader")
         loop = asyncio.get_running_loop()
         request = FetchRequest(
             -1,
@@ -320,23 +339,29 @@ class _RangeReader:
             1,
             [Topic(topic, [FetchPartition(partition, offset, max_bytes)])],
         )
-        connection = await self._router.connection(leader, Lane.FETCH, timeout_s=patience_s)
+        connection = await self._router.connection(leader, Lane.FETCH, timeout_s=attempt_s)
         sent = loop.time()
-        answer = await connection.request(request, timeout_s=WAIT_S + patience_s)
-        for answered in answer.topics:
-            for fetched in answered.partitions:
-                if (answered.topic, fetched.partition) == self._tp:
+        response = await connection.request(request, timeout_s=WAIT_S + attempt_s)
+        for topic_response in response.topics:
+            for fetched in topic_response.partitions:
+                if (topic_response.topic, fetched.partition) == self._tp:
                     return fetched, loop.time() - sent
-        raise KafkaProtocolError(f"node {leader} left {topic}/{partition} out of its answer")
+        raise KafkaProtocolError(f"node {leader} left {topic}/{partition} out of its response")
 
-    async def _find_leader(self, deadline: float) -> None:
-        """Learn who leads now, if that can be learnt in time: the old one may hang for as long."""
+    # --- failures ---------------------------------------------------------------------------------
+
+    async def _refresh_leader(self, deadline: float) -> None:
+        """Refresh the metadata, for the case that another broker leads now.
+
+        Raises:
+            UnknownTopicOrPartitionError: the partition has been missing for `missing_s`.
+        """
         try:
             async with asyncio.timeout_at(deadline):
                 snapshot = await self._router.metadata.refresh()
         except (KafkaError, TimeoutError):
             self._missing_since = None
-            return  # told by the refresh; the next request says what is wrong
+            return  # the refresh logs it; the next request shows what is wrong
         topic, partition = self._tp
         now = asyncio.get_running_loop().time()
         if partition in snapshot.partitions(topic):
@@ -345,13 +370,16 @@ class _RangeReader:
             self._missing_since = now
         elif now - self._missing_since >= self._missing_s:
             raise UnknownTopicOrPartitionError(
-                f"topic {topic!r}, partition {partition} isn't there any more; the range from "
-                f"{self._reach.offset} to {self._end} wasn't read"
+                f"topic {topic!r}, partition {partition}: no longer in the cluster; the range from "
+                f"{self._next_fetch.offset} to {self._end} wasn't read"
             )
 
-    async def _check_bounds(self, offset: int, refused: int) -> None:
-        """A refusal alone proves nothing (KAFKA-2477): the log's bounds do. Its end twice, with new
-        metadata in between: it may have been another's than the leader's."""
+    async def _verify_bounds(self, offset: int, refused: int) -> None:
+        """Raise if the log doesn't have `offset`, or ends before `refused`.
+
+        A refusal alone proves nothing (KAFKA-2477); the bounds of the log do. The end must be seen
+        twice, with new metadata in between: it may be that of a broker that doesn't lead any more.
+        """
         limit_s, tp = self._limit_s, self._tp
         first = (await list_offsets(self._router, {tp: EARLIEST}, timeout_s=limit_s))[tp]
         last = (await list_offsets(self._router, {tp: LATEST}, timeout_s=limit_s))[tp]
@@ -365,12 +393,12 @@ class _RangeReader:
                 f"{self._end} isn't there any more; the log goes from {first[0]} to {last[0]}"
             )
 
-    def _too_late(self, reason: KafkaError) -> KafkaError:
+    def _timed_out(self, reason: KafkaError) -> KafkaError:
         topic, partition = self._tp
         if isinstance(reason, OffsetOutOfRangeError):
             return reason
         return KafkaTimeoutError(
-            f"topic {topic!r}, partition {partition}: no progress at offset {self._reach.offset} "
-            f"of the range up to {self._end} within {self._limit_s * 1000:.0f} ms; last seen: "
-            f"{reason}"
+            f"topic {topic!r}, partition {partition}: no progress at offset "
+            f"{self._next_fetch.offset} of the range up to {self._end} within "
+            f"{self._limit_s * 1000:.0f} ms; last seen: {reason}"
         )

@@ -1,12 +1,21 @@
-"""What one partition has fetched and the user hasn't taken: message sets, then slices of records.
+"""Buffer one partition's fetched message sets and decode them into records, slice by slice.
 
-Pure. Owns the position: the offset of the next message that the user gets. Law: the position moves
-only with what is handed out. Decoding ahead, a deserializer's error or a cancelled caller move
-nothing; an error is told where its message stands, as often as it is reached.
+Pure: no event loop, no clock. A `RecordBuffer` owns the partition's position, which is the offset
+of the next record to return. `cursor` adds message sets, `collector` decodes and removes records.
 
-The records of the current slice are walked by one list iterator, `walk`, which the consumer may
-hold on to: `async for` then costs one step of it per message. How far it has come is asked of the
-iterator itself, so that nobody counts along.
+Invariant: the position moves only when records are returned (or when a hole in the log is passed).
+Decoding ahead, an error of a deserializer and a cancelled caller don't move it. An error is raised
+when its record is the next one to return, and again each time that point is reached.
+
+Records of the current slice are returned through one list iterator, `remaining`. `collector` and
+`consumer` step that iterator directly, so `async for` costs one iterator step per message. The
+buffer reads the progress from the iterator itself (`length_hint`); nothing is counted per message.
+
+Fetched sets stay views into the frame in which they came, together with sets of other partitions:
+copying each set out would cost more than decoding it. But a partition that the user doesn't read
+must not keep the memory of all others alive. Invariant (`FrameStore`): of the frames that are kept,
+at most `limit_bytes` belong to no buffered set. Above that, the sets that are still buffered are
+copied out of the oldest frame, and the frame is released.
 """
 
 from __future__ import annotations
@@ -18,7 +27,6 @@ from itertools import islice
 from operator import length_hint
 from typing import Any
 
-from aiokafka08.consumer.frames import ReceivedFrame
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -31,17 +39,18 @@ from aiokafka08.structs import ConsumerRecord, TopicPartition
 Record = ConsumerRecord[Any, Any]
 Deserializer = Callable[[Any], Any]
 
-CHUNK_OVERHEAD_BYTES = 512
-"""What a fetched set costs beside its bytes (objects, the rest of its frame), so that a trickle of
-single messages is bounded too."""
+SET_OVERHEAD_BYTES = 512
+"""Charged for each buffered set beside its bytes (objects, its part of the frame header), so that
+many sets of a single small message are bounded too."""
 
-TURN_BYTES = 1024 * 1024
-"""Behind so many bytes decompressed at a step the next wrapper is left to the next step."""
+DECODE_STEP_BYTES = 1024 * 1024
+"""A decoding step that has decompressed this much leaves the next compressed set to the next step,
+so that the caller can yield to the event loop in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How message sets become records, the same for all partitions of a consumer."""
+    """How message sets become records; the same for all partitions of a consumer."""
 
     check_crcs: bool = True
     key_deserializer: Deserializer | None = None
@@ -49,9 +58,86 @@ class Decoding:
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 
 
+class FrameStore:
+    """The received frames of one consumer that still hold buffered sets; see the module.
+
+    Attributes:
+        limit_bytes: the bound of `unused_bytes`; set by `fetch_memory`.
+        unused_bytes: bytes of kept frames that belong to no buffered set.
+    """
+
+    __slots__ = ("_kept", "limit_bytes", "unused_bytes")
+
+    def __init__(self) -> None:
+        self.limit_bytes = self.unused_bytes = 0
+        self._kept: dict[ReceivedFrame, None] = {}  # the oldest first
+
+    def new_frame(self, size_bytes: int) -> ReceivedFrame:
+        """Return an object for a received frame. It counts as kept once it has a set."""
+        return ReceivedFrame(self, size_bytes)
+
+    def keep(self, frame: ReceivedFrame) -> None:
+        """Count a frame that got its first set."""
+        self._kept[frame] = None
+        self.unused_bytes += frame.unused_bytes
+
+    def release(self, frame: ReceivedFrame) -> None:
+        """Stop counting a frame whose last set is gone."""
+        del self._kept[frame]
+        self.unused_bytes -= frame.unused_bytes
+
+    def trim(self) -> None:
+        """Restore the invariant: copy sets out of the oldest frames and release these."""
+        while self.unused_bytes > self.limit_bytes:
+            next(iter(self._kept)).copy_sets_out()
+
+
+class ReceivedFrame:
+    """The buffered sets of one response frame.
+
+    Attributes:
+        unused_bytes: bytes of the frame that belong to no buffered set.
+    """
+
+    __slots__ = ("_sets", "_store", "unused_bytes")
+
+    def __init__(self, store: FrameStore, size_bytes: int) -> None:
+        self.unused_bytes = size_bytes
+        self._store = store
+        self._sets: dict[FetchedSet, int] = {}
+
+    def add_set(self, fetched: FetchedSet, size_bytes: int) -> None:
+        """Record that this many bytes of the frame belong to the set."""
+        if not self._sets:
+            self._store.keep(self)
+        self._sets[fetched] = size_bytes
+        self._add_unused(-size_bytes)
+
+    def release_set(self, fetched: FetchedSet) -> None:
+        """Drop a set that is decoded to its end or discarded. No effect if it was copied out."""
+        size_bytes = self._sets.pop(fetched, None)
+        if size_bytes is None:
+            return
+        self._add_unused(size_bytes)
+        if not self._sets:
+            self._store.release(self)
+        self._store.trim()
+
+    def copy_sets_out(self) -> None:
+        """Copy all remaining sets out of the frame, and release the frame."""
+        for fetched in self._sets:
+            fetched.copy_out()
+        self._sets.clear()
+        self._store.release(self)
+
+    def _add_unused(self, size_bytes: int) -> None:
+        self.unused_bytes += size_bytes
+        self._store.unused_bytes += size_bytes
+
+
 @dataclass(slots=True, eq=False)
-class _Chunk:
-    """A fetched message set, still in wire format; with a reader once that has begun."""
+class FetchedSet:
+    """One buffered message set in wire format; `reader` exists once decoding has begun."""
 
     message_set: Buffer
     fetch_offset: int
@@ -60,286 +146,307 @@ class _Chunk:
     frame: ReceivedFrame | None
     reader: MessageSetReader | None = None
 
-    def move_out(self) -> None:
-        """Out of the frame; see `frames`."""
+    def copy_out(self) -> None:
+        """Hold a copy of the bytes in place of a view into the frame."""
         self.message_set = bytes(self.message_set)
         if self.reader is not None:
             self.reader.move_to(self.message_set)
 
-    def finished(self) -> None:
-        """It isn't needed any more."""
+    def release(self) -> None:
+        """Give up the set's part of its frame."""
         if self.frame is not None:
-            self.frame.finished(self)
+            self.frame.release_set(self)
 
 
 @dataclass(slots=True)
 class _Slice:
-    """Decoded records; `after` is the position behind them."""
+    """Decoded records, and the position after the last of them."""
 
     records: list[Record]
-    after: int
+    end_offset: int
 
 
 class RecordBuffer:
-    """Fetched sets in, records out, in order; see the module.
+    """The fetched sets and decoded records of one partition, in offset order; see the module.
 
     Attributes:
-        buffered_bytes: what the sets that aren't decoded to their ends take.
-        opened_bytes: how many bytes the last step of decoding has decompressed.
-        walk: the records of the current slice that are still to come.
+        buffered_bytes: bytes charged for the sets that aren't decoded to their ends.
+        decompressed_bytes: bytes that the last decoding step has decompressed.
+        remaining: iterator over the records of the current slice that weren't returned yet.
     """
 
     __slots__ = (
-        "_after",
-        "_before",
-        "_begun",
-        "_chunks",
+        "_current",
+        "_current_end",
+        "_current_start",
         "_decoding",
         "_end",
-        "_raw",
-        "_records",
+        "_sets",
         "_slices",
+        "_started_count",
         "_topic_partition",
+        "_undeserialized",
         "buffered_bytes",
-        "opened_bytes",
-        "walk",
+        "decompressed_bytes",
+        "remaining",
     )
 
     def __init__(self, topic_partition: TopicPartition, decoding: Decoding) -> None:
         self._topic_partition = topic_partition
         self._decoding = decoding
-        self._chunks: deque[_Chunk] = deque()
+        self._sets: deque[FetchedSet] = deque()
         self._slices: deque[_Slice] = deque()
-        self._records: list[Record] = []
-        self._raw: list[Record] = []  # decoded, but the deserializers failed on the first
-        self._before = self._after = self._end = 0
-        self._begun = 0  # records of the slices that were given to `walk`
-        self.buffered_bytes = self.opened_bytes = 0
-        self.walk: Iterator[Record] = iter(self._records)
+        self._current: list[Record] = []  # the slice that `remaining` iterates over
+        self._current_start = self._current_end = 0  # positions before and after that slice
+        self._undeserialized: list[Record] = []  # decoded; a deserializer failed on the first one
+        self._end = 0
+        self._started_count = 0  # records of all slices that `remaining` was set to
+        self.buffered_bytes = self.decompressed_bytes = 0
+        self.remaining: Iterator[Record] = iter(self._current)
 
     @property
     def position(self) -> int:
-        """The offset of the next message to hand out, or where it would be."""
-        left = length_hint(self.walk)
+        """The offset of the next record to return (there may be a hole at that offset)."""
+        left = length_hint(self.remaining)
         if not left:
-            return self._after
-        if left == len(self._records):
-            return self._before
-        return self._records[-left - 1].offset + 1
+            return self._current_end
+        if left == len(self._current):
+            return self._current_start
+        return self._current[-left - 1].offset + 1
 
     @property
     def pending(self) -> bool:
-        """Whether there is anything to decode or to hand out."""
-        return bool(self._chunks or self._raw or self.has_records)
+        """Whether there are sets to decode or records to return."""
+        return bool(self._sets or self._undeserialized or self.has_records)
 
     @property
     def has_records(self) -> bool:
         """Whether there are decoded records."""
-        return bool(self._slices or length_hint(self.walk))
+        return bool(self._slices or length_hint(self.remaining))
 
     @property
-    def handed_out(self) -> int:
-        """How many messages the user has got."""
-        left = length_hint(self.walk)
-        return self._begun - left
+    def returned_count(self) -> int:
+        """How many records the user has got from this buffer."""
+        left = length_hint(self.remaining)
+        return self._started_count - left
 
     @property
     def end(self) -> int:
-        """The offset behind everything that is buffered."""
+        """The offset after everything that is buffered."""
         return self._end
 
     @property
-    def decoded_to(self) -> int:
-        """The offset behind what is decoded."""
-        return self._slices[-1].after if self._slices else self._after
+    def decoded_end(self) -> int:
+        """The offset after the decoded records."""
+        return self._slices[-1].end_offset if self._slices else self._current_end
 
     @property
-    def count(self) -> int:
-        """How many decoded records there are."""
-        left = length_hint(self.walk)
+    def decoded_count(self) -> int:
+        """How many decoded records weren't returned yet."""
+        left = length_hint(self.remaining)
         return left + sum(len(one.records) for one in self._slices)
 
     def reset(self, position: int) -> None:
-        """Drop everything and go on at `position`; walks under way end."""
-        self._begun = self.handed_out
-        while self._chunks:
-            self._chunks.popleft().finished()
+        """Drop all sets and records, and continue at `position`.
+
+        An iterator that a caller has kept from `remaining` ends at once.
+        """
+        self._started_count = self.returned_count
+        while self._sets:
+            self._sets.popleft().release()
         self._slices.clear()
-        self._records.clear()  # also ends an iterator that somebody holds
-        self._records = []
-        self._raw = []
-        self.walk = iter(self._records)
-        self._before = self._after = self._end = position
+        self._current.clear()  # ends iterators that a caller still holds
+        self._current = []
+        self._undeserialized = []
+        self.remaining = iter(self._current)
+        self._current_start = self._current_end = self._end = position
         self.buffered_bytes = 0
 
-    def add(
+    def add_set(
         self,
         message_set: Buffer,
         fetch_offset: int,
         next_offset: int,
         frame: ReceivedFrame | None = None,
     ) -> None:
-        """Append a fetched set that reaches to `next_offset`; `frame`: what it is a view into."""
-        charged = len(message_set) + CHUNK_OVERHEAD_BYTES
+        """Append a fetched set.
+
+        Args:
+            message_set: the bytes; a compressed set may begin before `fetch_offset`.
+            fetch_offset: the offset that was requested.
+            next_offset: the offset after the set, where the next fetch begins.
+            frame: the frame that `message_set` is a view into.
+        """
+        charged = len(message_set) + SET_OVERHEAD_BYTES
         self.buffered_bytes += charged
         self._end = next_offset
-        chunk = _Chunk(message_set, fetch_offset, next_offset, charged, frame)
-        self._chunks.append(chunk)
+        fetched = FetchedSet(message_set, fetch_offset, next_offset, charged, frame)
+        self._sets.append(fetched)
         if frame is not None:
-            frame.add(chunk, len(message_set))
+            frame.add_set(fetched, len(message_set))
 
-    def extend_to(self, offset: int) -> None:
-        """Behind what is buffered nothing comes up to `offset`: a hole in the log."""
+    def skip_to(self, offset: int) -> None:
+        """Record a hole in the log: nothing comes between the buffered sets and `offset`."""
         self._end = offset
-        if not self._chunks and not self._raw:
-            self._reached(offset)
+        if not self._sets and not self._undeserialized:
+            self._move_decoded_end(offset)
 
     def decode(self, max_records: int) -> bool:
-        """Decode the next slice of at most `max_records`; False if there is none (yet).
+        """Decode the next slice of at most `max_records` records.
 
-        True also where a step has found no message and others are to follow (`TURN_BYTES`).
+        Returns:
+            False if there is nothing to decode now. True also where the step has found no record
+            and more sets follow (see `DECODE_STEP_BYTES`).
 
         Raises:
-            CorruptRecordException: the next message to hand out is corrupt.
-            Exception: what a deserializer raised on the next message to hand out.
+            CorruptRecordException: the next record to return is corrupt.
+            Exception: a deserializer raised it for the next record to return.
         """
-        reader = self._chunks[0].reader if self._chunks else None
-        if (self._raw or (reader is not None and reader.error is not None)) and self.has_records:
-            return False  # its turn comes when those before it are taken
-        self.opened_bytes = 0
-        records = self._raw or self._read(max_records)
+        reader = self._sets[0].reader if self._sets else None
+        failed = self._undeserialized or (reader is not None and reader.error is not None)
+        if failed and self.has_records:
+            return False  # the error is raised after the records before it were returned
+        self.decompressed_bytes = 0
+        records = self._undeserialized or self._read(max_records)
         if not records:
-            return bool(self._chunks)
-        self._raw = []
+            return bool(self._sets)
+        self._undeserialized = []
         if self._decoding.key_deserializer or self._decoding.value_deserializer:
             count, error = self._deserialize(records)
             if error is not None:
-                self._raw = records[count:]
+                self._undeserialized = records[count:]
                 if not count:
                     raise error
                 records = records[:count]
-        if self._raw:
-            after = self._raw[0].offset
-        elif self._chunks and self._chunks[0].reader is None:
-            after = self._chunks[0].fetch_offset  # the set is finished, the next one not begun
+        if self._undeserialized:
+            end_offset = self._undeserialized[0].offset
+        elif self._sets and self._sets[0].reader is None:
+            end_offset = self._sets[0].fetch_offset  # one set is finished, the next isn't begun
         else:
-            after = records[-1].offset + 1 if self._chunks else self._end
-        self._slices.append(_Slice(records, after))
+            end_offset = records[-1].offset + 1 if self._sets else self._end
+        self._slices.append(_Slice(records, end_offset))
         return True
 
-    def next_slice(self) -> bool:
-        """Let `walk` walk the next decoded slice, if there is one. Only at the end of a walk."""
+    def start_next_slice(self) -> bool:
+        """Set `remaining` to the next decoded slice; False if there is none.
+
+        Only to be called when `remaining` is exhausted.
+        """
         if not self._slices:
             return False
-        self._before = self._after
+        self._current_start = self._current_end
         one = self._slices.popleft()
-        self._records, self._after = one.records, one.after
-        self._begun += len(self._records)
-        self.walk = iter(self._records)
+        self._current, self._current_end = one.records, one.end_offset
+        self._started_count += len(self._current)
+        self.remaining = iter(self._current)
         return True
 
-    def take(self, max_records: int | None) -> list[Record]:
-        """Hand out decoded records, at most `max_records`."""
-        taken: list[Record] = []
-        while max_records is None or len(taken) < max_records:
-            left = length_hint(self.walk)
+    def pop_records(self, max_records: int | None) -> list[Record]:
+        """Remove and return decoded records, at most `max_records`."""
+        popped: list[Record] = []
+        while max_records is None or len(popped) < max_records:
+            left = length_hint(self.remaining)
             if not left:
-                if not self.next_slice():
+                if not self.start_next_slice():
                     break
-                left = len(self._records)
-            if max_records is not None and left > max_records - len(taken):
-                taken += islice(self.walk, max_records - len(taken))
-            elif left < len(self._records) or taken:
-                taken += self.walk
-            else:  # the usual case: a whole slice as it is
-                taken, self._records = self._records, []
-                self.walk = iter(self._records)
-        return taken
+                left = len(self._current)
+            if max_records is not None and left > max_records - len(popped):
+                popped += islice(self.remaining, max_records - len(popped))
+            elif left < len(self._current) or popped:
+                popped += self.remaining
+            else:  # the usual case: return a whole slice without copying it
+                popped, self._current = self._current, []
+                self.remaining = iter(self._current)
+        return popped
 
-    def take_columns(self, columns: Columns, max_records: int) -> int:
-        """Hand out messages as columns, at most `max_records`, until `columns` is full; says how
-        many. For those who have no deserializers.
+    def pop_columns(self, columns: Columns, max_records: int) -> int:
+        """Move messages into `columns` until `max_records` are moved or it is full.
+
+        Only for consumers without deserializers.
+
+        Returns:
+            How many messages were moved.
 
         Raises:
-            CorruptRecordException: the next message to hand out is corrupt.
+            CorruptRecordException: the next message to return is corrupt.
         """
-        count = self.opened_bytes = 0
-        if self.has_records:  # somebody has begun to take records
-            records = self.take(max_records)
+        count = self.decompressed_bytes = 0
+        if self.has_records:  # an earlier getone() or getmany() has decoded these
+            records = self.pop_records(max_records)
             columns.extend(records)
             count = len(records)
-        while self._chunks and count < max_records and not columns.is_full:
-            chunk = self._chunks[0]
-            reader = self._reader_of(chunk)
+        while self._sets and count < max_records and not columns.is_full:
+            fetched = self._sets[0]
+            reader = self._reader_of(fetched)
             try:
-                got = reader.read_columns(columns, max_records - count)
+                moved = reader.read_columns(columns, max_records - count)
             except CorruptRecordException:
                 if not count:
                     raise
                 break
-            if got:
-                count += got
-                self._begun += got
-                self._after = columns.last_offset + 1
-                if count == max_records and self._after < chunk.next_offset:
+            if moved:
+                count += moved
+                self._started_count += moved
+                self._current_end = columns.last_offset + 1
+                if count == max_records and self._current_end < fetched.next_offset:
                     break
-            self.opened_bytes += reader.decompressed_bytes
+            self.decompressed_bytes += reader.decompressed_bytes
             if reader.error is not None or reader.paused or columns.is_full:
                 break
-            self._finished(chunk)
-            self._reached(chunk.next_offset if self._chunks else self._end)
-            if self.opened_bytes >= TURN_BYTES:
+            self._remove_first_set()
+            self._move_decoded_end(fetched.next_offset if self._sets else self._end)
+            if self.decompressed_bytes >= DECODE_STEP_BYTES:
                 break
         return count
 
-    # --- inside -----------------------------------------------------------------------------------
-
     def _read(self, max_records: int) -> list[Record]:
-        while self._chunks:
-            chunk = self._chunks[0]
-            reader = self._reader_of(chunk)
+        """Decode up to `max_records` of the next set that has any."""
+        while self._sets:
+            fetched = self._sets[0]
+            reader = self._reader_of(fetched)
             records: list[Record] = reader.read(max_records)
-            self.opened_bytes += reader.decompressed_bytes
-            behind = records[-1].offset + 1 if records else 0
+            self.decompressed_bytes += reader.decompressed_bytes
+            read_to = records[-1].offset + 1 if records else 0
             if reader.error is not None or (
-                (reader.paused or len(records) == max_records) and behind < chunk.next_offset
+                (reader.paused or len(records) == max_records) and read_to < fetched.next_offset
             ):
-                return records  # there is more in this set
-            self._finished(chunk)
+                return records  # the set has more
+            self._remove_first_set()
             if records:
                 return records
-            self._reached(chunk.next_offset if self._chunks else self._end)
-            if self.opened_bytes >= TURN_BYTES:
+            self._move_decoded_end(fetched.next_offset if self._sets else self._end)
+            if self.decompressed_bytes >= DECODE_STEP_BYTES:
                 break
         return []
 
-    def _reader_of(self, chunk: _Chunk) -> MessageSetReader:
-        if chunk.reader is None:
-            chunk.reader = MessageSetReader(
+    def _reader_of(self, fetched: FetchedSet) -> MessageSetReader:
+        if fetched.reader is None:
+            fetched.reader = MessageSetReader(
                 self._topic_partition,
-                chunk.message_set,
-                chunk.fetch_offset,
+                fetched.message_set,
+                fetched.fetch_offset,
                 check_crcs=self._decoding.check_crcs,
                 max_decompressed_bytes=self._decoding.max_decompressed_bytes,
-                pause_after_bytes=TURN_BYTES,
+                pause_after_bytes=DECODE_STEP_BYTES,
             )
-        return chunk.reader
+        return fetched.reader
 
-    def _finished(self, chunk: _Chunk) -> None:
-        """The first chunk is read to its end."""
-        self._chunks.popleft()
-        self.buffered_bytes -= chunk.charged_bytes
-        chunk.finished()
+    def _remove_first_set(self) -> None:
+        """Remove the first set, which is decoded to its end."""
+        fetched = self._sets.popleft()
+        self.buffered_bytes -= fetched.charged_bytes
+        fetched.release()
 
-    def _reached(self, offset: int) -> None:
-        """Up to `offset` nothing more comes behind what is decoded."""
+    def _move_decoded_end(self, offset: int) -> None:
+        """Record that no record comes between the decoded ones and `offset`."""
         if self._slices:
-            self._slices[-1].after = offset
+            self._slices[-1].end_offset = offset
         else:
-            self._after = offset
+            self._current_end = offset
 
     def _deserialize(self, records: list[Record]) -> tuple[int, Exception | None]:
-        """Deserialize in place up to the first failure: how many went well, and what failed."""
+        """Deserialize in place up to the first failure; return the count of successes and the
+        failure."""
         for_key, for_value = self._decoding.key_deserializer, self._decoding.value_deserializer
         for count, record in enumerate(records):
             try:
@@ -351,8 +458,8 @@ class RecordBuffer:
             except Exception as error:
                 topic, partition = self._topic_partition
                 note = (
-                    f"a deserializer raised it on topic {topic!r}, partition {partition}, offset "
-                    f"{record.offset}; seek() to {record.offset + 1} goes past that message"
+                    f"topic {topic!r}, partition {partition}, offset {record.offset}: a "
+                    f"deserializer raised this. seek() to {record.offset + 1} to skip the message"
                 )
                 if note not in getattr(error, "__notes__", ()):  # it may raise the same one again
                     error.add_note(note)

@@ -1,21 +1,26 @@
-"""Where each partition is begun: committed offset, auto_offset_reset, and positions refused.
+"""Find the position of each cursor that has none: committed offset, auto_offset_reset, or a seek.
 
-One task watches for cursors without a usable position and asks each leader in a task of its own,
-so that a dead broker keeps nobody else waiting. Law: a position that the broker refused is given up
-only when the log's bounds say so. A refusal alone proves nothing: 0.8 refuses in a race with an
-append (KAFKA-2477), and a new leader's log may end earlier for a moment (docs/brokers.md 7.10); so
-an offset beyond the end must be seen there several times.
+`StartOffsets` has one task that collects the cursors without a usable position, and one further
+task per request. There is a request to the offset store for all of them together, and one per
+leader, so a dead broker doesn't delay the partitions of another one. The engine adds cursors; this
+module reports to it through `observer`.
+
+Invariant: a position that a broker refused is given up only when the bounds of the log show that it
+is outside. The refusal alone proves nothing. 0.8 refuses in a race with an append (KAFKA-2477), and
+the log of a new leader may end earlier for a moment (docs/brokers.md 7.10). So an offset must be
+seen after the end of the log several times.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.next_fetch import NextFetch
+from aiokafka08.consumer.observer import ConsumerObserver, report_failure
 from aiokafka08.errors import (
     KafkaError,
     LeaderNotAvailableError,
@@ -31,80 +36,72 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import OffsetReset, PartitionFailed
 
 BEYOND_END_TRIES = 3
-"""How often an offset must be found beyond the log's end before it is given up."""
+"""How often an offset must be seen after the end of the log until it is given up."""
 
 
-class _Mark(NamedTuple):
-    """What tells later whether somebody has sought in the meantime."""
+class _Search(NamedTuple):
+    """A cursor, and what it was when the request was decided; a seek since then changes these."""
 
     cursor: Cursor
     start: StartPosition | None
-    reach: NextFetch
+    next_fetch: NextFetch
+
+    @property
+    def is_current(self) -> bool:
+        return self.cursor.start is self.start and self.cursor.next_fetch is self.next_fetch
 
 
 class StartOffsets:
-    """Gives cursors their positions.
+    """Give cursors their positions; see the module.
 
     Args:
-        reset: what auto_offset_reset says; None: to be told as an error.
-        on_change: called when a cursor has got a position, or an error to tell.
-        on_crash: called with what ended the task that should never end.
+        reset: the meaning of auto_offset_reset; None ("none") makes a missing position an error.
     """
 
     def __init__(
-        self,
-        router: Router,
-        reset: StartPosition | None,
-        *,
-        on_change: Callable[[Cursor], object],
-        on_crash: Callable[[BaseException], object],
+        self, router: Router, reset: StartPosition | None, observer: ConsumerObserver
     ) -> None:
         self._router = router
-        self._store: OffsetStore | None = None  # until `start`
         self._reset = reset
-        self._on_change = on_change
-        self._on_crash = on_crash
+        self._observer = observer
+        self._store: OffsetStore
         self._waiting: set[Cursor] = set()
-        self._asking: set[Cursor] = set()
-        self._beyond: dict[Cursor, tuple[int, int]] = {}  # which offset, how often
+        self._requested: set[Cursor] = set()
+        self._beyond_end: dict[Cursor, tuple[int, int]] = {}  # the offset, and how often
         self._tasks: set[asyncio.Task[None]] = set()
-        self._bell = Notifier()
+        self._changed = Notifier()
 
     def start(self, store: OffsetStore) -> None:
-        """Begin to work, with the store that has the committed offsets."""
+        """Begin to find positions; committed offsets come from `store`."""
         self._store = store
         self._spawn(self._watch())
 
     async def stop(self) -> None:
-        """End all work."""
+        """End all tasks."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def need(self, cursor: Cursor) -> None:
-        """This cursor may need a position."""
+    def add(self, cursor: Cursor) -> None:
+        """Find a position for this cursor, if it has none and no error."""
         if cursor.start is not None and cursor.error is None:
             self._waiting.add(cursor)
-            self._bell.notify()
+            self._changed.notify()
 
-    def forget(self, cursor: Cursor) -> None:
-        """This cursor isn't read any more."""
+    def remove(self, cursor: Cursor) -> None:
+        """Forget a cursor that isn't assigned any more."""
         self._waiting.discard(cursor)
-        self._beyond.pop(cursor, None)
+        self._beyond_end.pop(cursor, None)
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- which requests ---------------------------------------------------------------------------
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name="aiokafka08 positions")
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._tasks.discard)
+        report_failure(task, self._observer)
         return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_crash(error)
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -116,10 +113,10 @@ class StartOffsets:
             for cursor in list(self._waiting):
                 if cursor.start is None or cursor.error is not None:
                     self._waiting.discard(cursor)
-                elif cursor in self._asking:
+                elif cursor in self._requested:
                     pass
-                elif cursor.start is StartPosition.CHECK and cursor.buffer.pending:
-                    pass  # what was fetched before the refusal is handed out first
+                elif cursor.start is StartPosition.REFUSED and cursor.buffer.pending:
+                    pass  # what was fetched before the refusal is returned first
                 elif cursor.not_before > now:
                     next_due = min(next_due or cursor.not_before, cursor.not_before)
                 elif cursor.start is StartPosition.STORED:
@@ -130,138 +127,144 @@ class StartOffsets:
                     if leader is not None:
                         by_leader.setdefault(leader, []).append(cursor)
                         continue
-                    self._try_later(cursor, snapshot.no_leader_reason(cursor.topic_partition))
+                    self._retry_later(cursor, snapshot.no_leader_reason(cursor.topic_partition))
                     next_due = min(next_due or cursor.not_before, cursor.not_before)
             if stored:
-                self._ask(stored, self._fetch_stored(_marks(stored)))
+                self._request(stored, self._fetch_committed(_searches(stored)))
             for leader, cursors in by_leader.items():
-                self._ask(cursors, self._ask_leader(leader, _marks(cursors)))
-            await self._bell.wait(next_due)
+                self._request(cursors, self._list_offsets(leader, _searches(cursors)))
+            await self._changed.wait(next_due)
 
-    def _ask(self, cursors: list[Cursor], work: Coroutine[Any, Any, None]) -> None:
-        self._asking.update(cursors)
+    def _request(self, cursors: list[Cursor], work: Coroutine[Any, Any, None]) -> None:
+        self._requested.update(cursors)
 
-        def asked(task: asyncio.Task[None]) -> None:
-            self._asking.difference_update(cursors)
-            self._bell.notify()
+        def ended(task: asyncio.Task[None]) -> None:
+            self._requested.difference_update(cursors)
+            self._changed.notify()
 
-        self._spawn(work).add_done_callback(asked)
+        self._spawn(work).add_done_callback(ended)
 
-    async def _fetch_stored(self, before: list[_Mark]) -> None:
+    # --- the requests -----------------------------------------------------------------------------
+
+    async def _fetch_committed(self, searches: list[_Search]) -> None:
         try:
-            assert self._store is not None  # only tasks of `start` get here
-            found = await self._store.fetch([mark.cursor.topic_partition for mark in before])
+            found = await self._store.fetch([one.cursor.topic_partition for one in searches])
         except KafkaError as error:
-            for cursor in _unchanged(before):
-                self._refused(cursor, error)
+            for cursor in _current(searches):
+                self._request_failed(cursor, error)
             return
-        for cursor in _unchanged(before):
+        for cursor in _current(searches):
             committed = found.get(cursor.topic_partition)
             if committed is not None:
-                self._begin(cursor, committed.offset)
+                self._set_position(cursor, committed.offset)
             elif self._reset is not None:
                 cursor.start = self._reset
             else:
                 topic, partition = cursor.topic_partition
-                self._tell(
+                self._fail(
                     cursor,
                     NoOffsetForPartitionError(
                         cursor.topic_partition,
                         f"topic {topic!r}, partition {partition}: no offset is committed, and "
-                        "auto_offset_reset is 'none'; seek() to where it shall begin",
+                        "auto_offset_reset is 'none'. seek() to the offset to begin at",
                     ),
                 )
 
-    async def _ask_leader(self, leader: int, before: list[_Mark]) -> None:
-        # Both ends of one partition need two requests (docs/brokers.md 3.12).
+    async def _list_offsets(self, leader: int, searches: list[_Search]) -> None:
+        # One request can't list both ends of a partition (docs/brokers.md 3.12).
         first, last = await asyncio.gather(
-            self._list(leader, before, EARLIEST, (StartPosition.EARLIEST, StartPosition.CHECK)),
-            self._list(leader, before, LATEST, (StartPosition.LATEST, StartPosition.CHECK)),
+            self._list_end(
+                leader, searches, EARLIEST, (StartPosition.EARLIEST, StartPosition.REFUSED)
+            ),
+            self._list_end(leader, searches, LATEST, (StartPosition.LATEST, StartPosition.REFUSED)),
         )
-        for cursor in _unchanged(before):
+        for cursor in _current(searches):
             tp = cursor.topic_partition
-            answers = [answer[tp] for answer in (first, last) if tp in answer]
-            error = next((one for one in answers if isinstance(one, KafkaError)), None)
-            bounds = [one[0] for one in answers if isinstance(one, list) and one]
+            results = [result[tp] for result in (first, last) if tp in result]
+            error = next((one for one in results if isinstance(one, KafkaError)), None)
+            bounds = [one[0] for one in results if isinstance(one, list) and one]
             if error is not None:
-                self._refused(cursor, error)
-            elif len(bounds) < len(answers):
-                self._refused(cursor, LeaderNotAvailableError("the leader names no offset"))
-            elif cursor.start is StartPosition.CHECK:
-                self._check(cursor, *bounds)
+                self._request_failed(cursor, error)
+            elif len(bounds) < len(results):
+                self._request_failed(cursor, LeaderNotAvailableError("the leader names no offset"))
+            elif cursor.start is StartPosition.REFUSED:
+                self._verify(cursor, *bounds)
             else:
-                self._begin(cursor, bounds[0])
+                self._set_position(cursor, bounds[0])
 
-    async def _list(
-        self, leader: int, before: list[_Mark], timestamp: int, starts: tuple[StartPosition, ...]
+    async def _list_end(
+        self, leader: int, searches: list[_Search], end: int, starts: tuple[StartPosition, ...]
     ) -> dict[TopicPartition, list[int] | KafkaError]:
-        asked = {mark.cursor.topic_partition: timestamp for mark in before if mark.start in starts}
-        if not asked:
+        """List one end of the logs of the cursors with one of these `starts`."""
+        wanted = {one.cursor.topic_partition: end for one in searches if one.start in starts}
+        if not wanted:
             return {}
         timeout_s = attempt_timeout(self._router.config.request_timeout_s)
-        return await ask_leader(self._router, leader, asked, asked, timeout_s=timeout_s)
+        return await ask_leader(self._router, leader, wanted, wanted, timeout_s=timeout_s)
 
-    def _check(self, cursor: Cursor, first: int, last: int) -> None:
-        """The broker refused the offset; the log goes from `first` up to before `last`."""
-        offset = cursor.reach.offset
+    # --- the results ------------------------------------------------------------------------------
+
+    def _verify(self, cursor: Cursor, first: int, last: int) -> None:
+        """Decide about an offset that the broker refused; `last` is the offset after the log."""
+        offset = cursor.next_fetch.offset
         if first <= offset <= last:
-            self._beyond.pop(cursor, None)
-            cursor.confirmed()
+            self._beyond_end.pop(cursor, None)
+            cursor.confirm_position()
             self._waiting.discard(cursor)
-            self._on_change(cursor)  # it backs off by itself if this goes on
+            self._observer.position_found(cursor)  # if refused again, the back-off grows
             return
         if offset > last:
-            of, tries = self._beyond.get(cursor, (offset, 0))
-            tries = tries + 1 if of == offset else 1
-            self._beyond[cursor] = offset, tries
+            seen, tries = self._beyond_end.get(cursor, (offset, 0))
+            tries = tries + 1 if seen == offset else 1
+            self._beyond_end[cursor] = offset, tries
             if tries < BEYOND_END_TRIES:
-                self._try_later(cursor, OffsetOutOfRangeError(f"{offset} is beyond {last}"))
+                self._retry_later(cursor, OffsetOutOfRangeError(f"{offset} is beyond {last}"))
                 return
         if self._reset is None:
             topic, partition = cursor.topic_partition
             error = OffsetOutOfRangeError(
                 {cursor.topic_partition: offset},
                 f"topic {topic!r}, partition {partition}: offset {offset} is out of range, the log "
-                f"goes from {first} to {last}; auto_offset_reset is 'none', so seek() is needed",
+                f"goes from {first} to {last}, and auto_offset_reset is 'none'. seek() to an "
+                "offset in the log",
             )
-            self._beyond.pop(cursor, None)
-            cursor.confirmed()  # once told, the broker is asked again
-            self._tell(cursor, error)
+            self._beyond_end.pop(cursor, None)
+            cursor.confirm_position()  # after the error was raised the broker is tried again
+            self._fail(cursor, error)
             return
         new = first if self._reset is StartPosition.EARLIEST else last
         self._router.telemetry.emit(OffsetReset(cursor.topic_partition, offset, new))
-        self._begin(cursor, new)
+        self._set_position(cursor, new)
 
-    def _begin(self, cursor: Cursor, offset: int) -> None:
-        self._beyond.pop(cursor, None)
+    def _set_position(self, cursor: Cursor, offset: int) -> None:
+        self._beyond_end.pop(cursor, None)
         self._waiting.discard(cursor)
         cursor.seek(offset)
-        self._on_change(cursor)
+        self._observer.position_found(cursor)
 
-    def _tell(self, cursor: Cursor, error: Exception) -> None:
+    def _fail(self, cursor: Cursor, error: Exception) -> None:
         self._waiting.discard(cursor)
         cursor.fail(error, asyncio.get_running_loop().time())
-        self._on_change(cursor)
+        self._observer.position_found(cursor)
 
-    def _refused(self, cursor: Cursor, error: KafkaError) -> None:
+    def _request_failed(self, cursor: Cursor, error: KafkaError) -> None:
         if is_final(error):
-            self._tell(cursor, error)
+            self._fail(cursor, error)
         else:
-            self._try_later(cursor, error)
+            self._retry_later(cursor, error)
 
-    def _try_later(self, cursor: Cursor, reason: object) -> None:
+    def _retry_later(self, cursor: Cursor, reason: object) -> None:
         if reason is not None:
             self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(reason)))
         self._router.metadata.request_refresh()
         cursor.back_off(asyncio.get_running_loop().time())
 
 
-def _marks(cursors: list[Cursor]) -> list[_Mark]:
-    """To be taken where it is decided what to ask: a task begins only later."""
-    return [_Mark(cursor, cursor.start, cursor.reach) for cursor in cursors]
+def _searches(cursors: list[Cursor]) -> list[_Search]:
+    """Keep what the cursors are now, when the request is decided: its task begins only later."""
+    return [_Search(cursor, cursor.start, cursor.next_fetch) for cursor in cursors]
 
 
-def _unchanged(before: list[_Mark]) -> list[Cursor]:
-    return [
-        cursor for cursor, start, reach in before if cursor.start is start and cursor.reach is reach
-    ]
+def _current(searches: list[_Search]) -> list[Cursor]:
+    """Return the cursors that weren't sought, or removed and replaced, since."""
+    return [one.cursor for one in searches if one.is_current]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.record_buffer import CHUNK_OVERHEAD_BYTES, Decoding, RecordBuffer
+from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES, Decoding, RecordBuffer
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition
@@ -30,19 +30,19 @@ def buffer(position: int = 0, **decoding: Any) -> RecordBuffer:
 def drain(full: RecordBuffer, slice_records: int = 1000) -> list[int]:
     offsets: list[int] = []
     while True:
-        offsets += [record.offset for record in full.walk]
-        if not full.next_slice() and not full.decode(slice_records):
+        offsets += [record.offset for record in full.remaining]
+        if not full.start_next_slice() and not full.decode(slice_records):
             return offsets
 
 
 def test_the_position_moves_with_each_message_that_is_walked() -> None:
     some = buffer(5)
-    some.add(messages(5, 6, 9), 5, 12)
+    some.add_set(messages(5, 6, 9), 5, 12)
     assert some.position == 5
     assert some.decode(10)
     assert some.position == 5
-    assert some.next_slice()
-    positions = [(record.offset, some.position) for record in some.walk]
+    assert some.start_next_slice()
+    positions = [(record.offset, some.position) for record in some.remaining]
     # Behind the last message comes the set's end: what is in between is a hole.
     assert positions == [(5, 6), (6, 7), (9, 12)]
     assert not some.pending
@@ -50,32 +50,32 @@ def test_the_position_moves_with_each_message_that_is_walked() -> None:
 
 def test_slices_of_a_set_and_several_sets_come_in_order() -> None:
     some = buffer()
-    some.add(messages(*range(5)), 0, 5)
-    some.add(messages(*range(5, 9)), 5, 9)
+    some.add_set(messages(*range(5)), 0, 5)
+    some.add_set(messages(*range(5, 9)), 5, 9)
     assert drain(some, 2) == list(range(9))
     assert some.position == 9
     assert some.buffered_bytes == 0
-    assert some.handed_out == 9
+    assert some.returned_count == 9
 
 
 def test_a_set_that_is_read_to_its_last_message_is_finished() -> None:
     some = buffer()
-    some.add(messages(0, 1, 2), 0, 3)
+    some.add_set(messages(0, 1, 2), 0, 3)
     assert some.decode(3)
-    assert (some.buffered_bytes, some.decoded_to) == (0, 3)
-    some.take(None)
+    assert (some.buffered_bytes, some.decoded_end) == (0, 3)
+    some.pop_records(None)
     assert not some.pending
 
 
 def test_a_set_that_begins_before_the_fetch_offset_is_cut() -> None:
     some = buffer(3)
-    some.add(messages(*range(5)), 3, 5)
+    some.add_set(messages(*range(5)), 3, 5)
     assert drain(some) == [3, 4]
 
 
 def test_a_set_without_any_wanted_message_only_moves_the_position() -> None:
     some = buffer(3)
-    some.add(messages(1, 2), 3, 7)
+    some.add_set(messages(1, 2), 3, 7)
     assert not some.decode(10)
     assert some.position == 7
     assert not some.pending
@@ -83,20 +83,20 @@ def test_a_set_without_any_wanted_message_only_moves_the_position() -> None:
 
 def test_a_hole_behind_what_is_buffered_is_passed_with_it() -> None:
     some = buffer(3)
-    some.add(messages(3), 3, 4)
-    some.extend_to(9)
+    some.add_set(messages(3), 3, 4)
+    some.skip_to(9)
     assert some.position == 3
     assert drain(some) == [3]
     assert some.position == 9
-    some.extend_to(11)
+    some.skip_to(11)
     assert some.position == 11
 
 
 def test_memory_is_counted_until_a_set_is_decoded() -> None:
     some = buffer()
     data = messages(*range(10))
-    some.add(data, 0, 10)
-    assert some.buffered_bytes == len(data) + CHUNK_OVERHEAD_BYTES
+    some.add_set(data, 0, 10)
+    assert some.buffered_bytes == len(data) + SET_OVERHEAD_BYTES
     some.decode(5)
     assert some.buffered_bytes
     some.decode(100)
@@ -105,36 +105,36 @@ def test_memory_is_counted_until_a_set_is_decoded() -> None:
 
 def test_a_reset_drops_everything_and_ends_walks() -> None:
     some = buffer()
-    some.add(messages(*range(10)), 0, 10)
+    some.add_set(messages(*range(10)), 0, 10)
     some.decode(4)
     some.decode(4)
-    some.next_slice()
-    walk = some.walk
+    some.start_next_slice()
+    walk = some.remaining
     assert next(walk).offset == 0
     some.reset(77)
     assert list(walk) == []
     assert (some.position, some.pending, some.buffered_bytes) == (77, False, 0)
-    assert some.handed_out == 1
+    assert some.returned_count == 1
 
 
 def test_take_gives_whole_slices_and_parts() -> None:
     some = buffer()
-    some.add(messages(*range(10)), 0, 10)
+    some.add_set(messages(*range(10)), 0, 10)
     while some.decode(4):
         pass
-    assert [record.offset for record in some.take(3)] == [0, 1, 2]
+    assert [record.offset for record in some.pop_records(3)] == [0, 1, 2]
     assert some.position == 3
-    assert [record.offset for record in some.take(3)] == [3, 4, 5]
-    assert [record.offset for record in some.take(None)] == [6, 7, 8, 9]
+    assert [record.offset for record in some.pop_records(3)] == [3, 4, 5]
+    assert [record.offset for record in some.pop_records(None)] == [6, 7, 8, 9]
     assert some.position == 10
-    assert some.take(None) == []
+    assert some.pop_records(None) == []
 
 
 def test_a_list_that_was_taken_is_the_user_s() -> None:
     some = buffer()
-    some.add(messages(0, 1), 0, 2)
+    some.add_set(messages(0, 1), 0, 2)
     some.decode(10)
-    taken = some.take(None)
+    taken = some.pop_records(None)
     some.reset(0)
     assert [record.offset for record in taken] == [0, 1]
 
@@ -143,10 +143,10 @@ def test_a_corrupt_message_is_told_at_its_place_each_time() -> None:
     some = buffer()
     bad = bytearray(messages(2))
     bad[-1] ^= 1
-    some.add(messages(0, 1) + bytes(bad) + messages(3), 0, 4)
+    some.add_set(messages(0, 1) + bytes(bad) + messages(3), 0, 4)
     assert some.decode(10)
     assert not some.decode(10)  # not yet: 0 and 1 come first
-    assert [record.offset for record in some.take(None)] == [0, 1]
+    assert [record.offset for record in some.pop_records(None)] == [0, 1]
     for _ in range(3):
         with pytest.raises(CorruptRecordException) as caught:
             some.decode(10)
@@ -159,15 +159,15 @@ def test_crcs_aren_t_checked_where_that_was_asked_for() -> None:
     some = buffer(check_crcs=False)
     bad = bytearray(messages(0))
     bad[-1] ^= 1
-    some.add(bytes(bad), 0, 1)
+    some.add_set(bytes(bad), 0, 1)
     assert drain(some) == [0]
 
 
 def test_deserializers_get_bytes_or_none_and_sizes_stay_those_of_the_bytes() -> None:
     some = buffer(key_deserializer=lambda key: [key], value_deserializer=lambda value: [value])
-    some.add(encode_entry(0, None, b"v") + encode_entry(1, b"k", None), 0, 2)
+    some.add_set(encode_entry(0, None, b"v") + encode_entry(1, b"k", None), 0, 2)
     some.decode(10)
-    first, second = some.take(None)
+    first, second = some.pop_records(None)
     assert (first.key, first.value, first.serialized_value_size) == ([None], [b"v"], 1)
     assert (second.key, second.value, second.serialized_key_size) == ([b"k"], [None], 1)
 
@@ -189,19 +189,20 @@ class Picky:
 def test_a_deserializer_s_error_comes_at_its_message_and_loses_nothing() -> None:
     picky = Picky(b"2")
     some = buffer(key_deserializer=lambda key: (key,), value_deserializer=picky)
-    some.add(messages(*range(5)), 0, 5)
+    some.add_set(messages(*range(5)), 0, 5)
     assert some.decode(10)
     assert not some.decode(10)
-    assert [record.value for record in some.take(None)] == [(b"0",), (b"1",)]
+    assert [record.value for record in some.pop_records(None)] == [(b"0",), (b"1",)]
     for _ in range(2):
         with pytest.raises(ValueError, match="can't read") as caught:
             some.decode(10)
         [note] = caught.value.__notes__
-        assert "topic 't', partition 3, offset 2; seek() to 3" in note
+        assert "topic 't', partition 3, offset 2: " in note
+        assert "seek() to 3 " in note
         assert some.position == 2
     picky.poison = None
     assert some.decode(10)
-    rest = some.take(None)
+    rest = some.pop_records(None)
     assert [record.value for record in rest] == [(b"2",), (b"3",), (b"4",)]
     assert {record.key for record in rest} == {(b"k",)}  # not deserialized twice
     assert some.position == 5
@@ -214,7 +215,7 @@ def test_an_error_that_a_deserializer_raises_again_has_one_note() -> None:
         raise error
 
     some = buffer(value_deserializer=same)
-    some.add(messages(0), 0, 1)
+    some.add_set(messages(0), 0, 1)
     for _ in range(2):
         with pytest.raises(ValueError, match="always"):
             some.decode(1)
@@ -226,7 +227,7 @@ def test_stop_iteration_of_a_deserializer_ends_no_walk_silently() -> None:
         raise StopIteration
 
     some = buffer(value_deserializer=stop)
-    some.add(messages(0), 0, 1)
+    some.add_set(messages(0), 0, 1)
     with pytest.raises(StopIteration):
         some.decode(1)
     assert some.position == 0
@@ -245,9 +246,9 @@ def test_whatever_the_calls_each_message_comes_once_and_the_position_follows(
     for stop in sorted(cut | {end}):
         inside = [offset for offset in offsets if at <= offset < stop]
         if inside:
-            some.add(messages(*inside), at, stop)
+            some.add_set(messages(*inside), at, stop)
         else:
-            some.extend_to(stop)
+            some.skip_to(stop)
         at = stop
     got: list[int] = []
 
@@ -255,7 +256,7 @@ def test_whatever_the_calls_each_message_comes_once_and_the_position_follows(
         rest = offsets[len(got) :]
         assert got == offsets[: len(got)]
         assert (got[-1] if got else -1) < some.position <= (rest[0] if rest else end)
-        assert some.handed_out == len(got)
+        assert some.returned_count == len(got)
         assert some.pending or some.position == end
 
     for call, number in calls:
@@ -263,11 +264,11 @@ def test_whatever_the_calls_each_message_comes_once_and_the_position_follows(
         if call == "decode":
             some.decode(number + 1)
         elif call == "take":
-            got += [record.offset for record in some.take(number or None)]
+            got += [record.offset for record in some.pop_records(number or None)]
         elif call == "walk":
-            got += [record.offset for record in itertools.islice(some.walk, number)]
-        elif not some.count:
-            some.next_slice()
+            got += [record.offset for record in itertools.islice(some.remaining, number)]
+        elif not some.decoded_count:
+            some.start_next_slice()
         assert some.position >= before
         check()
     got += drain(some)

@@ -120,7 +120,7 @@ async def test_a_bug_that_ends_the_automatic_commits_is_told(
     async def broken(*args: object, **options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(consumer._store, "commit", broken)
+    monkeypatch.setattr(consumer._engine._store, "commit", broken)
     with pytest.raises(ZeroDivisionError):
         async for _ in consumer:
             pass
@@ -169,9 +169,9 @@ async def test_a_fenced_commit_is_an_error_and_known_to_the_membership(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     fenced: list[tuple[int, int]] = []
-    consumer._member_state.generation, consumer._member_state.member = 7, "me"
+    consumer._engine._member_state.generation, consumer._engine._member_state.member = 7, "me"
     monkeypatch.setattr(
-        consumer._membership,
+        consumer._engine._membership,
         "on_commit_fenced",
         lambda error, generation: fenced.append((error.errno, generation)),
     )
@@ -188,13 +188,13 @@ async def test_a_commit_that_waits_while_the_session_ends_is_refused(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     await consumer.commit({tp(0): 1})
-    commits, offsets = consumer._assignment.commits, {tp(0): OffsetAndMetadata(3, "")}
+    commits, offsets = consumer._engine.commits, {tp(0): OffsetAndMetadata(3, "")}
     cluster.fault(OffsetCommitRequest, then=Delay(0.05))
     first = asyncio.create_task(consumer.commit({tp(0): 2}))
     await until(commits._lock.locked)
     second = asyncio.create_task(commits.commit(offsets))
     await asyncio.sleep(0)
-    consumer._member_state.session_lost = True
+    consumer._engine._member_state.session_lost = True
     await first
     with pytest.raises(CommitFailedError, match="session in ZooKeeper has ended"):
         await second
@@ -208,12 +208,12 @@ async def test_a_commit_carries_the_generation_of_its_positions(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     await consumer.commit({tp(0): 1})
-    consumer._member_state.generation = 1
+    consumer._engine._member_state.generation = 1
     cluster.fault(OffsetCommitRequest, then=Delay(0.05))
     first = asyncio.create_task(consumer.commit({tp(0): 2}))
     second = asyncio.create_task(consumer.commit({tp(0): 3}))  # waits for the first one
     await asyncio.sleep(0)
-    consumer._member_state.generation = 2
+    consumer._engine._member_state.generation = 2
     await asyncio.gather(first, second)
     assert [one.generation for one in cluster.requests(OffsetCommitRequest)] == [-1, 1, 1]
 
@@ -238,7 +238,7 @@ async def test_what_is_revoked_is_committed_before_the_listener_hears_of_it(
     listener = Listener(cluster)
     consumer._subscription.listener = listener
     await take(consumer, 10)
-    assignment = consumer._assignment
+    assignment = consumer._engine
     await assignment.assign([tp(0), tp(1)])
     assert await consumer.position(tp(1)) == 0
     await assignment.assign([])
@@ -271,7 +271,7 @@ async def test_what_others_take_over_is_committed_first_too(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     await take(consumer, 10)
-    await consumer._assignment.assign([tp(1)])
+    await consumer._engine.assign([tp(1)])
     assert committed(cluster) == 10
     assert committed(cluster, 1) is None
 
@@ -284,7 +284,7 @@ async def test_a_rebalance_is_held_up_for_half_a_session_at_most(
     await take(consumer, 10)
     cluster.fault(OffsetCommitRequest, then=Silence(perform=False), times=None)
     async with asyncio.timeout(20):  # not request_timeout_ms
-        await consumer._assignment.assign([])
+        await consumer._engine.assign([])
     assert any(isinstance(event, CommitFailed) for event in events)
     assert consumer.assignment() == set()
 
@@ -391,9 +391,9 @@ async def test_a_commit_under_way_ends_before_its_partition_is_given_back(
     await asyncio.sleep(0)
     consumer._subscription.unsubscribe()
     async with asyncio.timeout(20):
-        await consumer._assignment.revoke()
+        await consumer._engine.revoke()
     for commit in (under_way, waiting):
-        with pytest.raises(CommitFailedError, match="given back"):
+        with pytest.raises(CommitFailedError, match="were revoked meanwhile"):
             await commit
     assert await consumer.committed(tp(0)) is None  # what was on the wire has met the fault by now
     fault.cancel()
@@ -408,6 +408,6 @@ async def test_giving_back_waits_for_a_commit_that_takes_a_moment(
     under_way = asyncio.create_task(consumer.commit({tp(0): 3}))
     await asyncio.sleep(0)
     consumer._subscription.unsubscribe()
-    await consumer._assignment.revoke()
+    await consumer._engine.revoke()
     assert committed(cluster) == 3
     await under_way

@@ -32,17 +32,17 @@ def data(*offsets: int) -> bytes:
     return b"".join(encode_entry(offset, None, b"v") for offset in offsets)
 
 
-def answer(
+def respond(
     cursor: Cursor,
-    ask: PartitionFetch,
+    fetch: PartitionFetch,
     message_set: bytes = b"",
     *,
     code: int = 0,
     high_watermark: int = 100,
     now: float = 50.0,
 ) -> FetchResult:
-    return cursor.answered(
-        ask,
+    return cursor.apply_response(
+        fetch,
         FetchedPartition(3, code, -1 if code else high_watermark, message_set),
         limit_bytes=LIMIT,
         waited=None,
@@ -55,90 +55,90 @@ def answer(
 def test_a_new_cursor_needs_a_position_first() -> None:
     cursor = Cursor(TP, Decoding(), (0.1, 1.0))
     assert (cursor.start, cursor.position, cursor.lag) == (StartPosition.STORED, None, None)
-    assert not cursor.fetchable(SHARE, SHARE)
+    assert not cursor.can_fetch(SHARE, SHARE)
     cursor.seek(7)
     assert (cursor.position, cursor.lag) == (7, None)
-    assert cursor.fetchable(SHARE, SHARE)
+    assert cursor.can_fetch(SHARE, SHARE)
 
 
 def test_an_answer_is_buffered_and_the_next_fetch_is_behind_it() -> None:
     cursor = make()
-    ask = cursor.request(SHARE)
-    assert (ask.offset, ask.max_bytes, ask.alone) == (5, SHARE, False)
-    assert not cursor.fetchable(SHARE, SHARE)
-    assert answer(cursor, ask, data(5, 6, 9)) is FetchResult.DATA
+    fetch = cursor.begin_fetch(SHARE)
+    assert (fetch.offset, fetch.max_bytes, fetch.alone) == (5, SHARE, False)
+    assert not cursor.can_fetch(SHARE, SHARE)
+    assert respond(cursor, fetch, data(5, 6, 9)) is FetchResult.DATA
     assert (cursor.position, cursor.high_watermark, cursor.polled_at_ms) == (5, 100, 1234)
     assert cursor.lag == 95
-    assert cursor.request(SHARE).offset == 10
+    assert cursor.begin_fetch(SHARE).offset == 10
 
 
 @pytest.mark.parametrize("change", ["seek", "restart", "moved", "again"])
 def test_a_late_answer_is_dropped(change: str) -> None:
     cursor = make()
-    ask = cursor.request(SHARE)
+    fetch = cursor.begin_fetch(SHARE)
     if change == "seek":
         cursor.seek(50)
     elif change == "restart":
         cursor.restart(StartPosition.EARLIEST)
     elif change == "moved":
-        cursor.moved()
+        cursor.change_leader()
     else:
-        cursor.give_up(ask)
-        cursor.request(SHARE)
+        cursor.abandon_fetch(fetch)
+        cursor.begin_fetch(SHARE)
     position = cursor.position
-    assert answer(cursor, ask, data(5, 6)) is FetchResult.LATE
-    assert answer(cursor, ask, code=1) is FetchResult.LATE
-    assert not cursor.give_up(ask)
+    assert respond(cursor, fetch, data(5, 6)) is FetchResult.STALE
+    assert respond(cursor, fetch, code=1) is FetchResult.STALE
+    assert not cursor.abandon_fetch(fetch)
     assert (cursor.position, cursor.buffer.pending, cursor.not_before) == (position, False, 0.0)
 
 
 def test_it_asks_for_more_only_while_there_is_room() -> None:
     cursor = make()
-    answer(cursor, cursor.request(SHARE), data(5))
+    respond(cursor, cursor.begin_fetch(SHARE), data(5))
     buffered = cursor.buffer.buffered_bytes
-    assert cursor.fetchable(buffered, SHARE)
-    assert not cursor.fetchable(buffered - 1, SHARE)
-    assert not cursor.fetchable(0, SHARE)
+    assert cursor.can_fetch(buffered, SHARE)
+    assert not cursor.can_fetch(buffered - 1, SHARE)
+    assert not cursor.can_fetch(0, SHARE)
 
 
 def test_more_than_its_share_is_asked_for_only_with_an_empty_buffer() -> None:
     cursor = make()
-    answer(cursor, cursor.request(SHARE), data(5))
+    respond(cursor, cursor.begin_fetch(SHARE), data(5))
     large = encode_entry(6, None, bytes(5000))
-    assert answer(cursor, cursor.request(SHARE), large[:SHARE]) is FetchResult.QUIET
+    assert respond(cursor, cursor.begin_fetch(SHARE), large[:SHARE]) is FetchResult.EMPTY
     assert cursor.fetch_bytes(SHARE) == len(large)
-    assert not cursor.fetchable(1 << 20, SHARE)
+    assert not cursor.can_fetch(1 << 20, SHARE)
     cursor.buffer.decode(10)
-    assert cursor.fetchable(0, SHARE)
+    assert cursor.can_fetch(0, SHARE)
 
 
 def test_paused_it_keeps_its_buffer_and_asks_for_nothing() -> None:
     cursor = make()
-    ask = cursor.request(SHARE)
+    fetch = cursor.begin_fetch(SHARE)
     cursor.paused = True
-    assert answer(cursor, ask, data(5)) is FetchResult.DATA
+    assert respond(cursor, fetch, data(5)) is FetchResult.DATA
     assert cursor.buffer.pending
-    assert not cursor.fetchable(1 << 20, SHARE)
+    assert not cursor.can_fetch(1 << 20, SHARE)
 
 
 def test_the_position_passes_a_hole_when_nothing_is_buffered_before_it() -> None:
     cursor = make()
     filler = b"\xff" * 8 + (61).to_bytes(4, "big")
-    assert answer(cursor, cursor.request(SHARE), filler) is FetchResult.QUIET
+    assert respond(cursor, cursor.begin_fetch(SHARE), filler) is FetchResult.EMPTY
     assert cursor.position == 6
-    answer(cursor, cursor.request(SHARE), data(6))
-    answer(cursor, cursor.request(SHARE), filler)
+    respond(cursor, cursor.begin_fetch(SHARE), data(6))
+    respond(cursor, cursor.begin_fetch(SHARE), filler)
     assert cursor.position == 6
-    assert cursor.reach.offset == 8
+    assert cursor.next_fetch.offset == 8
 
 
 @pytest.mark.parametrize("code", [3, 5, 6])
 def test_a_stale_leader_refreshes_the_metadata_and_backs_off(code: int) -> None:
     cursor = make()
-    assert answer(cursor, cursor.request(SHARE), code=code) is FetchResult.REFRESH
+    assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.REFRESH
     assert cursor.position == 5
     assert 50.08 <= cursor.not_before <= 50.12
-    cursor.moved()  # the refresh has named another leader
+    cursor.change_leader()  # the refresh has named another leader
     assert cursor.not_before == 0.0
 
 
@@ -146,13 +146,13 @@ def test_back_off_doubles_and_ends_with_a_good_answer() -> None:
     cursor = make()
     delays = []
     for _ in range(6):
-        answer(cursor, cursor.request(SHARE), code=-1)
+        respond(cursor, cursor.begin_fetch(SHARE), code=-1)
         delays.append(cursor.not_before - 50.0)
     for delay, expected in zip(delays, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0], strict=True):
         assert expected * 0.79 <= delay <= expected * 1.21
-    answer(cursor, cursor.request(SHARE), data(5))
+    respond(cursor, cursor.begin_fetch(SHARE), data(5))
     assert cursor.not_before == 0.0
-    answer(cursor, cursor.request(SHARE), code=-1)
+    respond(cursor, cursor.begin_fetch(SHARE), code=-1)
     assert cursor.not_before - 50.0 < 0.13
 
 
@@ -160,30 +160,30 @@ def test_back_off_doubles_and_ends_with_a_good_answer() -> None:
 def test_other_codes_are_retried_a_bounded_number_of_times_and_then_told(code: int) -> None:
     cursor = make()
     for _ in range(MAX_TRIES - 1):
-        assert answer(cursor, cursor.request(SHARE), code=code) is FetchResult.RETRY
-    assert answer(cursor, cursor.request(SHARE), code=code) is FetchResult.ERROR
-    assert not cursor.fetchable(SHARE, SHARE)
+        assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.RETRY
+    assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.ERROR
+    assert not cursor.can_fetch(SHARE, SHARE)
     with pytest.raises(BrokerResponseError, match="t/3") as caught:
-        cursor.tell_error()
+        cursor.raise_error()
     assert caught.value.errno == code
-    cursor.tell_error()  # once
-    assert cursor.fetchable(SHARE, SHARE)
+    cursor.raise_error()  # once
+    assert cursor.can_fetch(SHARE, SHARE)
     assert cursor.not_before > 50.0
     assert cursor.position == 5
 
 
 def test_what_trying_again_can_t_help_is_told_at_once() -> None:
     cursor = make()
-    assert answer(cursor, cursor.request(SHARE), code=29) is FetchResult.ERROR
+    assert respond(cursor, cursor.begin_fetch(SHARE), code=29) is FetchResult.ERROR
     with pytest.raises(TopicAuthorizationFailedError):
-        cursor.tell_error()
+        cursor.raise_error()
 
 
 def test_a_broker_s_corrupt_code_says_where() -> None:
     cursor = make()
-    assert answer(cursor, cursor.request(SHARE), code=2) is FetchResult.ERROR
+    assert respond(cursor, cursor.begin_fetch(SHARE), code=2) is FetchResult.ERROR
     with pytest.raises(CorruptRecordException) as caught:
-        cursor.tell_error()
+        cursor.raise_error()
     assert (caught.value.partition, caught.value.offset) == (TP, 5)
 
 
@@ -191,47 +191,47 @@ def test_bytes_that_are_no_message_are_told_again_and_again() -> None:
     cursor = make()
     broken = (5).to_bytes(8, "big") + bytes(40)
     for _ in range(2):
-        assert answer(cursor, cursor.request(SHARE), broken) is FetchResult.ERROR
+        assert respond(cursor, cursor.begin_fetch(SHARE), broken) is FetchResult.ERROR
         with pytest.raises(CorruptRecordException, match="offset 5") as caught:
-            cursor.tell_error()
+            cursor.raise_error()
         assert (caught.value.partition, caught.value.offset) == (TP, 5)
     cursor.seek(6)
-    assert cursor.fetchable(SHARE, SHARE)
+    assert cursor.can_fetch(SHARE, SHARE)
 
 
 def test_a_message_above_the_limit_is_told_with_all_that_is_known() -> None:
     cursor = make()
     large = encode_entry(5, None, bytes(LIMIT))
-    assert answer(cursor, cursor.request(SHARE), large[:SHARE]) is FetchResult.ERROR
+    assert respond(cursor, cursor.begin_fetch(SHARE), large[:SHARE]) is FetchResult.ERROR
     with pytest.raises(RecordTooLargeError) as caught:
-        cursor.tell_error()
+        cursor.raise_error()
     for part in ("'t'", "partition 3", "offset 5", str(len(large)), str(LIMIT), "fetch_max_bytes"):
         assert part in str(caught.value)
 
 
 def test_a_refused_offset_is_to_be_checked_and_nothing_is_lost() -> None:
     cursor = make()
-    answer(cursor, cursor.request(SHARE), data(5, 6))
-    assert answer(cursor, cursor.request(SHARE), code=1) is FetchResult.CHECK
-    assert (cursor.start, cursor.position) == (StartPosition.CHECK, 5)
+    respond(cursor, cursor.begin_fetch(SHARE), data(5, 6))
+    assert respond(cursor, cursor.begin_fetch(SHARE), code=1) is FetchResult.OFFSET_REFUSED
+    assert (cursor.start, cursor.position) == (StartPosition.REFUSED, 5)
     assert cursor.buffer.pending
-    assert not cursor.fetchable(1 << 20, SHARE)
-    cursor.confirmed()
-    assert cursor.request(SHARE).offset == 7
+    assert not cursor.can_fetch(1 << 20, SHARE)
+    cursor.confirm_position()
+    assert cursor.begin_fetch(SHARE).offset == 7
 
 
 def test_a_seek_forgets_errors_and_back_off() -> None:
     cursor = make()
-    answer(cursor, cursor.request(SHARE), code=29)
+    respond(cursor, cursor.begin_fetch(SHARE), code=29)
     cursor.seek(9)
     assert (cursor.error, cursor.not_before, cursor.start) == (None, 0.0, None)
-    cursor.tell_error()
+    cursor.raise_error()
 
 
 def test_an_error_can_be_told_as_any_exception() -> None:
     cursor = make()
     assert cursor.fail(UnknownError("x"), 50.0) is FetchResult.ERROR
-    assert cursor.has_something
+    assert cursor.has_output
     with pytest.raises(UnknownError):
-        cursor.tell_error()
-    assert not cursor.has_something
+        cursor.raise_error()
+    assert not cursor.has_output

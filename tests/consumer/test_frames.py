@@ -1,12 +1,17 @@
-"""FrameStore are kept whole for the sets in them, within their limit."""
+"""Received frames are kept for the sets in them, within a limit."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.frames import FrameStore, ReceivedFrame
-from aiokafka08.consumer.record_buffer import Decoding, RecordBuffer
+from aiokafka08.consumer.record_buffer import (
+    Decoding,
+    FetchedSet,
+    FrameStore,
+    ReceivedFrame,
+    RecordBuffer,
+)
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition
 
@@ -23,11 +28,11 @@ class Answer:
 
     def __init__(self, frames: FrameStore, buffers: list[RecordBuffer]) -> None:
         self.memory = bytearray(b"".join(set_from(one.end) for one in buffers))
-        frame = frames.new(len(self.memory))
+        frame = frames.new_frame(len(self.memory))
         with memoryview(self.memory) as whole:
             for index, one in enumerate(buffers):
                 part = whole[index * len(SET) : (index + 1) * len(SET)]
-                one.add(part, one.end, one.end + 10, frame)
+                one.add_set(part, one.end, one.end + 10, frame)
 
     @property
     def is_kept(self) -> bool:
@@ -53,7 +58,7 @@ def frames(limit_bytes: int) -> FrameStore:
 def offsets(one: RecordBuffer, slice_records: int = 1000) -> list[int]:
     while one.decode(slice_records):
         pass
-    return [record.offset for record in one.take(None)]
+    return [record.offset for record in one.pop_records(None)]
 
 
 def test_sets_are_read_where_they_came() -> None:
@@ -61,10 +66,10 @@ def test_sets_are_read_where_they_came() -> None:
     answer = Answer(kept, [first, second])
     assert offsets(first) == list(range(10))
     assert answer.is_kept
-    assert kept.spare_bytes == len(SET)
+    assert kept.unused_bytes == len(SET)
     assert offsets(second) == list(range(10))
     assert not answer.is_kept
-    assert kept.spare_bytes == 0
+    assert kept.unused_bytes == 0
 
 
 def test_what_nobody_reads_is_copied_out_of_the_oldest_frame() -> None:
@@ -72,10 +77,10 @@ def test_what_nobody_reads_is_copied_out_of_the_oldest_frame() -> None:
     answers = [Answer(kept, [busy, idle]) for _ in range(3)]
     offsets(busy)
     assert [answer.is_kept for answer in answers] == [False, True, True]
-    assert kept.spare_bytes == 2 * len(SET)
+    assert kept.unused_bytes == 2 * len(SET)
     assert len(offsets(idle)) == 30
     assert not any(answer.is_kept for answer in answers)
-    assert kept.spare_bytes == 0
+    assert kept.unused_bytes == 0
 
 
 def test_a_set_that_is_being_read_moves_out_and_is_read_on() -> None:
@@ -85,7 +90,7 @@ def test_a_set_that_is_being_read_moves_out_and_is_read_on() -> None:
     offsets(busy)
     assert not answer.is_kept
     assert offsets(slow) == list(range(10))
-    assert kept.spare_bytes == 0
+    assert kept.unused_bytes == 0
 
 
 def test_a_reset_gives_the_frame_back() -> None:
@@ -95,21 +100,21 @@ def test_a_reset_gives_the_frame_back() -> None:
     assert answer.is_kept
     second.reset(0)
     assert not answer.is_kept
-    assert kept.spare_bytes == 0
+    assert kept.unused_bytes == 0
 
 
 def test_a_frame_that_nobody_takes_a_part_of_isn_t_kept() -> None:
     kept = frames(0)
-    kept.new(1000)
+    kept.new_frame(1000)
     kept.trim()
-    assert kept.spare_bytes == 0
+    assert kept.unused_bytes == 0
 
 
 @given(
     st.integers(0, 5),
     st.lists(st.tuples(st.sampled_from(["come", "read", "reset"]), st.sets(st.integers(0, 3)))),
 )
-def test_whatever_happens_the_spare_bytes_stay_within_the_limit(
+def test_whatever_happens_the_unused_bytes_stay_within_the_limit(
     limit_sets: int, steps: list[tuple[str, set[int]]]
 ) -> None:
     kept, all_of_them = frames(limit_sets * len(SET)), buffers(4)
@@ -124,21 +129,17 @@ def test_whatever_happens_the_spare_bytes_stay_within_the_limit(
             elif what == "reset":
                 one.reset(one.end)
         held = sum(len(answer.memory) for answer in answers if answer.is_kept)
-        assert kept.spare_bytes <= min(held, kept.limit_bytes)
+        assert kept.unused_bytes <= min(held, kept.limit_bytes)
     for one in all_of_them:
         one.reset(0)
-    assert kept.spare_bytes == 0
+    assert kept.unused_bytes == 0
     assert not any(answer.is_kept for answer in answers)
 
 
 def test_a_part_is_finished_once() -> None:
-    class Nothing:
-        def move_out(self) -> None:
-            """Nothing to copy."""
-
-    kept, part = frames(0), Nothing()
-    frame: ReceivedFrame = kept.new(10)
-    frame.add(part, 10)
-    frame.clear()
-    frame.finished(part)
-    assert kept.spare_bytes == 0
+    kept, part = frames(0), FetchedSet(b"", 0, 0, 0, None)
+    frame: ReceivedFrame = kept.new_frame(10)
+    frame.add_set(part, 10)
+    frame.copy_sets_out()
+    frame.release_set(part)
+    assert kept.unused_bytes == 0

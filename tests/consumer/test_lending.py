@@ -38,9 +38,9 @@ async def test_what_a_removed_partition_had_borrowed_goes_to_who_waits_for_it(
     consumer = reader(make_consumer, 0, 2)
     await consumer.start()
     await holding(consumer)
-    holder = next(p for p in (0, 2) if consumer._assignment.cursors[tp(p)].extra_bytes)
+    holder = next(p for p in (0, 2) if consumer._engine.cursors[tp(p)].borrowed_bytes)
     other = 2 - holder
-    await until(lambda: consumer._assignment.fetcher._shares.queue, "a queue")
+    await until(lambda: consumer._engine._fetcher._memory.waiters, "a queue")
     consumer.assign([tp(other)])
     assert (await asyncio.wait_for(consumer.getone(), 5)).partition == other
 
@@ -49,7 +49,7 @@ async def test_a_call_that_waits_already_gets_what_others_have_borrowed_and_nobo
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the call looks between the answer and the next request."""
-    monkeypatch.setattr("aiokafka08.consumer.fetcher.SLICE_S", 0.0)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0)
     cluster.append("t", 0, [bytes(LARGE)])
     consumer = reader(make_consumer, 0, 1)
     await consumer.start()

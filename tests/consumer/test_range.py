@@ -225,7 +225,7 @@ async def test_a_range_of_a_deleted_topic_ends_soon(
     cluster.append("t", 0, values(0, 50))
     router.metadata.all_topics, router.metadata.may_create_topics = True, False
     cluster.delete_topic("t")
-    with pytest.raises(UnknownTopicOrPartitionError, match=r"partition 0 .* from 10 to 50 wasn't"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"partition 0: .* from 10 to 50 wasn't"):
         await read(router, 10, 50, missing_s=0.1)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.next_fetch import QUIET_ANSWERS, Finding, NextFetch, Step
+from aiokafka08.consumer.next_fetch import EMPTY_WAITS, Finding, NextFetch, Step
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, survey
 from tests.consumer.model import FILLER, Batch, ModelLog
@@ -19,155 +19,157 @@ def message(offset: int, value_bytes: int = 10) -> bytes:
     return encode_entry(offset, None, bytes(value_bytes))
 
 
-def answered(
-    reach: NextFetch,
+def respond(
+    next_fetch: NextFetch,
     message_set: bytes,
     high_watermark: int = 100,
     *,
-    asked: int = BASE,
+    requested: int = BASE,
     waited: bool | None = None,
 ) -> Finding:
-    return reach.answered(
-        message_set, high_watermark, asked_bytes=asked, limit_bytes=LIMIT, waited=waited
+    return next_fetch.apply_response(
+        message_set, high_watermark, requested_bytes=requested, limit_bytes=LIMIT, waited=waited
     )
 
 
 def test_messages_move_it_behind_the_highest() -> None:
-    reach = NextFetch(5)
-    assert answered(reach, message(5) + message(6) + message(9)).step is Step.DATA
-    assert reach.offset == 10
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, message(5) + message(6) + message(9)).step is Step.DATA
+    assert next_fetch.offset == 10
     # 3.9.1 sends a batch twice, the second copy cut off (docs/brokers.md 7.12).
     assert (
-        answered(reach, message(10) + message(11) + message(10) + message(11)[:20]).step
+        respond(next_fetch, message(10) + message(11) + message(10) + message(11)[:20]).step
         is Step.DATA
     )
-    assert reach.offset == 12
+    assert next_fetch.offset == 12
 
 
 def test_nothing_at_the_high_watermark_is_the_end() -> None:
-    reach = NextFetch(5)
+    next_fetch = NextFetch(5)
     for _ in range(10):
-        assert answered(reach, b"", 5).step is Step.END
-    assert (reach.offset, reach.size_bytes) == (5, 0)
+        assert respond(next_fetch, b"", 5).step is Step.END
+    assert (next_fetch.offset, next_fetch.size_bytes) == (5, 0)
 
 
 def test_a_partial_message_states_what_to_ask_for() -> None:
-    reach = NextFetch(5)
-    assert answered(reach, message(5, 100_000)[:BASE]).step is Step.AGAIN
-    assert reach.size_bytes == len(message(5, 100_000))
-    assert reach.offset == 5
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, message(5, 100_000)[:BASE]).step is Step.RETRY
+    assert next_fetch.size_bytes == len(message(5, 100_000))
+    assert next_fetch.offset == 5
 
 
 def test_a_partial_message_just_too_large_doubles() -> None:
-    reach = NextFetch(5)
-    assert answered(reach, message(5, BASE)[:BASE]).step is Step.AGAIN
-    assert reach.size_bytes == 2 * BASE
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, message(5, BASE)[:BASE]).step is Step.RETRY
+    assert next_fetch.size_bytes == 2 * BASE
 
 
 def test_a_partial_message_behind_old_ones_needs_room_for_both() -> None:
-    reach = NextFetch(5)
+    next_fetch = NextFetch(5)
     old = message(4, 500)
-    assert answered(reach, (old + message(9, 5000))[:BASE]).step is Step.AGAIN
-    assert reach.size_bytes == len(old + message(9, 5000))
+    assert respond(next_fetch, (old + message(9, 5000))[:BASE]).step is Step.RETRY
+    assert next_fetch.size_bytes == len(old + message(9, 5000))
 
 
 def test_above_the_limit_it_is_too_large() -> None:
-    reach = NextFetch(5)
+    next_fetch = NextFetch(5)
     large = message(5, LIMIT)
-    assert answered(reach, large[:BASE]) == Finding(Step.TOO_LARGE, len(large))
-    assert reach.offset == 5
+    assert respond(next_fetch, large[:BASE]) == Finding(Step.TOO_LARGE, len(large))
+    assert next_fetch.offset == 5
 
 
 @pytest.mark.parametrize("hidden", [message(5, 1000)[:11], b""])
 def test_one_empty_answer_is_asked_again_and_then_grows(hidden: bytes) -> None:
     """The watermark may have moved between the read and the answer: no reason to grow yet."""
-    reach = NextFetch(5)
-    assert answered(reach, hidden).step is Step.AGAIN
-    assert reach.size_bytes == 0
-    asked = BASE
-    while asked < LIMIT:
-        assert answered(reach, hidden, asked=asked).step is Step.AGAIN
-        assert reach.size_bytes == min(2 * asked, LIMIT)
-        asked = reach.size_bytes
-    assert not reach.alone
-    assert answered(reach, hidden, asked=asked).step is Step.ALONE
-    assert reach.alone
-    assert answered(reach, hidden, asked=asked, waited=False) == Finding(Step.TOO_LARGE, None)
-    assert reach.offset == 5
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, hidden).step is Step.RETRY
+    assert next_fetch.size_bytes == 0
+    requested = BASE
+    while requested < LIMIT:
+        assert respond(next_fetch, hidden, requested=requested).step is Step.RETRY
+        assert next_fetch.size_bytes == min(2 * requested, LIMIT)
+        requested = next_fetch.size_bytes
+    assert not next_fetch.alone
+    assert respond(next_fetch, hidden, requested=requested).step is Step.RETRY_ALONE
+    assert next_fetch.alone
+    assert respond(next_fetch, hidden, requested=requested, waited=False) == Finding(
+        Step.TOO_LARGE, None
+    )
+    assert next_fetch.offset == 5
 
 
 def test_brokers_that_show_a_part_of_everything_needn_t_be_asked_for_more() -> None:
-    reach = NextFetch(5)
-    for expected in (Step.AGAIN, Step.ALONE):
-        finding = reach.answered(
-            b"", 9, asked_bytes=BASE, limit_bytes=LIMIT, waited=None, hides_large=False
+    next_fetch = NextFetch(5)
+    for expected in (Step.RETRY, Step.RETRY_ALONE):
+        finding = next_fetch.apply_response(
+            b"", 9, requested_bytes=BASE, limit_bytes=LIMIT, waited=None, hides_large=False
         )
         assert finding.step is expected
-    assert reach.size_bytes == 0
+    assert next_fetch.size_bytes == 0
 
 
 def _at_the_limit() -> NextFetch:
-    reach = NextFetch(5)
-    answered(reach, b"")
-    assert answered(reach, b"", asked=LIMIT).step is Step.ALONE
-    return reach
+    next_fetch = NextFetch(5)
+    respond(next_fetch, b"")
+    assert respond(next_fetch, b"", requested=LIMIT).step is Step.RETRY_ALONE
+    return next_fetch
 
 
 def test_an_empty_end_of_the_log_is_passed_when_several_answers_have_waited() -> None:
-    reach = _at_the_limit()
-    for _ in range(QUIET_ANSWERS - 1):
-        assert answered(reach, b"", asked=LIMIT, waited=True).step is Step.ALONE
-        assert reach.offset == 5
-    assert answered(reach, b"", asked=LIMIT, waited=True).step is Step.AGAIN
-    assert reach.offset == 100
-    assert not reach.alone
+    next_fetch = _at_the_limit()
+    for _ in range(EMPTY_WAITS - 1):
+        assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is Step.RETRY_ALONE
+        assert next_fetch.offset == 5
+    assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is Step.RETRY
+    assert next_fetch.offset == 100
+    assert not next_fetch.alone
 
 
 def test_an_empty_end_is_passed_up_to_the_lowest_watermark_seen() -> None:
-    reach = _at_the_limit()
+    next_fetch = _at_the_limit()
     for high_watermark in (40, 30, 50):
-        answered(reach, b"", high_watermark, asked=LIMIT, waited=True)
-    assert reach.offset == 30
+        respond(next_fetch, b"", high_watermark, requested=LIMIT, waited=True)
+    assert next_fetch.offset == 30
 
 
 def test_a_broker_that_was_slow_doesn_t_hide_a_large_message() -> None:
-    reach = _at_the_limit()
-    assert answered(reach, b"", asked=LIMIT, waited=True).step is Step.ALONE
-    assert answered(reach, b"", asked=LIMIT, waited=False).step is Step.TOO_LARGE
-    assert reach.offset == 5
+    next_fetch = _at_the_limit()
+    assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is Step.RETRY_ALONE
+    assert respond(next_fetch, b"", requested=LIMIT, waited=False).step is Step.TOO_LARGE
+    assert next_fetch.offset == 5
 
 
 def test_a_filler_passes_one_offset_at_a_time() -> None:
-    reach = NextFetch(5)
+    next_fetch = NextFetch(5)
     for offset in range(6, 20):
-        assert answered(reach, FILLER, 20).step is Step.AGAIN
-        assert reach.offset == offset
-    assert reach.size_bytes == 0
+        assert respond(next_fetch, FILLER, 20).step is Step.RETRY
+        assert next_fetch.offset == offset
+    assert next_fetch.size_bytes == 0
 
 
 def test_old_messages_alone_pass_one_offset() -> None:
-    reach = NextFetch(5)
-    assert answered(reach, message(3) + message(4)).step is Step.AGAIN
-    assert reach.offset == 6
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, message(3) + message(4)).step is Step.RETRY
+    assert next_fetch.offset == 6
 
 
 def test_old_messages_that_fill_the_answer_make_it_grow() -> None:
-    reach = NextFetch(5)
+    next_fetch = NextFetch(5)
     old = message(4, BASE - 26)
     assert len(old) == BASE
-    assert answered(reach, old).step is Step.AGAIN
-    assert (reach.offset, reach.size_bytes) == (5, 2 * BASE)
+    assert respond(next_fetch, old).step is Step.RETRY
+    assert (next_fetch.offset, next_fetch.size_bytes) == (5, 2 * BASE)
 
 
 @pytest.mark.parametrize("size", [0, 13, -1])
 def test_an_impossible_size_is_corrupt(size: int) -> None:
     broken = (5).to_bytes(8, "big") + size.to_bytes(4, "big", signed=True) + bytes(30)
-    reach = NextFetch(5)
-    assert answered(reach, broken).step is Step.CORRUPT
-    assert reach.offset == 5
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, broken).step is Step.CORRUPT
+    assert next_fetch.offset == 5
     # Behind whole messages it is found by the next fetch.
-    assert answered(reach, message(5) + broken).step is Step.DATA
-    assert reach.offset == 6
+    assert respond(next_fetch, message(5) + broken).step is Step.DATA
+    assert next_fetch.offset == 6
 
 
 WILD = 1 << 40
@@ -193,53 +195,55 @@ def wrapper(*offsets: int, at: int | None = None) -> bytes:
 def test_an_offset_above_the_high_watermark_is_asked_for_again_and_then_corrupt(
     wild: bytes, behind: bytes, next_offset: int | None
 ) -> None:
-    reach = NextFetch(5)
+    next_fetch = NextFetch(5)
     before = message(5) + message(6)
-    assert answered(reach, before + wild + behind, 10) == Finding(Step.DATA, message_set=before)
-    assert reach.offset == 7
+    assert respond(next_fetch, before + wild + behind, 10) == Finding(Step.DATA, message_set=before)
+    assert next_fetch.offset == 7
     for _ in range(2):  # as often as it is reached
-        assert answered(reach, wild + behind, 10).step is Step.AGAIN
-        assert answered(reach, wild + behind, 10) == Finding(Step.CORRUPT, next_offset=next_offset)
-    assert (reach.offset, reach.size_bytes) == (7, 0)
+        assert respond(next_fetch, wild + behind, 10).step is Step.RETRY
+        assert respond(next_fetch, wild + behind, 10) == Finding(
+            Step.CORRUPT, next_offset=next_offset
+        )
+    assert (next_fetch.offset, next_fetch.size_bytes) == (7, 0)
 
 
 @pytest.mark.parametrize("behind", [message(8) + message(9), wrapper(8, 9), wrapper(7, 8, 9)])
 def test_who_seeks_past_an_impossible_offset_goes_on_behind_it(behind: bytes) -> None:
     """Who looks for the first entry whose offset isn't lower than 8 finds the damaged one again."""
-    reach = NextFetch(8)
-    assert answered(reach, message(WILD) + behind, 10) == Finding(Step.DATA, message_set=behind)
-    assert reach.offset == 10
+    next_fetch = NextFetch(8)
+    assert respond(next_fetch, message(WILD) + behind, 10) == Finding(Step.DATA, message_set=behind)
+    assert next_fetch.offset == 10
 
 
 def test_what_came_while_the_broker_read_is_left_for_the_next_fetch() -> None:
     """Brokers from 2.4 on tell the watermark of before the read (docs/brokers.md 7.14)."""
-    reach = NextFetch(5)
+    next_fetch = NextFetch(5)
     there, new = message(5) + message(6), message(7) + message(8)
-    assert answered(reach, there + new, 7) == Finding(Step.DATA, message_set=there)
-    assert answered(reach, new, 7).step is Step.AGAIN
-    assert answered(reach, new + message(9), 9) == Finding(Step.DATA, message_set=new)
-    assert answered(reach, message(9), 9).step is Step.AGAIN  # doubted anew, since one was good
-    assert answered(reach, message(9), 10).step is Step.DATA
-    assert reach.offset == 10
+    assert respond(next_fetch, there + new, 7) == Finding(Step.DATA, message_set=there)
+    assert respond(next_fetch, new, 7).step is Step.RETRY
+    assert respond(next_fetch, new + message(9), 9) == Finding(Step.DATA, message_set=new)
+    assert respond(next_fetch, message(9), 9).step is Step.RETRY  # doubted anew, since one was good
+    assert respond(next_fetch, message(9), 10).step is Step.DATA
+    assert next_fetch.offset == 10
 
 
 def test_where_no_high_watermark_is_told_only_an_offset_that_none_can_follow_is_corrupt() -> None:
-    reach = NextFetch(5)
-    assert answered(reach, message(2**63 - 1), -1).step is Step.CORRUPT
-    assert answered(reach, message(2**63 - 2), -1).step is Step.DATA
-    assert reach.offset == 2**63 - 1
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, message(2**63 - 1), -1).step is Step.CORRUPT
+    assert respond(next_fetch, message(2**63 - 2), -1).step is Step.DATA
+    assert next_fetch.offset == 2**63 - 1
 
 
 def test_the_size_shrinks_in_halves_while_less_is_used() -> None:
-    reach = NextFetch(5)
-    answered(reach, message(5, 100_000)[:BASE])
-    large = reach.size_bytes
-    answered(reach, message(5, 100_000), asked=large)
-    assert reach.size_bytes == large  # the next one may be as large
+    next_fetch = NextFetch(5)
+    respond(next_fetch, message(5, 100_000)[:BASE])
+    large = next_fetch.size_bytes
+    respond(next_fetch, message(5, 100_000), requested=large)
+    assert next_fetch.size_bytes == large  # the next one may be as large
     sizes = []
     for offset in range(6, 10):
-        answered(reach, message(offset), asked=reach.size_bytes)
-        sizes.append(reach.size_bytes)
+        respond(next_fetch, message(offset), requested=next_fetch.size_bytes)
+        sizes.append(next_fetch.size_bytes)
     assert sizes == [large // 2, large // 4, large // 8, large // 16]
 
 
@@ -267,27 +271,27 @@ def test_a_log_is_read_without_a_gap_and_comes_to_an_end(
     log: ModelLog, start: int, base: int, limit: int
 ) -> None:
     start, limit = min(start, log.end), max(base, limit)
-    reach, seen = NextFetch(start), []
+    next_fetch, seen = NextFetch(start), []
     # Each offset may cost a growth to the limit and the answers that decide.
-    for _ in range((log.end - start + 1) * (limit.bit_length() + QUIET_ANSWERS + 4)):
-        offset = reach.offset
-        asked = max(base, reach.size_bytes)
-        assert asked <= limit
-        fetched = log.fetch(offset, asked)
-        finding = reach.answered(
+    for _ in range((log.end - start + 1) * (limit.bit_length() + EMPTY_WAITS + 4)):
+        offset = next_fetch.offset
+        requested = max(base, next_fetch.size_bytes)
+        assert requested <= limit
+        fetched = log.fetch(offset, requested)
+        finding = next_fetch.apply_response(
             fetched.message_set,
             fetched.high_watermark,
-            asked_bytes=asked,
+            requested_bytes=requested,
             limit_bytes=limit,
-            waited=fetched.waited if reach.alone else None,
+            waited=fetched.waited if next_fetch.alone else None,
             hides_large=log.modern,
         )
-        assert reach.offset >= offset
+        assert next_fetch.offset >= offset
         if finding.step is Step.TOO_LARGE:
             stuck = next(b for b in log.batches if b.last >= offset and b.has_record)
             assert len(stuck.entry) > limit
             assert finding.message_bytes in (None, len(stuck.entry))
-            reach = NextFetch(stuck.last + 1)  # as a user would who gives it up
+            next_fetch = NextFetch(stuck.last + 1)  # as a user would who gives it up
             seen.append(stuck.last)
         elif finding.step is Step.DATA:
             at, data = offset, fetched.message_set
@@ -300,8 +304,8 @@ def test_a_log_is_read_without_a_gap_and_comes_to_an_end(
                     at = one + 1
                 pos += 12 + int.from_bytes(data[pos + 8 : pos + 12], "big")
         elif finding.step is Step.END:
-            assert reach.offset == log.end
+            assert next_fetch.offset == log.end
             break
     else:
-        raise AssertionError(f"no end: {reach} in {log}")
+        raise AssertionError(f"no end: {next_fetch} in {log}")
     assert seen == [b.last for b in log.batches if b.has_record and b.last >= start]

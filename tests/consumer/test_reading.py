@@ -223,8 +223,9 @@ async def test_other_calls_that_time_out_lose_nothing(
 
 
 async def test_getmany_cancelled_while_it_decodes_loses_nothing(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0)
     for _ in range(5):
         cluster.append("t", 0, values(0, 4000), codec=Codec.SNAPPY)
     consumer = make_consumer("t")
@@ -249,7 +250,9 @@ async def test_getmany_cancelled_while_it_decodes_loses_nothing(
 async def test_decoding_much_lets_others_have_their_turn(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.consumer.collector.SLICE_S", 0.0002)  # on any machine, any twin
+    monkeypatch.setattr(
+        "aiokafka08.concurrency.loop_yield.HOLD_S", 0.0002
+    )  # on any machine, any twin
     for _ in range(10):
         cluster.append("t", 0, values(0, 10_000))
     consumer = make_consumer("t")
@@ -279,7 +282,7 @@ async def test_sets_that_decompress_to_much_are_opened_with_turns_for_others(
     call: str,
 ) -> None:
     """Twenty wrappers of an answer, a good MiB each, with nothing inside; then a message."""
-    monkeypatch.setattr("aiokafka08.consumer.collector.SLICE_S", 0.0)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0)
     much = bytes([0x7F]) * 1_100_000  # the beginning of a message of 2 GiB
     bomb = compress(Codec.GZIP, much)
     bombs = [encode_entry(n, None, bomb, attributes=Codec.GZIP) for n in range(20)]
@@ -323,7 +326,7 @@ async def test_sets_that_decompress_to_much_are_opened_with_turns_for_others(
 async def test_getmany_hands_out_what_it_has_when_it_has_decompressed_enough(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.consumer.collector.CALL_OPENED_BYTES", 5_000_000)
+    monkeypatch.setattr("aiokafka08.consumer.collector.CALL_DECOMPRESSED_BYTES", 5_000_000)
     for _ in range(10):
         cluster.append("t", 0, [bytes(2_000_000)], codec=Codec.GZIP)
     consumer = make_consumer("t")

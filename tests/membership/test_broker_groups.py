@@ -122,7 +122,7 @@ async def test_a_member_that_dies_is_replaced_after_its_session(
     await dying.start()
     await until(lambda: shared(one, dying, among=ALL), "sharing")
     # All that it sends from now on is lost.
-    mine = dying._member_state.member
+    mine = dying._engine._member_state.member
     fault: dict[str, Any] = {"then": Silence(perform=False), "times": None}
     cluster.fault(api.HeartbeatRequest, where=lambda request: request.member == mine, **fault)
     cluster.fault(api.LeaveGroupRequest, where=lambda request: request.member == mine, **fault)
@@ -326,7 +326,7 @@ async def test_a_pause_longer_than_the_session_is_told_at_commit(
         await member.commit({TopicPartition("t", 0): 1})
     assert cluster.committed("g", "t", 0) is None
     await until(lambda: member.assignment() == ALL and alive(), "coming back")
-    await until(lambda: member._member_state.generation >= 1, "a new generation")
+    await until(lambda: member._engine._member_state.generation >= 1, "a new generation")
 
 
 async def test_a_commit_carries_the_generation(

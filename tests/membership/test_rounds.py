@@ -93,7 +93,7 @@ async def rounds(cluster: EmbeddedCluster, count: int, seed: int) -> None:
 
     def die(member: AIOKafkaConsumer) -> None:
         """Nothing that it sends about the group reaches the broker any more."""
-        name = member._member_state.member
+        name = member._engine._member_state.member
         for request in (api.HeartbeatRequest, api.LeaveGroupRequest, api.JoinGroupRequest):
             cluster.fault(
                 request,

@@ -90,7 +90,7 @@ def options_for(cluster: RealCluster, group: str) -> dict[str, Any]:
 
 async def end_session(cluster: RealCluster, consumer: AIOKafkaConsumer) -> None:
     """Whoever connects as a session and closes it ends it."""
-    membership: Any = consumer._membership
+    membership: Any = consumer._engine._membership
     client = await membership._session.client()
     thief = KazooClient(cluster.zookeeper_connect, client_id=client.client_id)
     await asyncio.to_thread(thief.start)

@@ -72,7 +72,7 @@ async def test_a_session_that_ends_while_a_round_backs_off_is_noticed(
 ) -> None:
     options = {**options_for(cluster, group.name), "rebalance_backoff_ms": 3_600_000}
     async with AIOKafkaConsumer(group.topic, **options) as consumer:
-        membership: Any = consumer._membership
+        membership: Any = consumer._engine._membership
         registry = membership._registry
         tried = 0
 
@@ -198,7 +198,7 @@ async def test_unsubscribing_is_told_again_where_zookeeper_was_away(
     cluster: RealCluster, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AIOKafkaConsumer(group.topic, **options_for(cluster, group.name)) as consumer:
-        membership: Any = consumer._membership
+        membership: Any = consumer._engine._membership
         registry = membership._registry
         real = registry.leave
         failed: list[Any] = []
