@@ -74,15 +74,13 @@ def ours(module: str, name: str) -> Any:
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
-def test_every_public_name_of_aiokafka_is_here_or_refused(module: str, name: str) -> None:
+def test_public_names_of_aiokafka_exist_or_are_excluded(module: str, name: str) -> None:
     refused = f"aiokafka{module}.{name}" in REFUSED
     assert (ours(module, name) is None) == refused
 
 
 @pytest.mark.parametrize(("module", "name", "method"), METHODS)
-def test_every_method_takes_the_arguments_that_aiokafkas_takes(
-    module: str, name: str, method: str
-) -> None:
+def test_methods_accept_arguments_of_aiokafka(module: str, name: str, method: str) -> None:
     mine = getattr(ours(module, name), method, None)
     if f"aiokafka{module}.{name}.{method}" in REFUSED:
         assert mine is None
@@ -107,7 +105,7 @@ def test_every_method_takes_the_arguments_that_aiokafkas_takes(
     assert not added, f"{name}.{method} needs {added}, which aiokafka doesn't"
 
 
-def test_batches_have_the_methods_of_aiokafkas() -> None:
+def test_batches_have_methods_of_aiokafka() -> None:
     """What `create_batch` gives."""
     for name, theirs in vars(TheirBatchBuilder).items():
         if not name.startswith("_") and inspect.isfunction(theirs):
@@ -128,7 +126,7 @@ OTHER_DEFAULTS = {
 
 
 @pytest.mark.parametrize(("module", "name"), CLASSES)
-def test_defaults_are_aiokafkas(module: str, name: str) -> None:
+def test_defaults_equal_those_of_aiokafka(module: str, name: str) -> None:
     theirs = getattr(importlib.import_module(f"aiokafka{module}"), name).__init__
     given = inspect.signature(ours(module, name).__init__).parameters
     different = {
@@ -151,14 +149,14 @@ def test_defaults_are_aiokafkas(module: str, name: str) -> None:
         "ConsumerRecord",
     ],
 )
-def test_structs_have_the_fields_of_aiokafkas_in_order(name: str) -> None:
+def test_structs_have_fields_of_aiokafka_in_order(name: str) -> None:
     def fields(struct: Any) -> list[str]:
         return list(inspect.signature(struct).parameters)
 
     assert fields(ours(".structs", name)) == fields(getattr(aiokafka.structs, name))
 
 
-def test_error_codes_have_aiokafkas_names_and_flags() -> None:
+def test_error_codes_have_names_and_flags_of_aiokafka() -> None:
     for name in aiokafka.errors.__all__:
         theirs = getattr(aiokafka.errors, name)
         mine = ours(".errors", name)
@@ -170,7 +168,7 @@ def test_error_codes_have_aiokafkas_names_and_flags() -> None:
             assert mine.message == theirs.message, name
 
 
-def test_the_list_of_refusals_names_only_what_aiokafka_has() -> None:
+def test_excluded_names_exist_in_aiokafka() -> None:
     for path in REFUSED:
         found: Any = aiokafka
         for part in path.split(".")[1:]:

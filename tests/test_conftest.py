@@ -53,7 +53,7 @@ def test_slow(): pass
 """
 
 
-def test_by_default_on_asyncio_and_where_marked_on_both_loops(run: Run) -> None:
+def test_default_loop_is_asyncio_and_marked_tests_use_both(run: Run) -> None:
     result = run(LOOPS, "-s")
     result.assert_outcomes(passed=3, deselected=1)
     result.stdout.fnmatch_lines(
@@ -66,7 +66,7 @@ def test_by_default_on_asyncio_and_where_marked_on_both_loops(run: Run) -> None:
     )
 
 
-def test_one_loop_for_all_and_slow_tests_too(run: Run) -> None:
+def test_loop_option_applies_to_all_and_full_adds_tests(run: Run) -> None:
     result = run(LOOPS, "-s", "--loop=uvloop", "--full")
     result.assert_outcomes(passed=3)
     result.stdout.no_fnmatch_line("*module asyncio.*")
@@ -124,7 +124,7 @@ async def test_last(): pass
 """
 
 
-def test_what_is_left_behind_and_what_hangs_fails_in_its_own_name(run: Run) -> None:
+def test_leaks_and_hangs_fail_in_their_own_name(run: Run) -> None:
     result = run(ENDINGS, "--rootdir=.", "--tb=short")
     outcomes = [line.split("::")[1].split()[:2] for line in result.outlines if "%]" in line]
     assert outcomes == [

@@ -28,7 +28,7 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_importing_it_imports_only_itself() -> None:
+def test_import_loads_only_the_package_itself() -> None:
     new = modules_after("import aiokafka08") - modules_after("import importlib, typing")
     assert {name for name in new if name.startswith("aiokafka08")} == {
         "aiokafka08",
@@ -37,14 +37,14 @@ def test_importing_it_imports_only_itself() -> None:
     assert not new & FIRST_CHOICE
 
 
-def test_using_all_of_it_imports_no_extra() -> None:
+def test_using_the_package_imports_no_extra() -> None:
     imported = modules_after("from aiokafka08 import *\nAIOKafkaConsumer, TopicPartition")
     assert {"aiokafka08.producer.producer", "asyncio"} <= imported
     assert not {name.partition(".")[0] for name in imported} & EXTRAS
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_type_checkers_and_python_see_the_same_names(package: str) -> None:
+def test_type_checkers_see_the_names_that_python_sees(package: str) -> None:
     module = importlib.import_module(package)
     tree = ast.parse(Path(str(module.__file__)).read_text())
     [block] = [node for node in tree.body if isinstance(node, ast.If)]
@@ -61,7 +61,7 @@ def test_type_checkers_and_python_see_the_same_names(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_a_misspelt_name_is_an_attribute_error_and_an_import_error(package: str) -> None:
+def test_misspelt_name_raises_attribute_and_import_error(package: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Kafka'"):
         _ = importlib.import_module(package).Kafka
     with pytest.raises(ImportError, match="Kafka"):
@@ -78,12 +78,12 @@ def test_a_misspelt_name_is_an_attribute_error_and_an_import_error(package: str)
         ("testing.faults.Close", "aiokafka08.testing.faults"),
     ],
 )
-def test_one_import_is_enough_for_everything_public(attribute: str, home: str) -> None:
+def test_one_import_reaches_all_public_names(attribute: str, home: str) -> None:
     """As `import aiokafka` alone is for `aiokafka.errors.KafkaError`."""
     assert home in modules_after(f"import aiokafka08\naiokafka08.{attribute}")
 
 
-def test_what_the_package_names_can_be_pickled() -> None:
+def test_public_names_can_be_pickled() -> None:
     partition = aiokafka08.TopicPartition("orders", 3)
     assert pickle.loads(pickle.dumps(partition)) == partition
     assert pickle.loads(pickle.dumps(aiokafka08.AIOKafkaProducer)) is aiokafka08.AIOKafkaProducer

@@ -31,7 +31,7 @@ OLD = "0.8.2.2"
 
 
 @pytest.mark.parametrize("version", WITH_ZOOKEEPER)
-def test_every_version_gets_topics_and_keeps_messages_over_a_crash(
+def test_every_version_keeps_messages_over_a_crash(
     version: str, broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:
     cluster = broker_clusters.get(version)
@@ -59,7 +59,7 @@ def test_every_version_gets_topics_and_keeps_messages_over_a_crash(
     ]
 
 
-def test_a_partition_that_is_not_there_yet_is_waited_for(
+def test_missing_partition_is_awaited(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:
     cluster = broker_clusters.get("0.8.2.2")
@@ -70,7 +70,7 @@ def test_a_partition_that_is_not_there_yet_is_waited_for(
 
 
 @pytest.mark.parametrize("version", WITH_ZOOKEEPER)
-def test_topic_configs_and_compaction(
+def test_topic_config_compacts_the_log(
     version: str, broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:
     cluster = broker_clusters.get(version)
@@ -89,7 +89,7 @@ def test_topic_configs_and_compaction(
 
 
 @pytest.mark.parametrize("version", WITH_ZOOKEEPER)
-def test_deleting_topics(
+def test_deleted_topic_is_gone(
     version: str, broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:
     cluster = broker_clusters.get(version)
@@ -108,7 +108,7 @@ def test_deleting_topics(
     assert len(metadata(cluster.port(0), [topic]).leaders[topic]) == 3
 
 
-def test_kraft_has_brokers_but_no_zookeeper(broker_clusters: BrokerClusters) -> None:
+def test_kraft_cluster_has_no_zookeeper(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get("4.1.0")
     assert metadata(cluster.port(0)).brokers == {0: ("127.0.0.1", cluster.port(0))}
     with pytest.raises(UnsupportedByBrokerError, match=r"4\.1\.0 has no ZooKeeper"):
@@ -119,7 +119,7 @@ def test_kraft_has_brokers_but_no_zookeeper(broker_clusters: BrokerClusters) -> 
         RealCluster("4.1.0", brokers=2)
 
 
-def test_failover_of_three_brokers(
+def test_killed_leader_is_replaced(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:
     cluster = broker_clusters.get(OLD, brokers=3)
@@ -146,7 +146,7 @@ def test_failover_of_three_brokers(
     cluster.wait_isr(topic, 0, {0, 1, 2})
 
 
-def test_a_paused_broker_is_silent_and_goes_on(broker_clusters: BrokerClusters) -> None:
+def test_paused_broker_is_silent_until_resumed(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get(OLD)
     cluster.pause(0)
     assert accepts(cluster.port(0))  # the kernel does
@@ -159,7 +159,7 @@ def test_a_paused_broker_is_silent_and_goes_on(broker_clusters: BrokerClusters) 
     metadata(cluster.port(0))
 
 
-def test_zookeeper_pauses_stops_and_comes_back(
+def test_zookeeper_pauses_stops_and_restarts(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:
     cluster = broker_clusters.get(OLD)
@@ -177,7 +177,7 @@ def test_zookeeper_pauses_stops_and_comes_back(
     assert cluster.leader(topic) == 0
 
 
-def test_restart_at_another_port_from_a_thread_that_ends(broker_clusters: BrokerClusters) -> None:
+def test_restart_at_other_port_from_ending_thread(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get(OLD)
     before = cluster.bootstrap_servers
     thread = threading.Thread(target=cluster.restart, args=(0,), kwargs={"port": 0})
@@ -189,7 +189,7 @@ def test_restart_at_another_port_from_a_thread_that_ends(broker_clusters: Broker
     assert set(view.brokers.values()) <= {("127.0.0.1", cluster.port(0))}
 
 
-def test_console_programs_of_the_jars(
+def test_console_tools_of_the_jars(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:
     cluster = broker_clusters.get(OLD)
@@ -220,7 +220,7 @@ def ssl_cluster() -> Iterator[RealCluster]:
         yield cluster
 
 
-def test_ssl_listener_has_a_certificate_that_python_verifies(ssl_cluster: RealCluster) -> None:
+def test_ssl_certificate_is_verified_by_python(ssl_cluster: RealCluster) -> None:
     context = ssl.create_default_context(cafile=str(ssl_cluster.ca_path))
     context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13
     host, port = ssl_cluster.ssl_bootstrap_servers.split(":")
@@ -237,7 +237,7 @@ def test_ssl_listener_has_a_certificate_that_python_verifies(ssl_cluster: RealCl
 
 
 @pytest.mark.parametrize("death", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_outlives_its_parent(death: signal.Signals, tmp_path: Path) -> None:
+def test_processes_end_with_their_parent(death: signal.Signals, tmp_path: Path) -> None:
     require_real_brokers()
     with subprocess.Popen(
         [sys.executable, "-m", "tests.brokers", OLD],
@@ -260,7 +260,7 @@ def test_nothing_outlives_its_parent(death: signal.Signals, tmp_path: Path) -> N
     wait_for(lambda: not list(tmp_path.iterdir()), 20, "the folder is gone")
 
 
-def test_a_broker_that_cannot_start_shows_its_log() -> None:
+def test_failed_broker_start_shows_its_log() -> None:
     require_real_brokers()
     with pytest.raises(HarnessError, match=r'(?s)ended at its start:.*"many"'):
         RealCluster(OLD, properties={"num.io.threads": "many"}).start()

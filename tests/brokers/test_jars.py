@@ -50,7 +50,7 @@ sleep 0.2
 """
 
 
-def test_an_unknown_version_is_answered_with_the_known_ones(
+def test_unknown_version_error_names_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(HarnessError, match=r"'0\.8\.3'; known versions: 0\.8\.0, .*4\.1\.0"):
@@ -68,14 +68,14 @@ def test_an_unknown_version_is_answered_with_the_known_ones(
         (["4.1.0", "--brokers", "3"], "one broker of Kafka 4.1.0"),
     ],
 )
-def test_what_a_version_cannot_do_is_refused_before_anything_starts(
+def test_unsupported_option_raises_before_start(
     arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 1
     assert error in capsys.readouterr().err
 
 
-def test_missing_programs_are_named(tools: MakeTool) -> None:
+def test_missing_program_is_named(tools: MakeTool) -> None:
     with pytest.raises(MissingToolError, match="`mvn` was not found"):
         jar_folder("0.8.0")
     tools("mvn", "exit 0")
@@ -86,15 +86,13 @@ def test_missing_programs_are_named(tools: MakeTool) -> None:
         BrokerClusters().get("0.8.0")
 
 
-def test_real_brokers_may_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_skips_real_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIOKAFKA08_NO_REAL_BROKERS", "1")
     with pytest.raises(pytest.skip.Exception, match="not wanted"):
         BrokerClusters().get("0.8.0")
 
 
-def test_a_failing_maven_shows_its_last_words_and_leaves_nothing(
-    tools: MakeTool, tmp_path: Path
-) -> None:
+def test_failing_maven_shows_output_and_leaves_nothing(tools: MakeTool, tmp_path: Path) -> None:
     tools("java", "")
     tools("mvn", 'for last; do :; done; mkdir "${last#*=}"; echo no such artifact; exit 3')
     with pytest.raises(HarnessError, match=r"(?s)0\.8\.0.*exit code 3.*no such artifact"):
@@ -103,7 +101,7 @@ def test_a_failing_maven_shows_its_last_words_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("executor", [ThreadPoolExecutor, ProcessPoolExecutor])
-def test_jars_come_once_however_many_ask(
+def test_concurrent_callers_download_jars_once(
     tools: MakeTool, tmp_path: Path, executor: type[ThreadPoolExecutor | ProcessPoolExecutor]
 ) -> None:
     tools("java", "")
@@ -118,7 +116,7 @@ def test_jars_come_once_however_many_ask(
     assert not stale.exists()
 
 
-def test_server_settings_follow_the_version(tmp_path: Path) -> None:
+def test_server_properties_follow_the_version(tmp_path: Path) -> None:
     def settings(version: str, listeners: Listeners) -> dict[str, object]:
         return server_properties(
             VERSIONS[version], 1, 3, listeners, tmp_path, "127.0.0.1:2181", tls={}
@@ -141,11 +139,11 @@ def test_versions_compare_as_numbers() -> None:
     assert find_version("0.10.2.2").number > find_version("0.9.0.1").number
 
 
-def test_properties_files() -> None:
+def test_properties_file_round_trip() -> None:
     assert render({"a": True, "b": 1, "c": r"x\y"}) == "a=true\nb=1\nc=x\\\\y\n"
 
 
-def test_unstarted_clusters_say_so() -> None:
+def test_unstarted_cluster_raises() -> None:
     cluster = RealCluster("0.8.2.2")
     for use in (lambda: cluster.bootstrap_servers, lambda: cluster.kill(0), lambda: cluster.folder):
         with pytest.raises(HarnessError, match="not started"):
@@ -157,7 +155,7 @@ def test_unstarted_clusters_say_so() -> None:
         RealCluster("0.8.1.1", ssl=True)
 
 
-def test_nothing_of_the_client_is_imported() -> None:
+def test_harness_does_not_import_the_client() -> None:
     # What judges the client must not share its bugs.
     code = "import sys, tests.brokers.fixtures, tests.brokers.proxy, tests.brokers.__main__;"
     code += "sys.exit(any(name.startswith('aiokafka08') for name in sys.modules))"

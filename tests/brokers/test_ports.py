@@ -14,19 +14,19 @@ def nothing_given_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_left", [])
 
 
-def test_no_port_is_given_twice() -> None:
+def test_ports_are_unique() -> None:
     """A broker that is down finds its port free when it starts again."""
     given = [ports.free_port() for _ in range(800)]
     assert len(set(given)) == len(given)
 
 
-def test_a_port_where_somebody_listens_is_not_given() -> None:
+def test_port_in_use_is_skipped() -> None:
     taken = ports.free_port()
     with socket.create_server(("127.0.0.1", taken)):
         assert taken not in {ports.free_port() for _ in range(5000)}
 
 
-def test_workers_side_by_side_never_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_workers_get_distinct_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
     for worker in ("0", "1", "2"):
         monkeypatch.setattr(ports, "_WORKER", worker)

@@ -79,7 +79,7 @@ async def closed(proxy: TcpProxy) -> None:
 
 
 @pytest.mark.both_loops
-async def test_bytes_pass_in_order_and_both_ends_are_told(proxy: TcpProxy) -> None:
+async def test_bytes_pass_in_order_and_eof_is_forwarded(proxy: TcpProxy) -> None:
     sent = bytes(range(256)) * 20_000
     async with Client(proxy) as (reader, writer):
         writer.write(sent)
@@ -90,7 +90,7 @@ async def test_bytes_pass_in_order_and_both_ends_are_told(proxy: TcpProxy) -> No
 
 
 @pytest.mark.both_loops
-async def test_closing_after_n_bytes_is_exact_and_closes_all(proxy: TcpProxy) -> None:
+async def test_close_after_n_bytes_is_exact_and_closes_all(proxy: TcpProxy) -> None:
     async with Client(proxy) as (reader, writer), Client(proxy) as (other, other_writer):
         other_writer.write(b"-")
         await said(other, 1)
@@ -105,7 +105,7 @@ async def test_closing_after_n_bytes_is_exact_and_closes_all(proxy: TcpProxy) ->
         await said(reader, 5000)
 
 
-async def test_closing_repeats_with_numbers_of_the_seed(echo: str) -> None:
+async def test_random_closes_repeat_with_the_seed(echo: str) -> None:
     async def cuts(seed: int) -> list[int]:
         found = []
         async with TcpProxy(echo, seed=seed) as proxy:
@@ -134,7 +134,7 @@ async def test_closing_repeats_with_numbers_of_the_seed(echo: str) -> None:
 
 
 @pytest.mark.both_loops
-async def test_refusing_and_resetting(proxy: TcpProxy) -> None:
+async def test_refuse_and_reset(proxy: TcpProxy) -> None:
     async with Client(proxy) as (reader, writer):
         writer.write(b"a")
         await said(reader, 1)
@@ -153,7 +153,7 @@ async def test_refusing_and_resetting(proxy: TcpProxy) -> None:
 
 
 @pytest.mark.both_loops
-async def test_the_black_hole_accepts_and_says_nothing_until_it_heals(proxy: TcpProxy) -> None:
+async def test_black_hole_accepts_and_is_silent_until_healed(proxy: TcpProxy) -> None:
     async with Client(proxy) as (old, old_writer):
         old_writer.write(b"1")
         await said(old, 1)
@@ -171,7 +171,7 @@ async def test_the_black_hole_accepts_and_says_nothing_until_it_heals(proxy: Tcp
             assert await asyncio.wait_for(new.read(), 10) == b""
 
 
-async def test_the_delay_is_a_latency_of_one_direction_not_a_rate(proxy: TcpProxy) -> None:
+async def test_delay_is_latency_of_one_direction(proxy: TcpProxy) -> None:
     now = asyncio.get_running_loop().time
     proxy.delay(down=0.2)
     async with Client(proxy) as (reader, writer):
@@ -185,7 +185,7 @@ async def test_the_delay_is_a_latency_of_one_direction_not_a_rate(proxy: TcpProx
         assert now() - began < 20 * 0.2  # what a delay after each byte would cost
 
 
-async def test_nobody_upstream_ends_the_connection(proxy: TcpProxy) -> None:
+async def test_missing_upstream_closes_the_connection(proxy: TcpProxy) -> None:
     proxy.upstream = None
     async with Client(proxy) as (reader, _):
         assert await asyncio.wait_for(reader.read(1), 10) == b""
@@ -202,7 +202,7 @@ async def test_nobody_upstream_ends_the_connection(proxy: TcpProxy) -> None:
     # One address for everybody, the same with listeners, and a second listener for the brokers.
     ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.full), "0.10.2.2"],
 )
-async def test_brokers_send_their_clients_through_proxies(version: str) -> None:
+async def test_brokers_advertise_their_proxies(version: str) -> None:
     require_real_brokers()
     async with TcpProxy() as first, TcpProxy() as second:
         cluster = RealCluster(version, 2, advertised={0: first.port, 1: second.port})

@@ -61,7 +61,7 @@ def parked_fetch(
 # --- life -----------------------------------------------------------------------------------------
 
 
-def test_in_a_thread_of_its_own() -> None:
+def test_runs_in_thread_of_its_own() -> None:
     before = threading.active_count()
     with EmbeddedCluster(2, topics={"t": 1}) as cluster:
         assert threading.active_count() == before + 1
@@ -78,7 +78,7 @@ def test_in_a_thread_of_its_own() -> None:
 
 
 @pytest.mark.both_loops
-async def test_in_the_callers_loop() -> None:
+async def test_runs_in_callers_loop() -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         reader, writer = await asyncio.open_connection(*address(cluster))
         writer.write(b"".join(api.encode_request(api.MetadataRequest(["t"]), 0, 5, "x")))
@@ -101,7 +101,7 @@ async def test_in_the_callers_loop() -> None:
 
 
 @pytest.mark.both_loops
-async def test_nothing_is_left_of_clients_that_come_and_go() -> None:
+async def test_closed_connections_leave_nothing() -> None:
     """Clients that connect, or have gone already, in the moment of the end."""
     for _ in range(20):
         async with EmbeddedCluster() as cluster:
@@ -114,7 +114,7 @@ async def test_nothing_is_left_of_clients_that_come_and_go() -> None:
 
 
 @pytest.mark.both_loops
-async def test_a_client_that_leaves_before_a_large_answer_is_no_warning(
+async def test_client_gone_before_large_response_logs_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with EmbeddedCluster(topics={"t": 12}) as cluster:
@@ -130,7 +130,7 @@ async def test_a_client_that_leaves_before_a_large_answer_is_no_warning(
     assert "socket.send() raised" not in caplog.text
 
 
-def test_the_ends_of_threads_leave_nothing() -> None:
+def test_ended_threads_leave_nothing() -> None:
     for number in range(30):
         with EmbeddedCluster() as cluster, socket.create_connection(address(cluster)):
             if number % 2:
@@ -140,7 +140,7 @@ def test_the_ends_of_threads_leave_nothing() -> None:
     gc.collect()
 
 
-def test_waiting_requests_do_not_hold_up_the_end() -> None:
+def test_exit_does_not_wait_for_delayed_requests() -> None:
     with EmbeddedCluster(topics={"t": 1}) as cluster, WireClient(address(cluster)) as wire:
         parked_fetch(cluster, wire)
         never = cluster.next_request(api.HeartbeatRequest)
@@ -173,19 +173,19 @@ def test_waiting_requests_do_not_hold_up_the_end() -> None:
         ("port", True, "port=True: "),
     ],
 )
-def test_a_wrong_option_is_named_with_what_is_allowed(
+def test_invalid_option_raises_with_expected_values(
     option: str, value: Any, complaint: str
 ) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(complaint)):
         EmbeddedCluster(**{option: value})
 
 
-def test_the_ports_of_all_brokers_have_to_exist() -> None:
+def test_port_leaves_room_for_all_brokers() -> None:
     with pytest.raises(ValueError, match="port=65534: expected an integer from 0 to 65533"):
         EmbeddedCluster(brokers=3, port=65534)
 
 
-def test_a_partition_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_missing_partition_error_names_existing_ones() -> None:
     with EmbeddedCluster(topics={"orders": 4}) as cluster:
         with pytest.raises(
             ValueError, match="topic 'order' doesn't exist; expected one of: 'orders'"
@@ -199,7 +199,7 @@ def test_a_partition_that_is_not_there_is_named_with_those_that_are() -> None:
         cluster.offsets("orders", 0)
 
 
-def test_misuse() -> None:
+def test_misuse_raises() -> None:
     cluster = EmbeddedCluster()
     with pytest.raises(IllegalStateError, match="isn't running"):
         cluster.kill(0)
@@ -228,7 +228,7 @@ def test_misuse() -> None:
             cluster.kill(0)
 
 
-def test_a_port_that_is_taken() -> None:
+def test_port_in_use_raises() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         complaint = f"broker 0 can't listen on 127.0.0.1:{port}: .*in use"
@@ -238,7 +238,7 @@ def test_a_port_that_is_taken() -> None:
         assert cluster.bootstrap_servers == f"127.0.0.1:{port}"
 
 
-def test_it_may_be_started_again_and_remembers_its_logs(solo: EmbeddedCluster) -> None:
+def test_restarted_cluster_keeps_its_logs(solo: EmbeddedCluster) -> None:
     cluster = EmbeddedCluster(topics={"t": 1})
     with cluster:
         cluster.append("t", 0, [b"x"])
@@ -251,7 +251,7 @@ def test_it_may_be_started_again_and_remembers_its_logs(solo: EmbeddedCluster) -
 # --- brokers --------------------------------------------------------------------------------------
 
 
-def test_kill_and_restart(three: EmbeddedCluster) -> None:
+def test_kill_moves_leaders_and_restart_rejoins(three: EmbeddedCluster) -> None:
     with WireClient(address(three, 1)) as wire, WireClient(address(three)) as other:
         produce(wire, "t", plain(b"x"), partition=1)
         three.kill(1)
@@ -274,7 +274,7 @@ def test_kill_and_restart(three: EmbeddedCluster) -> None:
         assert fetch(wire, "t", 0, partition=1).values() == [(0, b"x")]
 
 
-def test_a_death_that_nobody_has_noticed(three: EmbeddedCluster) -> None:
+def test_unnoticed_death_keeps_metadata(three: EmbeddedCluster) -> None:
     """The seven seconds after a kill -9 (brokers.md 9.1)."""
     with WireClient(address(three)) as wire:
         three.kill(1, then="unnoticed")
@@ -295,7 +295,7 @@ def test_a_death_that_nobody_has_noticed(three: EmbeddedCluster) -> None:
         assert len(metadata(wire, ["t"]).brokers) == 2
 
 
-def test_an_acks_all_that_times_out_on_a_dead_follower(three: EmbeddedCluster) -> None:
+def test_acks_all_times_out_on_dead_follower(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire:
         three.kill(1, then="unnoticed")
         assert produce(wire, "t", plain(b"y"), acks=-1, timeout_ms=30) == (7, 0)
@@ -308,7 +308,7 @@ def test_an_acks_all_that_times_out_on_a_dead_follower(three: EmbeddedCluster) -
         assert len(fetch(wire, "t", 0).values()) == 2
 
 
-def test_leaderless_until_told(three: EmbeddedCluster) -> None:
+def test_leaderless_partition_until_elect(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire:
         three.kill(1, then="leaderless")
         [one] = [p for p in metadata(wire, ["t"]).topics[0].partitions if p.partition == 1]
@@ -320,7 +320,7 @@ def test_leaderless_until_told(three: EmbeddedCluster) -> None:
         assert three.leader("t", 1) == 2
 
 
-def test_a_controlled_shutdown_moves_leaders_first(three: EmbeddedCluster) -> None:
+def test_stop_moves_leaders_first(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire:
         parked_fetch(three, wire)
         three.stop(0)
@@ -332,7 +332,7 @@ def test_a_controlled_shutdown_moves_leaders_first(three: EmbeddedCluster) -> No
     assert three.leader("t", 0) == 1
 
 
-def test_an_unclean_election_loses_messages(three: EmbeddedCluster) -> None:
+def test_unclean_election_loses_messages(three: EmbeddedCluster) -> None:
     three.append("t", 0, [b"kept"])
     three.shrink_isr("t", 0)
     three.append("t", 0, [b"lost", b"lost"])
@@ -344,7 +344,7 @@ def test_an_unclean_election_loses_messages(three: EmbeddedCluster) -> None:
         assert produce(wire, "t", plain(b"new"), acks=-1) == (0, 1)
 
 
-def test_without_unclean_elections_a_partition_waits_for_its_leader() -> None:
+def test_partition_waits_for_leader_if_elections_are_clean() -> None:
     with EmbeddedCluster(2) as cluster:
         cluster.create_topic("t", config={"unclean.leader.election.enable": "false"})
         cluster.shrink_isr("t", 0)
@@ -356,7 +356,7 @@ def test_without_unclean_elections_a_partition_waits_for_its_leader() -> None:
         assert cluster.offsets("t", 0) == (0, 1, 1)
 
 
-def test_drop_connections(three: EmbeddedCluster) -> None:
+def test_drop_connections_keeps_brokers_alive(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as zero, WireClient(address(three, 1)) as one:
         metadata(zero)
         metadata(one)
@@ -372,7 +372,7 @@ def test_drop_connections(three: EmbeddedCluster) -> None:
 # --- leaders, replicas ----------------------------------------------------------------------------
 
 
-def test_move_leader_wakes_who_waits(three: EmbeddedCluster) -> None:
+def test_move_leader_completes_delayed_requests(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire, WireClient(address(three, 1)) as other:
         parked_fetch(three, wire)
         assert three.move_leader("t", 0) == 1
@@ -383,7 +383,7 @@ def test_move_leader_wakes_who_waits(three: EmbeddedCluster) -> None:
         assert (state.leader, sorted(state.isr)) == (1, [0, 1, 2])
 
 
-def test_move_leader_goes_round(three: EmbeddedCluster) -> None:
+def test_move_leader_rotates_over_replicas(three: EmbeddedCluster) -> None:
     assert [three.move_leader("t", 0) for _ in range(4)] == [1, 2, 0, 1]
     three.shrink_isr("t", 0, 2)
     assert three.move_leader("t", 0) == 0
@@ -392,7 +392,7 @@ def test_move_leader_goes_round(three: EmbeddedCluster) -> None:
     assert three.log("t", 0) == []
 
 
-def test_min_insync_replicas() -> None:
+def test_min_insync_replicas_limits_acks_all() -> None:
     with EmbeddedCluster(3) as cluster:
         cluster.create_topic("t", config={"min.insync.replicas": "2"})
         with WireClient(address(cluster)) as wire:
@@ -408,14 +408,14 @@ def test_min_insync_replicas() -> None:
 
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.9"])
-def test_metadata_of_a_shrunken_isr_is_stale_on_0_8(version: str) -> None:
+def test_metadata_shows_stale_isr_on_0_8(version: str) -> None:
     with EmbeddedCluster(2, version, {"t": 1}) as cluster, WireClient(address(cluster)) as wire:
         cluster.shrink_isr("t", 0)
         [state] = metadata(wire, ["t"]).topics[0].partitions
         assert state.isr == ([0, 1] if version == "0.8.2" else [0])
 
 
-def test_a_coordinator_that_moves(three: EmbeddedCluster) -> None:
+def test_coordinator_moves_with_leader(three: EmbeddedCluster) -> None:
     assert three.coordinator("g") is None
     with WireClient(address(three)) as wire:
         wire.request(api.GroupCoordinatorRequest("g"))
@@ -436,7 +436,7 @@ def test_a_coordinator_that_moves(three: EmbeddedCluster) -> None:
 # --- topics and logs ------------------------------------------------------------------------------
 
 
-def test_append_and_log(solo: EmbeddedCluster) -> None:
+def test_log_returns_appended_messages(solo: EmbeddedCluster) -> None:
     assert solo.append("t", 0, [b"a", None], [b"k", None]) == 0
     assert solo.append("t", 0, [b"b", b"c"], codec=Codec.GZIP) == 2
     assert solo.log("t", 0) == [
@@ -447,7 +447,7 @@ def test_append_and_log(solo: EmbeddedCluster) -> None:
     ]
 
 
-def test_append_and_log_with_timestamps() -> None:
+def test_log_returns_timestamps() -> None:
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
         cluster.append("t", 0, [b"a"], timestamp_ms=77)
         cluster.append("t", 0, [b"b", b"c"], timestamp_ms=78, codec=Codec.LZ4)
@@ -455,14 +455,14 @@ def test_append_and_log_with_timestamps() -> None:
         assert found == [(0, 77, 0), (1, 78, 3), (2, 78, 3)]
 
 
-def test_an_append_wakes_a_long_poll(solo: EmbeddedCluster) -> None:
+def test_append_completes_long_poll(solo: EmbeddedCluster) -> None:
     with WireClient(address(solo)) as wire:
         parked_fetch(solo, wire)
         solo.append("t", 0, [b"x"])
         assert fetched(wire.receive(api.FetchRequest), "t").values() == [(0, b"x")]
 
 
-def test_corrupt_bytes_in_the_log(solo: EmbeddedCluster) -> None:
+def test_append_raw_stores_corrupt_bytes(solo: EmbeddedCluster) -> None:
     solo.append("t", 0, [b"good"])
     bad = bytearray(encode_entry(1, None, b"poison"))
     bad[-1] ^= 1
@@ -475,7 +475,7 @@ def test_corrupt_bytes_in_the_log(solo: EmbeddedCluster) -> None:
     assert len(solo.log("t", 0)) == 4
 
 
-def test_retention_holes_and_loss(solo: EmbeddedCluster) -> None:
+def test_delete_before_remove_and_truncate(solo: EmbeddedCluster) -> None:
     for number in range(10):
         solo.append("t", 0, [b"%d" % number])
     with WireClient(address(solo)) as wire:
@@ -491,20 +491,20 @@ def test_retention_holes_and_loss(solo: EmbeddedCluster) -> None:
         assert produce(wire, "t", plain(b"new")) == (0, 8)
 
 
-def test_compaction(solo: EmbeddedCluster) -> None:
+def test_compact_keeps_last_message_of_each_key(solo: EmbeddedCluster) -> None:
     solo.append("t", 0, [b"1", b"2", b"3", b"4"], [b"a", b"b", b"a", None])
     solo.compact("t", 0)
     assert [(one.offset, one.key) for one in solo.log("t", 0)] == [(1, b"b"), (2, b"a"), (3, None)]
 
 
-def test_deleting_a_topic_wakes_who_waits(solo: EmbeddedCluster) -> None:
+def test_delete_topic_completes_delayed_requests(solo: EmbeddedCluster) -> None:
     with WireClient(address(solo)) as wire:
         parked_fetch(solo, wire)
         solo.delete_topic("t")
         assert fetched(wire.receive(api.FetchRequest), "t") == (3, -1, b"")
 
 
-def test_offsets_by_time_with_a_clock_in_hand() -> None:
+def test_offsets_by_time_with_controlled_clock() -> None:
     now = 1000.0
     with EmbeddedCluster(topics={"t": 1}, clock=lambda: now) as cluster:
         for number in range(3):
@@ -515,7 +515,7 @@ def test_offsets_by_time_with_a_clock_in_hand() -> None:
             assert list_offsets(wire, "t", 1_001_500, 10) == (0, [1, 0])
 
 
-def test_auto_creation_can_be_switched_off() -> None:
+def test_auto_create_false_creates_nothing() -> None:
     options: dict[str, Any] = {"auto_create": False, "topics": {"t": 1}}
     with EmbeddedCluster(**options) as cluster, WireClient(address(cluster)) as wire:
         codes = {one.topic: one.error_code for one in metadata(wire, ["t", "u", "a b"]).topics}
@@ -525,7 +525,7 @@ def test_auto_creation_can_be_switched_off() -> None:
 # --- history, back-pressure, threads --------------------------------------------------------------
 
 
-def test_history(three: EmbeddedCluster) -> None:
+def test_history_has_all_requests(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire, WireClient(address(three, 1)) as other:
         produce(wire, "t", plain(b"x"))
         metadata(other, ["t"])
@@ -553,7 +553,7 @@ def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPat
     assert len(solo.requests(api.ProduceRequest)) == 1
 
 
-def test_next_request(solo: EmbeddedCluster) -> None:
+def test_next_request_resolves_at_nth_request(solo: EmbeddedCluster) -> None:
     third = solo.next_request(api.MetadataRequest, nth=3)
     where = solo.next_request(api.MetadataRequest, where=lambda one: one.topics == ["b"])
     with WireClient(address(solo)) as wire:
@@ -563,7 +563,7 @@ def test_next_request(solo: EmbeddedCluster) -> None:
     assert where.result(5).request == api.MetadataRequest(["b"])
 
 
-def test_a_client_that_does_not_read_is_not_read_from(solo: EmbeddedCluster) -> None:
+def test_client_that_does_not_read_is_not_read_from(solo: EmbeddedCluster) -> None:
     solo.append("t", 0, [bytes(900_000)])
     with WireClient(address(solo)) as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
@@ -579,7 +579,7 @@ def test_a_client_that_does_not_read_is_not_read_from(solo: EmbeddedCluster) -> 
             assert fetched(wire.receive(api.FetchRequest), "t").error_code == 0
 
 
-def test_requests_behind_a_long_poll_are_not_piled_up(solo: EmbeddedCluster) -> None:
+def test_requests_behind_long_poll_are_bounded(solo: EmbeddedCluster) -> None:
     big = b"".join(api.encode_request(produce_request("t", plain(bytes(900_000))), 0, 1, "x"))
     with WireClient(address(solo)) as wire:
         parked_fetch(solo, wire)
@@ -588,7 +588,7 @@ def test_requests_behind_a_long_poll_are_not_piled_up(solo: EmbeddedCluster) -> 
             wire.socket.sendall(big * 50)
 
 
-def test_handles_from_many_threads(three: EmbeddedCluster) -> None:
+def test_methods_from_many_threads(three: EmbeddedCluster) -> None:
     errors: list[BaseException] = []
 
     def act(number: int) -> None:
@@ -609,7 +609,7 @@ def test_handles_from_many_threads(three: EmbeddedCluster) -> None:
 
 
 @pytest.mark.parametrize("version", list(LINES))
-def test_a_frame_in_single_bytes(version: str) -> None:
+def test_frame_sent_byte_by_byte(version: str) -> None:
     frame = b"".join(api.encode_request(produce_request("t", plain(b"x")), 0, 9, "x"))
     with EmbeddedCluster(1, version, {"t": 1}) as cluster, WireClient(address(cluster)) as wire:
         for at in range(len(frame)):

@@ -58,7 +58,7 @@ def end(cluster: EmbeddedCluster) -> int:
 # --- when -----------------------------------------------------------------------------------------
 
 
-def test_it_strikes_the_nth_request_and_then_no_more(
+def test_fault_strikes_from_nth_request_so_many_times(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
     fault = cluster.fault(api.ProduceRequest, nth=2, times=2, then=Answer(6))
@@ -69,13 +69,15 @@ def test_it_strikes_the_nth_request_and_then_no_more(
     assert end(cluster) == 3
 
 
-def test_counting_begins_when_it_is_set(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_fault_counts_from_its_creation(cluster: EmbeddedCluster, wire: WireClient) -> None:
     produce(wire, "t", plain(b"x"))
     cluster.fault(api.ProduceRequest, then=Answer(6))
     assert produce(wire, "t", plain(b"x")).error_code == 6
 
 
-def test_for_ever_and_cancelled(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_unlimited_fault_strikes_until_cancelled(
+    cluster: EmbeddedCluster, wire: WireClient
+) -> None:
     fault = cluster.fault(api.ProduceRequest, times=None, then=Answer(6))
     assert {produce(wire, "t", plain(b"x")).error_code for _ in range(5)} == {6}
     fault.cancel()
@@ -85,14 +87,14 @@ def test_for_ever_and_cancelled(cluster: EmbeddedCluster, wire: WireClient) -> N
     assert produce(wire, "t", plain(b"x")).error_code == 0
 
 
-def test_at_one_broker_only(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_fault_at_one_broker(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ListOffsetsRequest, node=1, then=Answer(3))
     assert list_offsets(wire, "t", -1) == (0, [0])
     with WireClient(address(cluster, 1)) as other:
         assert list_offsets(other, "t", -1, partition=1) == (3, [])
 
 
-def test_only_where(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_fault_with_predicate(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(
         api.ProduceRequest, where=lambda request: request.required_acks == -1, then=Answer(7)
     )
@@ -100,7 +102,7 @@ def test_only_where(cluster: EmbeddedCluster, wire: WireClient) -> None:
     assert produce(wire, "t", plain(b"x"), acks=-1).error_code == 7
 
 
-def test_two_faults_take_turns(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_two_faults_count_the_same_requests(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Answer(6))
     cluster.fault(api.ProduceRequest, nth=2, then=Answer(5))
     codes = [produce(wire, "t", plain(b"x")).error_code for _ in range(3)]
@@ -108,7 +110,7 @@ def test_two_faults_take_turns(cluster: EmbeddedCluster, wire: WireClient) -> No
 
 
 @pytest.mark.parametrize(("nth", "times"), [(0, 1), (1, 0)])
-def test_counts_begin_at_1(cluster: EmbeddedCluster, nth: int, times: int) -> None:
+def test_counts_below_1_raise(cluster: EmbeddedCluster, nth: int, times: int) -> None:
     with pytest.raises(ValueError, match="expected integers >= 1"):
         cluster.fault(api.ProduceRequest, nth=nth, times=times, then=Silence())
 
@@ -124,7 +126,7 @@ def test_counts_begin_at_1(cluster: EmbeddedCluster, nth: int, times: int) -> No
         ),
     ],
 )
-def test_a_fault_that_could_never_strike_is_refused(
+def test_fault_that_could_never_strike_raises(
     cluster: EmbeddedCluster, arguments: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
@@ -134,14 +136,16 @@ def test_a_fault_that_could_never_strike_is_refused(
 # --- what -----------------------------------------------------------------------------------------
 
 
-def test_answer_after_the_deed(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_answer_with_perform_carries_out_the_request(
+    cluster: EmbeddedCluster, wire: WireClient
+) -> None:
     cluster.fault(api.ProduceRequest, then=Answer(20, perform=True))
     assert produce(wire, "t", plain(b"x")) == (20, -1)
     assert end(cluster) == 1
 
 
 @pytest.mark.parametrize("perform", [False, True])
-def test_answer_for_some_partitions(
+def test_answer_only_for_some_partitions(
     cluster: EmbeddedCluster, wire: WireClient, perform: bool
 ) -> None:
     cluster.create_topic("u", 4, 1)
@@ -159,7 +163,7 @@ def test_answer_for_some_partitions(
         cluster.fault(api.MetadataRequest, then=Answer(5, only=[("u", 0)]))
 
 
-def test_answer_for_some_partitions_of_a_long_poll(
+def test_answer_only_for_some_partitions_of_long_poll(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
     cluster.create_topic("u", 4, 1)
@@ -199,7 +203,7 @@ REQUESTS: list[api.Request] = [
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
-def test_every_api_has_an_answer_with_a_code(
+def test_every_api_has_an_error_response(
     cluster: EmbeddedCluster, wire: WireClient, request_: api.Request
 ) -> None:
     cluster.fault(type(request_), then=Answer(-1))
@@ -208,13 +212,15 @@ def test_every_api_has_an_answer_with_a_code(
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
-def test_omit(cluster: EmbeddedCluster, wire: WireClient, request_: api.Request) -> None:
+def test_omit_leaves_topics_out(
+    cluster: EmbeddedCluster, wire: WireClient, request_: api.Request
+) -> None:
     cluster.fault(type(request_), then=Omit())
     answer = wire.request(request_)
     assert getattr(answer, "topics", []) == []
 
 
-def test_delay_holds_back_what_is_behind(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_delay_holds_back_later_requests(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Delay(0.2))
     started = time.monotonic()
     first = wire.send(produce_request("t", plain(b"x")))
@@ -226,7 +232,9 @@ def test_delay_holds_back_what_is_behind(cluster: EmbeddedCluster, wire: WireCli
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_close_before_the_deed(cluster: EmbeddedCluster, wire: WireClient, reset: bool) -> None:
+def test_close_before_the_request_is_carried_out(
+    cluster: EmbeddedCluster, wire: WireClient, reset: bool
+) -> None:
     cluster.fault(api.ProduceRequest, then=Close(reset=reset))
     wire.send(produce_request("t", plain(b"x")))
     if reset:
@@ -238,7 +246,7 @@ def test_close_before_the_deed(cluster: EmbeddedCluster, wire: WireClient, reset
 
 
 @pytest.mark.parametrize("count", [0, 3, 4, 10])
-def test_close_within_the_answer(cluster: EmbeddedCluster, wire: WireClient, count: int) -> None:
+def test_close_within_the_response(cluster: EmbeddedCluster, wire: WireClient, count: int) -> None:
     cluster.fault(api.ProduceRequest, then=Close(after_bytes=count))
     asked = wire.send(produce_request("t", plain(b"x")))
     answer = api.ProduceResponse([Topic("t", [api.ProducedPartition(0, 0, 0)])])
@@ -248,16 +256,14 @@ def test_close_within_the_answer(cluster: EmbeddedCluster, wire: WireClient, cou
     assert end(cluster) == 1
 
 
-def test_close_of_a_connection_that_gets_no_answer(
-    cluster: EmbeddedCluster, wire: WireClient
-) -> None:
+def test_close_after_request_without_response(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Close(after_bytes=0))
     wire.send(produce_request("t", plain(b"x"), acks=0))
     assert wire.is_closed()
     assert end(cluster) == 1
 
 
-def test_truncate(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_truncate_cuts_the_response(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ListOffsetsRequest, then=Truncate(3))
     with pytest.raises(KafkaProtocolError):
         list_offsets(wire, "t", -1)
@@ -265,7 +271,9 @@ def test_truncate(cluster: EmbeddedCluster, wire: WireClient) -> None:
 
 
 @pytest.mark.parametrize("perform", [True, False])
-def test_silence(cluster: EmbeddedCluster, wire: WireClient, perform: bool) -> None:
+def test_silence_sends_no_response(
+    cluster: EmbeddedCluster, wire: WireClient, perform: bool
+) -> None:
     cluster.fault(api.ProduceRequest, then=Silence(perform=perform))
     wire.send(produce_request("t", plain(b"x")))
     asked = wire.send(api.MetadataRequest([]))
@@ -273,7 +281,7 @@ def test_silence(cluster: EmbeddedCluster, wire: WireClient, perform: bool) -> N
     assert end(cluster) == int(perform)
 
 
-def test_hang(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_hang_reads_nothing_more(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.ProduceRequest, then=Hang())
     wire.send(produce_request("t", plain(b"x")))
     wire.send(api.MetadataRequest([]))
@@ -289,7 +297,7 @@ def test_wrong_correlation_id(cluster: EmbeddedCluster, wire: WireClient) -> Non
     assert int.from_bytes(wire.read_frame()[:4], "big", signed=True) == asked - 7
 
 
-def test_corrupt(cluster: EmbeddedCluster, wire: WireClient) -> None:
+def test_corrupt_changes_one_byte(cluster: EmbeddedCluster, wire: WireClient) -> None:
     produce(wire, "t", plain(b"good", b"bad"))
     cluster.fault(api.FetchRequest, then=Corrupt())
     assert [entry.crc_ok for entry in fetch(wire, "t", 0).entries()] == [True, False]
@@ -299,7 +307,7 @@ def test_corrupt(cluster: EmbeddedCluster, wire: WireClient) -> None:
     assert wire.read_frame()[:4] == (asked | 0x80000000).to_bytes(4, "big")
 
 
-def test_a_fault_on_a_long_poll_strikes_its_answer(
+def test_fault_on_long_poll_strikes_its_response(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
     cluster.fault(api.FetchRequest, then=Close(after_bytes=8))

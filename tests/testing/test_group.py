@@ -61,7 +61,7 @@ class Cluster:
         return touched
 
 
-def test_a_session_ends_exactly_then_and_heartbeats_put_it_off() -> None:
+def test_session_ends_at_timeout_after_last_heartbeat() -> None:
     cluster = Cluster()
     joined = cluster.stable()
     assert cluster.groups.next_deadline() == 100 + SESSION_S
@@ -73,7 +73,7 @@ def test_a_session_ends_exactly_then_and_heartbeats_put_it_off() -> None:
     assert cluster.groups.next_deadline() is None
 
 
-def test_who_waits_to_join_does_not_expire_and_the_rebalance_ends_in_time() -> None:
+def test_joining_member_does_not_expire_during_rebalance() -> None:
     cluster = Cluster()
     first = cluster.stable()
     cluster.to(105)
@@ -91,7 +91,7 @@ def test_who_waits_to_join_does_not_expire_and_the_rebalance_ends_in_time() -> N
 
 
 @pytest.mark.parametrize("line", ["0.9", "0.10"])
-def test_another_coordinator_knows_the_last_stable_generation(line: str) -> None:
+def test_new_coordinator_knows_last_stable_generation(line: str) -> None:
     cluster = Cluster(line)
     first = cluster.stable()
     waiting = cluster.join()
@@ -105,7 +105,7 @@ def test_another_coordinator_knows_the_last_stable_generation(line: str) -> None
     assert cluster.groups.next_deadline() == 500 + SESSION_S
 
 
-def test_another_coordinator_knows_nothing_of_a_group_that_was_never_stable() -> None:
+def test_new_coordinator_forgets_group_never_stable() -> None:
     cluster = Cluster()
     joined = cluster.join().response
     assert joined is not None

@@ -57,7 +57,7 @@ step = st.one_of(
     st.lists(step, max_size=12),
     st.lists(st.tuples(st.integers(0, 60), st.integers(-1, 300), st.integers(0, 70)), max_size=8),
 )
-def test_it_does_what_the_slow_one_does(
+def test_log_agrees_with_simple_model(
     steps: list[tuple[str, object]], reads: list[tuple[int, int, int]]
 ) -> None:
     log, slow = new_log(), Slow()
@@ -92,7 +92,7 @@ def test_it_does_what_the_slow_one_does(
     assert [offset for offset, _ in log.entries()] == [offset for offset, _ in slow.stored]
 
 
-def test_many_blocks_read_as_one() -> None:
+def test_read_spans_blocks() -> None:
     log = new_log()
     for _ in range(40):
         append(log, plain(*[bytes(1000)] * 100))
@@ -102,7 +102,7 @@ def test_many_blocks_read_as_one() -> None:
     assert len(log.read(1500, 2_000_000, END)) == 2_000_000
 
 
-def test_segments_roll_and_a_read_stays_in_one() -> None:
+def test_read_stays_in_one_segment() -> None:
     log = new_log(segment_bytes=300)
     for _ in range(9):
         append(log, plain(bytes(74)))  # 100 bytes
@@ -113,14 +113,14 @@ def test_segments_roll_and_a_read_stays_in_one() -> None:
     assert offsets_of(log.read(3, END, END)) == [6, 7, 8]
 
 
-def test_segments_of_old_lines_overflow() -> None:
+def test_old_line_segments_overflow() -> None:
     log = PartitionLog(250, None, 0, segments_overflow=True)
     for _ in range(7):
         append(log, plain(bytes(74)))
     assert log.list_offsets(-1, 99, END, 0) == [7, 6, 3, 0]
 
 
-def test_retention_keeps_at_least_its_bytes() -> None:
+def test_retention_keeps_at_least_retention_bytes() -> None:
     log = new_log(segment_bytes=300, retention_bytes=450)
     for number in range(50):
         append(log, plain(bytes(74)))
@@ -131,7 +131,7 @@ def test_retention_keeps_at_least_its_bytes() -> None:
     assert offsets_of(log.read(45, END, END)) == [45, 46, 47]
 
 
-def test_offsets_by_time() -> None:
+def test_list_offsets_by_segment_time() -> None:
     log = new_log()
     assert log.list_offsets(5000, 10, END, 6000) == [0]
     for number in range(4):
@@ -161,7 +161,7 @@ def test_delete_before_inside_a_wrapper_keeps_it_whole() -> None:
     assert (log.start_offset, log.end_offset, log.size_bytes) == (4, 4, 0)
 
 
-def test_remove_makes_wrappers_anew() -> None:
+def test_remove_rewrites_wrappers() -> None:
     log = new_log()
     append(log, wrapper(Codec.GZIP, plain(b"a", b"b", b"c")))
     append(log, wrapper(Codec.GZIP, plain(b"d")))
@@ -171,7 +171,7 @@ def test_remove_makes_wrappers_anew() -> None:
     assert log.end_offset == 4
 
 
-def test_what_was_read_does_not_change_and_does_not_block_appends() -> None:
+def test_read_bytes_are_independent_of_later_appends() -> None:
     log = new_log()
     append(log, plain(b"first"))
     before = log.read(0, END, END)
@@ -180,7 +180,7 @@ def test_what_was_read_does_not_change_and_does_not_block_appends() -> None:
     assert before == plain(b"first")
 
 
-def test_raw_bytes_stay_raw() -> None:
+def test_append_raw_keeps_bytes() -> None:
     log = new_log()
     strange = struct.pack(">qi", 7, 20) + bytes(20)
     log.append_raw(strange, 9, 0)

@@ -34,7 +34,7 @@ def first_line(process: subprocess.Popen[str]) -> tuple[str, list[int]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_runs_until_a_signal(number: signal.Signals) -> None:
+def test_runs_until_signal(number: signal.Signals) -> None:
     arguments = ("--brokers", "2", "--port", "0", "--version", "0.8.1", "--topic", "orders:4")
     with running(*arguments, "--topic", "single") as process:
         line, ports = first_line(process)
@@ -52,7 +52,7 @@ def test_it_runs_until_a_signal(number: signal.Signals) -> None:
         assert errors.splitlines()[-1].endswith("connection 1 ended")
 
 
-def test_ports_follow_each_other() -> None:
+def test_brokers_get_consecutive_ports() -> None:
     with running("--port", "0", "--quiet") as process:
         _, [free] = first_line(process)
         process.terminate()
@@ -76,7 +76,7 @@ def test_ports_follow_each_other() -> None:
         (["--topic", "t:many"], "--topic t:many: expected NAME or NAME:PARTITIONS"),
     ],
 )
-def test_what_it_refuses(
+def test_invalid_arguments_exit_with_message(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -85,6 +85,6 @@ def test_what_it_refuses(
     assert complaint in capsys.readouterr().err
 
 
-def test_no_brokers(caplog: pytest.LogCaptureFixture) -> None:
+def test_zero_brokers_exit_with_message(caplog: pytest.LogCaptureFixture) -> None:
     assert main(["--brokers", "0"]) == 1
     assert "brokers=0" in caplog.text

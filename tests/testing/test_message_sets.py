@@ -54,7 +54,7 @@ def messages(validated: ValidatedSet) -> list[tuple[int, bytes]]:
     flips=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 255)), max_size=3),
     fix_crc=st.booleans(),
 )
-def test_any_bytes_are_stored_or_refused(
+def test_any_bytes_are_stored_or_rejected(
     line: str, seed: bytes, cut: int, flips: list[tuple[int, int]], fix_crc: bool
 ) -> None:
     data = bytearray(seed[: len(seed) - cut] if cut < len(seed) else seed)
@@ -86,7 +86,7 @@ def test_any_bytes_are_stored_or_refused(
 
 
 @pytest.mark.parametrize("line", list(LINES))
-def test_plain_sets_keep_their_bytes_but_for_the_offsets(line: str) -> None:
+def test_plain_set_changes_only_its_offsets(line: str) -> None:
     magic = LINES[line].message_format
     message_set = plain(b"a", (b"k", b"v"), None, magic=magic)
     validated = validate_set(message_set, 7, config(line), 5)
@@ -94,7 +94,7 @@ def test_plain_sets_keep_their_bytes_but_for_the_offsets(line: str) -> None:
     assert validated[1:] == (7, 10, 3, -1)
 
 
-def test_format_0_becomes_format_1_and_back() -> None:
+def test_format_0_converts_to_format_1_and_back() -> None:
     old = plain(b"a", (b"k", None), first=3)
     validated = validate_set(old, 3, config("0.10"), 5)
     found = list(entries(validated.data))
@@ -102,7 +102,7 @@ def test_format_0_becomes_format_1_and_back() -> None:
     assert bytes(down_convert(validated.data)) == old
 
 
-def test_log_append_time() -> None:
+def test_log_append_time_stamps_messages() -> None:
     settings = config("0.10", log_append_time=True)
     validated = validate_set(plain(b"a", magic=1), 0, settings, 4242)
     [entry] = entries(validated.data)
@@ -113,7 +113,7 @@ def test_log_append_time() -> None:
     assert (entry.timestamp_ms, entry.attributes) == (4242, 8 | Codec.GZIP)
 
 
-def test_a_slice_without_a_whole_message_is_not_converted() -> None:
+def test_slice_without_whole_message_is_not_converted() -> None:
     data = plain(b"abc", magic=1)[:20]
     assert down_convert(data) == data
 
@@ -126,7 +126,7 @@ def test_down_conversion_keeps_holes_in_wrappers() -> None:
     assert [at for at, _ in messages_in(offset, message)] == [20, 25]
 
 
-def test_deep_nesting_is_no_way_to_the_end_of_the_stack() -> None:
+def test_deep_nesting_is_rejected_without_stack_overflow() -> None:
     nest = plain(b"a")
     for _ in range(5000):
         nest = wrapper(Codec.SNAPPY, nest)
@@ -136,7 +136,7 @@ def test_deep_nesting_is_no_way_to_the_end_of_the_stack() -> None:
         validate_set(nest, 0, LogConfig(LINES["0.8.2"], 1 << 20, 1 << 30), 0)
 
 
-def test_the_size_rule() -> None:
+def test_size_limit() -> None:
     noise = random.Random(3).randbytes
     assert validate_set(plain(noise(974)), 0, config("0.8.2"), 0).messages == 1
     with pytest.raises(MessageSetRejected) as refused:

@@ -43,7 +43,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run_pytest
 
 
-def test_three_lines_are_enough(run: Run) -> None:
+def test_three_line_test_works(run: Run) -> None:
     result = run(
         """
         import asyncio
@@ -59,7 +59,7 @@ def test_three_lines_are_enough(run: Run) -> None:
     result.assert_outcomes(passed=1)
 
 
-def test_marks_say_what_the_cluster_is_made_with(run: Run) -> None:
+def test_marks_set_the_cluster_options(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -100,7 +100,7 @@ def test_marks_say_what_the_cluster_is_made_with(run: Run) -> None:
         ("host='192.0.2.1'", "* broker 0 can't listen on 192.0.2.1:0: *"),
     ],
 )
-def test_a_wrong_option_is_named_without_a_traceback(run: Run, mark: str, complaint: str) -> None:
+def test_invalid_option_fails_without_traceback(run: Run, mark: str, complaint: str) -> None:
     result = run(
         f"""
         import pytest
@@ -116,7 +116,7 @@ def test_a_wrong_option_is_named_without_a_traceback(run: Run, mark: str, compla
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
-def test_asynchronous_tests_have_it_in_a_thread_of_its_own(run: Run) -> None:
+def test_async_test_uses_cluster_in_its_own_thread(run: Run) -> None:
     """Its loop goes on while a call from the test's loop waits for it."""
     result = run(
         """
@@ -153,7 +153,7 @@ def test_asynchronous_tests_have_it_in_a_thread_of_its_own(run: Run) -> None:
     result.assert_outcomes(passed=2)
 
 
-def test_one_cluster_for_the_session_is_a_fixture_that_overrides_it(run: Run) -> None:
+def test_session_fixture_overrides_kafka_cluster(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -175,17 +175,17 @@ def test_one_cluster_for_the_session_is_a_fixture_that_overrides_it(run: Run) ->
     result.assert_outcomes(passed=2)
 
 
-def test_pytest_loads_it_by_itself_beside_other_plugins(run: Run) -> None:
+def test_pytest_loads_plugin_beside_others(run: Run) -> None:
     run("def test_it(kafka_cluster): pass", autoload=True).assert_outcomes(passed=1)
 
 
-def test_it_can_be_left_out(run: Run) -> None:
+def test_plugin_can_be_disabled(run: Run) -> None:
     result = run("def test_it(kafka_cluster): pass", "-p", "no:aiokafka08", autoload=True)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*fixture 'kafka_cluster' not found"])
 
 
-def test_pytest_tells_of_the_fixtures_and_the_mark(run: Run) -> None:
+def test_pytest_lists_fixtures_and_mark(run: Run) -> None:
     fixtures = run("", "--fixtures")
     fixtures.stdout.fnmatch_lines(
         ["kafka_cluster -- *", "*An embedded Kafka cluster*", "kafka_bootstrap_servers -- *"]
@@ -193,7 +193,7 @@ def test_pytest_tells_of_the_fixtures_and_the_mark(run: Run) -> None:
     run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.kafka_cluster(brokers=1, *"])
 
 
-def test_a_session_that_does_not_use_it_imports_neither_client_nor_cluster(run: Run) -> None:
+def test_unused_plugin_imports_no_client_and_no_cluster(run: Run) -> None:
     result = run(
         """
         import sys
@@ -211,7 +211,7 @@ def test_a_session_that_does_not_use_it_imports_neither_client_nor_cluster(run: 
     )
 
 
-def test_loading_it_imports_nothing_else_than_pytest_does() -> None:
+def test_plugin_imports_only_what_pytest_imports() -> None:
     code = f"import sys, pytest; before = set(sys.modules); import {PLUGIN};"
     code += "print(*sorted(set(sys.modules) - before))"
     done = subprocess.run(

@@ -178,7 +178,7 @@ def test_list_offsets_of_0_8_0() -> None:
             check(vector, wire)
 
 
-def test_a_follower_of_0_8_2_2() -> None:
+def test_follower_of_0_8_2_2() -> None:
     with (
         EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster,
         WireClient(address(cluster, 1)) as wire,
@@ -188,14 +188,14 @@ def test_a_follower_of_0_8_2_2() -> None:
             check(vector, wire)
 
 
-def test_acks_that_time_out() -> None:
+def test_produce_times_out() -> None:
     with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster, WireClient(address(cluster)) as wire:
         cluster.append("rf3", 0, [b""] * 679)
         [vector] = vectors("produce", "0.8.2.2", "rf3")
         check(vector, wire)
 
 
-def test_an_isr_that_shrinks_while_a_produce_waits() -> None:
+def test_isr_shrinks_while_produce_waits() -> None:
     with EmbeddedCluster(3, "0.8.2") as cluster:
         cluster.create_topic("mi2", 2, 2, {"min.insync.replicas": "2"})
         cluster.append("mi2", 1, [b"before"])
@@ -218,7 +218,7 @@ def test_an_isr_that_shrinks_while_a_produce_waits() -> None:
         ("0.9.0.1", "0.9", ("known", "0.9: only the invalid")),
     ],
 )
-def test_metadata(broker: str, line: str, descriptions: tuple[str, ...]) -> None:
+def test_metadata_of_each_line(broker: str, line: str, descriptions: tuple[str, ...]) -> None:
     partitions = 1 if line == "0.8.2" else 3
     with (
         EmbeddedCluster(1, line, {"vec": partitions}) as cluster,
@@ -234,18 +234,18 @@ def test_metadata(broker: str, line: str, descriptions: tuple[str, ...]) -> None
             check(vector, wire)
 
 
-def test_metadata_of_an_empty_cluster() -> None:
+def test_metadata_of_empty_cluster() -> None:
     with EmbeddedCluster(1, "0.8.2") as cluster, WireClient(address(cluster)) as wire:
         check(vectors("metadata", "0.8.2.2")[0], wire)
 
 
-def test_metadata_of_0_10_2_2_in_version_1() -> None:
+def test_metadata_v1_of_0_10_2_2() -> None:
     with EmbeddedCluster(1, "0.10", {"good": 3}) as cluster, WireClient(address(cluster)) as wire:
         [vector] = vectors("metadata", "0.10.2.2")
         check(vector, wire)
 
 
-def test_metadata_of_a_cluster_where_brokers_died() -> None:
+def test_metadata_with_dead_brokers() -> None:
     by_topic = {vector.topic: vector for vector in vectors("metadata", "0.8.2.2")}
     with EmbeddedCluster(3, "0.8.2", {"other": 1}) as cluster, WireClient(address(cluster)) as wire:
         check(by_topic["vec-new"], wire)

@@ -1,7 +1,10 @@
-"""A cluster, mostly of one broker, embedded or real, as the contract suite sees it.
+"""`Broker`: a cluster, embedded or real, as the tests of the clients see it.
 
-Law: a test never asks which kind it has. What differs between *lines* of brokers is told by
-`version`; what differs between the kinds is a bug of the embedded one.
+Most tests use a cluster of one broker. `conftest` makes a `Broker` per test; the test makes its
+clients and reads the log through it.
+
+Invariant: a test never branches on the kind of cluster. It may branch on `version`, since lines of
+brokers differ. Where the two kinds differ, the embedded cluster has a bug.
 """
 
 from __future__ import annotations
@@ -22,19 +25,19 @@ from tests.names import unique_name
 from tests.waiting import eventually
 
 AUTO_PARTITIONS = 3
-"""What a topic has that a broker creates by itself."""
+"""The number of partitions of an auto-created topic."""
 
 Consumer = AIOKafkaConsumer
 Record = ConsumerRecord[Any, Any]
 CreateTopic = Callable[[str, int, int, Mapping[str, str] | None], Awaitable[None]]
-"""Of name, partitions, replicas, config."""
+"""Creates a topic: name, partitions, replicas, config."""
 
 Compact = Callable[[str], Awaitable[None]]
-"""Have a topic's partition 0 compacted; where the broker does so by itself, nothing."""
+"""Compacts partition 0 of a topic; does nothing if the broker compacts by itself."""
 
 
 class Logged(NamedTuple):
-    """A message as it stands in the log; `codec` is that of its wrapper, 0 without one."""
+    """A message in the log; `codec` is the codec of its wrapper, 0 without one."""
 
     offset: int
     key: bytes | None
@@ -44,11 +47,10 @@ class Logged(NamedTuple):
 
 
 class Broker:
-    """The cluster under test, and the clients that tests make for it.
+    """The cluster under test, and the clients that a test makes for it.
 
     Attributes:
-        version: the line, as numbers: (0, 8, 2).
-        clients: those that were made here; they are stopped at the end of the test.
+        version: the version as numbers: (0, 8, 2).
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Broker:
 
     @property
     def has_timestamps(self) -> bool:
-        """Messages of its log are of format 1."""
+        """Whether messages in its log have format 1."""
         return self.version >= (0, 10)
 
     @property
@@ -71,11 +73,11 @@ class Broker:
 
     @property
     def codecs(self) -> list[str]:
-        """The values of `compression_type` that it knows."""
+        """The values of `compression_type` that it supports."""
         return ["gzip", "snappy", "lz4"] if self.has_lz4 else ["gzip", "snappy"]
 
     def unique_topic(self, prefix: str = "t") -> str:
-        """A name that nobody has used."""
+        """Return a topic name that no other test uses."""
         return unique_name(prefix)
 
     async def create_topic(
@@ -86,7 +88,7 @@ class Broker:
         *,
         replicas: int = 1,
     ) -> str:
-        """A topic that can be used when this returns; gives its name."""
+        """Create a topic and return its name; it can be used when this returns."""
         name = name or self.unique_topic()
         await self._create_topic(name, partitions, replicas, config)
         return name
@@ -94,33 +96,35 @@ class Broker:
     # --- clients --------------------------------------------------------------------------------
 
     async def producer(self, **options: Any) -> AIOKafkaProducer:
-        """A started producer."""
+        """Return a started producer; it is stopped at the end of the test."""
         return await self._clients.enter_async_context(self.new_producer(**options))
 
     def new_producer(self, **options: Any) -> AIOKafkaProducer:
-        """One that isn't started; it is the test's to stop."""
+        """Return a producer that isn't started; the test stops it."""
         options.setdefault("retry_backoff_ms", 20)
         return AIOKafkaProducer(bootstrap_servers=self.bootstrap_servers, **options)
 
     async def consumer(self, *topics: str, **options: Any) -> Consumer:
-        """A started consumer, from the beginning unless said otherwise."""
+        """Return a started consumer, by default from the beginning; it is stopped at the end of the
+        test.
+        """
         return await self._clients.enter_async_context(self.new_consumer(*topics, **options))
 
     async def reader(self, topic: str, *partitions: int, **options: Any) -> Consumer:
-        """A started consumer with these partitions assigned, 0 where none is named."""
+        """Return a started consumer with these partitions assigned, by default partition 0."""
         consumer = self.new_consumer(**options)
         consumer.assign([TopicPartition(topic, partition) for partition in partitions or (0,)])
         return await self._clients.enter_async_context(consumer)
 
     def new_consumer(self, *topics: str, **options: Any) -> Consumer:
-        """One that isn't started; it is the test's to stop."""
+        """Return a consumer that isn't started; the test stops it."""
         options.setdefault("retry_backoff_ms", 20)
         options.setdefault("auto_offset_reset", "earliest")
         options.setdefault("fetch_max_wait_ms", 100)
         return AIOKafkaConsumer(*topics, bootstrap_servers=self.bootstrap_servers, **options)
 
     async def admin(self, **options: Any) -> AIOKafkaAdminClient:
-        """A started admin client."""
+        """Return a started admin client; it is stopped at the end of the test."""
         return await self._clients.enter_async_context(
             AIOKafkaAdminClient(bootstrap_servers=self.bootstrap_servers, **options)
         )
@@ -134,12 +138,12 @@ class Broker:
     async def fill(
         self, topic: str, values: Iterable[bytes | None], partition: int = 0, **options: Any
     ) -> None:
-        """Append messages; `options` are those of the producer."""
+        """Append messages; `options` are options of the producer."""
         async with self.new_producer(**options) as producer:
             await (await producer.send_many(topic, values, partition=partition))
 
     async def new_log(self, values: Iterable[bytes | None], **options: Any) -> str:
-        """A new topic of one partition with these messages."""
+        """Create a topic of one partition with these messages and return its name."""
         topic = await self.create_topic()
         await self.fill(topic, values, **options)
         return topic
@@ -147,7 +151,7 @@ class Broker:
     # --- the log, without the clients -------------------------------------------------------------
 
     async def request(self, request: api.Request[Any], version: int = 0) -> Any:
-        """The answer to a request, on a connection of its own."""
+        """Send a request on a connection of its own and return the response."""
         host, _, port = self.bootstrap_servers.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         try:
@@ -159,14 +163,14 @@ class Broker:
             await writer.wait_closed()
 
     async def append_raw(self, topic: str, message_set: bytes) -> None:
-        """Append bytes as they are to partition 0."""
+        """Append bytes unchanged to partition 0."""
         sets = [api.ProducePartition(0, message_set)]
         answer = await self.request(api.ProduceRequest(1, 5000, [api.Topic(topic, sets)]))
         [produced] = answer.topics[0].partitions
         assert not produced.error_code
 
     async def log(self, topic: str, partition: int = 0) -> list[Logged]:
-        """All messages of a partition of the one broker, read without the code under test."""
+        """Return all messages of a partition of the one broker, without using the clients."""
         logged: list[Logged] = []
         while True:
             offset = logged[-1].offset + 1 if logged else 0
@@ -186,7 +190,7 @@ class Broker:
                 return logged
 
     async def compact(self, topic: str, *, below: int) -> None:
-        """Until less than so many messages are left in a compacted topic's partition 0."""
+        """Wait until fewer than `below` messages are left in partition 0 of a compacted topic."""
         await self._compact(topic)
 
         async def it_is_compacted() -> bool:
@@ -195,12 +199,12 @@ class Broker:
         await eventually(it_is_compacted, 40)
 
     async def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        """The values of a partition's messages, in the order of the log."""
+        """Return the values of a partition's messages in log order."""
         return [message.value for message in await self.log(topic, partition)]
 
 
 def _opened(entry: Entry) -> list[Logged]:
-    """An entry's messages. In a wrapper of format 1 offsets count from its first message."""
+    """Return an entry's messages; in a wrapper of format 1 offsets count from its first message."""
     if not entry.codec:
         return [Logged(entry.offset, entry.key, entry.value, entry.timestamp_ms, 0)]
     assert entry.value is not None
@@ -214,6 +218,6 @@ def _opened(entry: Entry) -> list[Logged]:
 
 
 async def read_records(consumer: Consumer, count: int, seconds: float = 20.0) -> list[Record]:
-    """The next `count` messages."""
+    """Return the next `count` records of a consumer."""
     async with asyncio.timeout(seconds):
         return [await consumer.getone() for _ in range(count)]

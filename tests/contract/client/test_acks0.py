@@ -1,7 +1,7 @@
-"""Without acknowledgements: a broker that refuses something closes the connection, on every line.
+"""acks=0: a broker that rejects a message closes the connection (docs/brokers.md 3.3).
 
-docs/brokers.md 3.3. What was on its way then may be stored or not: nobody knows, and the producer
-says so, in a counter, in an event and by offsets of -1; it doesn't send twice.
+Messages in flight at that moment may be stored or not. The producer doesn't send them again. It
+reports them by a counter, by an event and by offsets of -1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.both_loops
 TOO_LARGE = bytes(1_500_000)
 
 
-async def test_what_is_refused_is_counted_and_told_as_unknown(broker: Broker) -> None:
+async def test_rejected_message_is_counted_as_unknown(broker: Broker) -> None:
     topic = await broker.create_topic()
     events: list[Event] = []
     producer = await broker.producer(acks=0, max_request_size=2_000_000, on_event=events.append)
@@ -42,8 +42,8 @@ async def test_what_is_refused_is_counted_and_told_as_unknown(broker: Broker) ->
     assert await broker.values(topic) == [b"before", b"after"]
 
 
-async def test_what_was_behind_it_is_unknown_too_and_never_doubled(broker: Broker) -> None:
-    """Up to the close all are on one connection, so what is stored is from before and after it."""
+async def test_message_behind_rejected_one_is_unknown_not_doubled(broker: Broker) -> None:
+    """Stored are messages from before and after the close: until then all use one connection."""
     topic = await broker.create_topic(partitions=3)
     events: list[Event] = []
     producer = await broker.producer(acks=0, max_request_size=2_000_000, on_event=events.append)
@@ -63,12 +63,12 @@ async def test_what_was_behind_it_is_unknown_too_and_never_doubled(broker: Broke
     stored = [int(value or 0) for value in await broker.values(topic, 1)]
     assert stored == sorted(set(stored))
     assert stored[:50] == list(range(50))
-    # Those that nobody calls unknown are there.
+    # Messages that are not reported as unknown are stored.
     assert len(stored) >= 101 - unknown
     assert await broker.values(topic, 0) == []
 
 
-async def test_a_topic_that_is_refused_hurts_no_other_for_long(broker: Broker) -> None:
+async def test_rejected_topic_does_not_block_other_topics(broker: Broker) -> None:
     one, other = await broker.create_topic(), await broker.create_topic()
     producer = await broker.producer(acks=0, max_request_size=2_000_000)
     for number in range(3):

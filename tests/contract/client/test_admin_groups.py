@@ -1,4 +1,4 @@
-"""Groups as the admin client sees and changes them, on every line that coordinates them."""
+"""The admin client lists, describes and resets groups, on every line that coordinates groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ keeps_offsets = on_targets(since="0.8.1")
 
 
 async def committed(broker: Broker, group: str, topic: str, *offsets: int) -> None:
-    """Commit these for the partitions from 0 on, by somebody who is no member."""
+    """Commit these offsets for the partitions from 0 on, without being a member."""
     one = broker.new_consumer(group_id=group, enable_auto_commit=False)
     tps = [TopicPartition(topic, number) for number in range(len(offsets))]
     one.assign(tps)
@@ -54,7 +54,7 @@ async def described(admin: AIOKafkaAdminClient, group: str) -> DescribedGroup:
 
 
 @coordinates
-async def test_a_group_is_listed_and_described(broker: Broker) -> None:
+async def test_live_group_is_listed_and_described(broker: Broker) -> None:
     topic, group = await broker.create_topic(partitions=2), broker.unique_topic("g")
     admin = await broker.admin()
     assert (await described(admin, group)).state in ("Dead", "Empty")
@@ -80,7 +80,7 @@ async def test_a_group_is_listed_and_described(broker: Broker) -> None:
 
 
 @on_targets(below="0.9")
-async def test_old_lines_refer_to_zookeeper(broker: Broker) -> None:
+async def test_old_line_error_refers_to_zookeeper(broker: Broker) -> None:
     topic, group = await broker.create_topic(), broker.unique_topic("g")
     admin = await broker.admin()
     for call in (
@@ -96,7 +96,7 @@ async def test_old_lines_refer_to_zookeeper(broker: Broker) -> None:
             await call
 
 
-async def test_what_newer_brokers_only_know_is_refused_by_name(broker: Broker) -> None:
+async def test_option_of_newer_brokers_raises(broker: Broker) -> None:
     admin = await broker.admin()
     with pytest.raises(UnsupportedVersionError, match="coordinator_type=1 needs"):
         await admin.find_coordinator("g", 1)
@@ -114,7 +114,7 @@ async def test_what_newer_brokers_only_know_is_refused_by_name(broker: Broker) -
 
 
 @keeps_offsets
-async def test_the_offsets_of_a_group_and_its_lag(broker: Broker) -> None:
+async def test_group_offsets_and_lag(broker: Broker) -> None:
     topic, group = await broker.create_topic(partitions=3), broker.unique_topic("g")
     tps = [TopicPartition(topic, number) for number in range(3)]
     await broker.fill(topic, [b"v"] * 10, partition=0)
@@ -122,7 +122,7 @@ async def test_the_offsets_of_a_group_and_its_lag(broker: Broker) -> None:
     admin = await broker.admin()
     here = {tps[0]: OffsetAndMetadata(4, ""), tps[1]: OffsetAndMetadata(0, "")}
 
-    async def all_are_listed() -> bool:  # "all topics" may miss a new one for a moment
+    async def all_are_listed() -> bool:  # Metadata of all topics may lack a new topic for a moment
         return await admin.list_consumer_group_offsets(group) == here
 
     await eventually(all_are_listed)
@@ -135,7 +135,7 @@ async def test_the_offsets_of_a_group_and_its_lag(broker: Broker) -> None:
 
 
 @on_targets(since="0.8.2")
-async def test_offsets_are_looked_up_in_the_store_that_is_named(broker: Broker) -> None:
+async def test_group_offsets_come_from_named_store(broker: Broker) -> None:
     topic, group = await broker.create_topic(), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     one = await broker.reader(topic, group_id=group, offsets_storage="zookeeper")
@@ -150,7 +150,7 @@ async def test_offsets_are_looked_up_in_the_store_that_is_named(broker: Broker) 
 
 
 @coordinates
-async def test_a_group_that_is_not_live_is_put_elsewhere(broker: Broker) -> None:
+async def test_reset_of_inactive_group_moves_its_offsets(broker: Broker) -> None:
     topic, group = await broker.create_topic(partitions=5), broker.unique_topic("g")
     tps = [TopicPartition(topic, number) for number in range(5)]
     before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
@@ -168,7 +168,7 @@ async def test_a_group_that_is_not_live_is_put_elsewhere(broker: Broker) -> None
 
 
 @coordinates
-async def test_a_live_group_is_left_alone(broker: Broker) -> None:
+async def test_reset_of_live_group_raises(broker: Broker) -> None:
     topic, group = await broker.new_log([b"v"] * 10), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     admin = await broker.admin()
@@ -185,7 +185,7 @@ async def test_a_live_group_is_left_alone(broker: Broker) -> None:
 
 
 @coordinates
-async def test_a_reset_that_makes_no_sense_changes_nothing(broker: Broker) -> None:
+async def test_invalid_reset_changes_nothing(broker: Broker) -> None:
     topic, group = await broker.new_log([b"v"] * 10), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     await committed(broker, group, topic, 5)

@@ -1,4 +1,4 @@
-"""Committed offsets: what is kept, where the next consumer begins, on every line that keeps any."""
+"""Commits: what is stored and where the next consumer starts, on every line that stores offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ has_both_stores = on_targets(since="0.8.2")
 async def member(
     broker: Broker, group: str, topic: str, *partitions: int, **options: Any
 ) -> Consumer:
-    """A started consumer of the group with these partitions assigned; commits when it is told."""
+    """Return a started consumer of the group, by default without auto-commit."""
     options.setdefault("enable_auto_commit", False)
     return await broker.reader(topic, *partitions, group_id=group, **options)
 
@@ -44,7 +44,7 @@ def values(records: list[Record]) -> list[bytes | None]:
 
 
 @keeps_offsets
-async def test_nothing_committed_is_none_in_all_its_forms(broker: Broker) -> None:
+async def test_committed_without_commit_is_none(broker: Broker) -> None:
     topic, group = await broker.new_log(numbers(3)), broker.unique_topic("g")
     one = await member(broker, group, topic)
     here, beside = TopicPartition(topic, 0), TopicPartition(topic, 7)
@@ -55,7 +55,7 @@ async def test_nothing_committed_is_none_in_all_its_forms(broker: Broker) -> Non
 
 
 @keeps_offsets
-async def test_nothing_committed_and_no_reset_is_told(broker: Broker) -> None:
+async def test_no_commit_and_no_reset_policy_raises(broker: Broker) -> None:
     topic, group = await broker.new_log(numbers(3)), broker.unique_topic("g")
     one = await member(broker, group, topic, auto_offset_reset="none")
     with pytest.raises(NoOffsetForPartitionError, match=f"{topic}.*partition 0"):
@@ -64,17 +64,17 @@ async def test_nothing_committed_and_no_reset_is_told(broker: Broker) -> None:
     assert values(await read_records(one, 2)) == [b"1", b"2"]
 
 
-# --- by hand --------------------------------------------------------------------------------------
+# --- explicit commits -----------------------------------------------------------------------------
 
 
 @keeps_offsets
-async def test_the_next_consumer_begins_behind_what_was_taken(broker: Broker) -> None:
+async def test_next_consumer_starts_after_committed_records(broker: Broker) -> None:
     topic, group = await broker.new_log(numbers(10)), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     one = await member(broker, group, topic)
     await read_records(one, 3)
     assert await one.committed(tp) is None
-    await one.commit()  # not what was fetched ahead
+    await one.commit()  # without the records that were fetched ahead
     assert await one.committed(tp) == 3
     await read_records(one, 2)
     await one.stop()
@@ -86,7 +86,7 @@ async def test_the_next_consumer_begins_behind_what_was_taken(broker: Broker) ->
 
 
 @keeps_offsets
-async def test_offsets_are_committed_by_name(broker: Broker) -> None:
+async def test_commit_of_explicit_offsets(broker: Broker) -> None:
     topic, group = await broker.create_topic(partitions=3), broker.unique_topic("g")
     tps = [TopicPartition(topic, number) for number in range(3)]
     one = await member(broker, group, topic, 0, 1, 2)
@@ -103,7 +103,7 @@ async def test_offsets_are_committed_by_name(broker: Broker) -> None:
 
 
 @keeps_offsets
-async def test_what_is_no_offset_is_refused_before_it_is_sent(broker: Broker) -> None:
+async def test_commit_of_invalid_offset_raises_before_sending(broker: Broker) -> None:
     topic, group = await broker.create_topic(), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     one = await member(broker, group, topic)
@@ -124,7 +124,7 @@ async def test_what_is_no_offset_is_refused_before_it_is_sent(broker: Broker) ->
 
 
 @keeps_offsets
-async def test_metadata_that_is_too_long_commits_nothing(broker: Broker) -> None:
+async def test_commit_with_long_metadata_commits_nothing(broker: Broker) -> None:
     topic, group = await broker.create_topic(), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     one = await member(broker, group, topic)
@@ -135,11 +135,11 @@ async def test_metadata_that_is_too_long_commits_nothing(broker: Broker) -> None
     assert await one.committed(tp) == 1
 
 
-# --- by itself ------------------------------------------------------------------------------------
+# --- auto-commit ----------------------------------------------------------------------------------
 
 
 @keeps_offsets
-async def test_positions_are_committed_every_now_and_then(broker: Broker) -> None:
+async def test_auto_commit_commits_periodically(broker: Broker) -> None:
     topic, group = await broker.new_log(numbers(5)), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     one = await member(broker, group, topic, enable_auto_commit=True, auto_commit_interval_ms=50)
@@ -155,9 +155,7 @@ async def test_positions_are_committed_every_now_and_then(broker: Broker) -> Non
 
 @keeps_offsets
 @pytest.mark.parametrize("automatic", [True, False])
-async def test_the_stop_commits_what_was_taken_where_that_is_automatic(
-    broker: Broker, automatic: bool
-) -> None:
+async def test_stop_with_auto_commit_commits_position(broker: Broker, automatic: bool) -> None:
     topic, group = await broker.new_log(numbers(5)), broker.unique_topic("g")
     one = await member(
         broker, group, topic, enable_auto_commit=automatic, auto_commit_interval_ms=3_600_000
@@ -172,7 +170,7 @@ async def test_the_stop_commits_what_was_taken_where_that_is_automatic(
 
 
 @has_both_stores
-async def test_the_stores_do_not_see_each_other(broker: Broker) -> None:
+async def test_offset_stores_are_independent(broker: Broker) -> None:
     topic, group = await broker.create_topic(), broker.unique_topic("g")
     tp = TopicPartition(topic, 0)
     default = await member(broker, group, topic)
@@ -185,7 +183,7 @@ async def test_the_stores_do_not_see_each_other(broker: Broker) -> None:
 
 
 @has_both_stores
-async def test_dual_reads_the_larger_and_writes_both(broker: Broker) -> None:
+async def test_dual_store_reads_larger_offset_and_writes_both(broker: Broker) -> None:
     topic, group = await broker.create_topic(partitions=3), broker.unique_topic("g")
     tps = [TopicPartition(topic, number) for number in range(3)]
     dual, in_kafka, in_zookeeper = [
@@ -202,7 +200,7 @@ async def test_dual_reads_the_larger_and_writes_both(broker: Broker) -> None:
 
 @on_targets(below="0.8.2")
 @pytest.mark.parametrize("storage", ["kafka", "dual"])
-async def test_old_lines_have_no_store_in_kafka(broker: Broker, storage: str) -> None:
+async def test_old_line_has_no_kafka_store(broker: Broker, storage: str) -> None:
     topic = await broker.create_topic()
     one = broker.new_consumer(group_id="g", offsets_storage=storage)
     one.assign([TopicPartition(topic, 0)])
@@ -211,7 +209,7 @@ async def test_old_lines_have_no_store_in_kafka(broker: Broker, storage: str) ->
 
 
 @on_targets(below="0.8.1")
-async def test_0_8_0_keeps_no_offsets_and_the_error_says_the_ways_out(broker: Broker) -> None:
+async def test_0_8_0_has_no_store_and_error_names_alternatives(broker: Broker) -> None:
     topic = await broker.create_topic()
     one = broker.new_consumer(group_id="g")
     one.assign([TopicPartition(topic, 0)])

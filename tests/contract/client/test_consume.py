@@ -1,4 +1,4 @@
-"""What a consumer gives, where it begins, how it is steered, on every line of brokers."""
+"""A consumer's records, start offsets, seek and pause, on every line of brokers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def values(consumer: Consumer, count: int) -> list[object]:
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4"])
-async def test_messages_come_as_they_were_sent(broker: Broker, codec: str | None) -> None:
+async def test_records_equal_sent_messages(broker: Broker, codec: str | None) -> None:
     if codec == "lz4" and not broker.has_lz4:
         codec = "snappy"
     topic = await broker.create_topic(partitions=2)
@@ -74,7 +74,7 @@ async def test_messages_come_as_they_were_sent(broker: Broker, codec: str | None
             assert (record.timestamp, record.timestamp_type) == (None, None)
 
 
-async def test_deserializers(broker: Broker) -> None:
+async def test_deserializers_are_applied(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer()
     await producer.send_and_wait(topic, b"17", b"key")
@@ -95,7 +95,7 @@ async def test_deserializers(broker: Broker) -> None:
 
 
 @on_targets(since="0.10")
-async def test_timestamps_of_the_sender_and_of_the_broker(broker: Broker) -> None:
+async def test_timestamps_of_producer_and_broker(broker: Broker) -> None:
     an_hour_ago = int(time.time() * 1000) - 3_600_000
     producer = await broker.producer(compression_type="gzip")
     for config, kind in (({}, 0), ({"message.timestamp.type": "LogAppendTime"}, 1)):
@@ -109,8 +109,8 @@ async def test_timestamps_of_the_sender_and_of_the_broker(broker: Broker) -> Non
 
 
 @pytest.mark.parametrize("codec", [None, "snappy"])
-async def test_many_messages_come_in_order(broker: Broker, codec: str | None) -> None:
-    """More than a fetch brings, and than a slice decodes."""
+async def test_many_records_arrive_in_order(broker: Broker, codec: str | None) -> None:
+    """There are more records than one fetch returns and than one slice decodes."""
     topic = await broker.create_topic(partitions=2)
     wanted = [b"%d " % number + bytes(100) for number in range(4000)]
     await broker.fill(topic, wanted, partition=0, compression_type=codec)
@@ -126,7 +126,7 @@ async def test_many_messages_come_in_order(broker: Broker, codec: str | None) ->
     assert got == {0: wanted, 1: wanted}
 
 
-async def test_a_waiting_call_gets_a_new_message_at_once(broker: Broker) -> None:
+async def test_waiting_getone_returns_new_record_at_once(broker: Broker) -> None:
     topic = await broker.create_topic()
     reader = await broker.reader(topic, fetch_max_wait_ms=20_000)
     producer = await broker.producer()
@@ -139,7 +139,7 @@ async def test_a_waiting_call_gets_a_new_message_at_once(broker: Broker) -> None
 # --- getone, getmany, async for -------------------------------------------------------------------
 
 
-async def test_getmany_gives_what_there_is_within_its_limits(broker: Broker) -> None:
+async def test_getmany_returns_available_records_within_limits(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     await broker.fill(topic, TEN, partition=0)
@@ -167,7 +167,7 @@ async def test_max_poll_records_bounds_getmany(broker: Broker) -> None:
     assert sizes == [3, 3, 3, 1]
 
 
-async def test_getone_of_a_partition_that_is_named(broker: Broker) -> None:
+async def test_getone_of_named_partition(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     await broker.fill(topic, TEN, partition=0)
     await broker.fill(topic, TEN, partition=1)
@@ -177,7 +177,7 @@ async def test_getone_of_a_partition_that_is_named(broker: Broker) -> None:
         assert (record.partition, record.value) == (partition, value)
 
 
-async def test_async_for_goes_on_where_it_was_left(broker: Broker) -> None:
+async def test_async_for_resumes_at_position(broker: Broker) -> None:
     topic = await broker.new_log(TEN)
     reader = await broker.reader(topic)
     got = []
@@ -194,8 +194,8 @@ async def test_async_for_goes_on_where_it_was_left(broker: Broker) -> None:
     assert got == TEN[:4] + TEN[5:]
 
 
-async def test_getone_cancelled_a_thousand_times_loses_nothing(broker: Broker) -> None:
-    """Cancelled before it begins, while it waits, and just as messages arrive."""
+async def test_getone_cancelled_often_loses_nothing(broker: Broker) -> None:
+    """The call is cancelled before it runs, while it waits, and just as messages arrive."""
     topic = await broker.create_topic(partitions=2)
     producer = await broker.producer()
     reader = await broker.reader(topic, 0, 1)
@@ -223,10 +223,10 @@ async def test_getone_cancelled_a_thousand_times_loses_nothing(broker: Broker) -
     assert got == {0: list(range(100)), 1: list(range(100))}
 
 
-# --- where it begins ------------------------------------------------------------------------------
+# --- start offsets --------------------------------------------------------------------------------
 
 
-async def test_where_it_begins_without_a_position(broker: Broker) -> None:
+async def test_start_offset_follows_reset_policy(broker: Broker) -> None:
     topic = await broker.new_log(TEN)
     tp = TopicPartition(topic, 0)
     earliest = await broker.reader(topic, auto_offset_reset="earliest")
@@ -244,15 +244,15 @@ async def test_where_it_begins_without_a_position(broker: Broker) -> None:
     assert await values(none, 1) == [b"5"]
 
 
-async def test_latest_is_the_default(broker: Broker) -> None:
+async def test_reset_policy_defaults_to_latest(broker: Broker) -> None:
     topic = await broker.new_log(TEN)
     consumer = await broker.consumer(topic, auto_offset_reset="latest")
     assert await consumer.position(TopicPartition(topic, 0)) == 10
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy"])
-async def test_seek(broker: Broker, codec: str | None) -> None:
-    """With a codec the ten messages are in one wrapper, which the broker gives as a whole."""
+async def test_seek_moves_position(broker: Broker, codec: str | None) -> None:
+    """With a codec the ten messages are in one wrapper, which the broker returns whole."""
     topic = await broker.new_log(TEN, compression_type=codec)
     tp = TopicPartition(topic, 0)
     reader = await broker.reader(topic)
@@ -289,7 +289,7 @@ async def test_seek_to_beginning_and_end(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
-async def test_an_offset_out_of_range(broker: Broker, reset: str) -> None:
+async def test_offset_out_of_range_follows_reset_policy(broker: Broker, reset: str) -> None:
     topic = await broker.new_log(TEN)
     tp = TopicPartition(topic, 0)
     events: list[Event] = []
@@ -319,7 +319,7 @@ async def test_an_offset_out_of_range(broker: Broker, reset: str) -> None:
 # --- offsets --------------------------------------------------------------------------------------
 
 
-async def test_the_bounds_of_the_log(broker: Broker) -> None:
+async def test_beginning_and_end_offsets(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     reader = await broker.reader(topic)
@@ -329,7 +329,7 @@ async def test_the_bounds_of_the_log(broker: Broker) -> None:
     await broker.fill(topic, TEN)
     assert await reader.beginning_offsets([first]) == {first: 0}
     assert await reader.end_offsets([first, second]) == {first: 10, second: 0}
-    assert await reader.position(first) == 0  # asking moves nothing
+    assert await reader.position(first) == 0  # the position has not moved
     assert await values(reader, 1) == [b"0"]
     assert reader.highwater(first) == 10
     assert reader.last_stable_offset(first) is None
@@ -339,7 +339,7 @@ async def test_the_bounds_of_the_log(broker: Broker) -> None:
     assert reader.metrics()["lag"] == 9
 
 
-async def test_offsets_of_unknown_partitions(broker: Broker) -> None:
+async def test_offsets_of_unknown_partition_raise(broker: Broker) -> None:
     topic = await broker.create_topic()
     missing = TopicPartition(topic, 5)
     reader = await broker.reader(topic)
@@ -353,7 +353,7 @@ async def test_offsets_of_unknown_partitions(broker: Broker) -> None:
     assert await reader.end_offsets([]) == {}
 
 
-async def test_offsets_for_times_are_never_too_late(broker: Broker) -> None:
+async def test_offsets_for_times_never_skip_messages(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     await broker.fill(topic, TEN)
@@ -372,9 +372,7 @@ async def test_offsets_for_times_are_never_too_late(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
-async def test_times_of_messages_are_found_where_they_have_them(
-    broker: Broker, codec: str | None
-) -> None:
+async def test_offsets_for_times_find_message_timestamps(broker: Broker, codec: str | None) -> None:
     topic = await broker.create_topic()
     tp, began = TopicPartition(topic, 0), int(time.time() * 1000) - 60_000
     times = [began + 1000 * number for number in (0, 4, 2, 6, 8)] if broker.has_timestamps else None
@@ -390,10 +388,10 @@ async def test_times_of_messages_are_found_where_they_have_them(
     assert await reader.offsets_for_times({tp: began + 8001}) == {tp: None}
 
 
-# --- pause, sizes, damage -------------------------------------------------------------------------
+# --- pause, large and corrupt messages ------------------------------------------------------------
 
 
-async def test_a_paused_partition_keeps_still_and_loses_nothing(broker: Broker) -> None:
+async def test_paused_partition_returns_nothing_and_loses_nothing(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     await broker.fill(topic, TEN, partition=0)
@@ -420,10 +418,8 @@ async def test_a_paused_partition_keeps_still_and_loses_nothing(broker: Broker) 
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
-async def test_a_message_larger_than_a_fetch_is_fetched_all_the_same(
-    broker: Broker, codec: str | None
-) -> None:
-    noise = zlib.compress(bytes(range(256)) * 4, 0) * 300  # not all of it goes away
+async def test_message_larger_than_fetch_size_is_fetched(broker: Broker, codec: str | None) -> None:
+    noise = zlib.compress(bytes(range(256)) * 4, 0) * 300  # incompressible
     wanted = [b"small", b"%d" % 5 + noise, b"small too", noise[:70_000], b"last"]
     topic = await broker.create_topic()
     for value in wanted:
@@ -432,7 +428,7 @@ async def test_a_message_larger_than_a_fetch_is_fetched_all_the_same(
     assert await values(reader, 5) == wanted
 
 
-async def test_a_message_larger_than_the_cap_is_told_and_passed_over(broker: Broker) -> None:
+async def test_message_larger_than_limit_raises_and_is_skippable(broker: Broker) -> None:
     topic = await broker.create_topic()
     for value in (b"before", bytes(60_000), b"after"):
         await broker.fill(topic, [value])
@@ -446,8 +442,8 @@ async def test_a_message_larger_than_the_cap_is_told_and_passed_over(broker: Bro
 
 
 @on_targets(below="0.10")
-async def test_a_damaged_message_is_told_and_can_be_passed_over(broker: Broker) -> None:
-    """These take a wrapper whose inner CRC is wrong, and hand it out so; later ones convert it."""
+async def test_corrupt_message_raises_and_is_skippable(broker: Broker) -> None:
+    """These lines keep a wrapper with a wrong inner CRC; later ones convert its messages."""
     topic = await broker.new_log([b"before"])
     inner = bytearray(encode_entry(0, None, b"good") + encode_entry(1, None, b"damaged"))
     inner[-1] ^= 1
@@ -468,7 +464,7 @@ async def test_a_damaged_message_is_told_and_can_be_passed_over(broker: Broker) 
     assert await values(careless, 4) == [b"before", b"good", b"damagee", b"after"]
 
 
-async def test_metrics(broker: Broker) -> None:
+async def test_consumer_metrics(broker: Broker) -> None:
     topic = await broker.new_log(TEN)
     reader = await broker.reader(topic)
     await read_records(reader, 10)

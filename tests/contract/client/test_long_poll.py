@@ -1,6 +1,6 @@
 """The long poll: `fetch_min_bytes` and `fetch_max_wait_ms`, on every line of brokers.
 
-No test here measures how quick "at once" is: the broker may wait for longer than a test may take.
+No test measures how fast "at once" is: the broker may wait for longer than a test may take.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ pytestmark = pytest.mark.both_loops
 LONG_MS = 300_000
 
 
-async def asked(reader: Consumer) -> None:
-    """Until a fetch is on its way, or was answered."""
+async def wait_for_fetch(reader: Consumer) -> None:
+    """Wait until a fetch is in flight, or has been answered."""
     async with asyncio.timeout(20):
         while not reader.metrics()["fetch_requests"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def test_enough_bytes_are_given_at_once(broker: Broker) -> None:
+async def test_min_bytes_reached_returns_at_once(broker: Broker) -> None:
     topic = await broker.new_log([bytes(100)] * 10)
     reader = await broker.reader(topic, fetch_min_bytes=1000, fetch_max_wait_ms=LONG_MS)
     assert [record.offset for record in await read_records(reader, 10, 40)] == list(range(10))
 
 
-async def test_enough_bytes_over_all_partitions_are_given_at_once(broker: Broker) -> None:
+async def test_min_bytes_reached_over_partitions_returns_at_once(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=3)
     for partition in range(3):
         await broker.fill(topic, [bytes(400)], partition=partition)
@@ -38,10 +38,10 @@ async def test_enough_bytes_over_all_partitions_are_given_at_once(broker: Broker
     assert {record.partition for record in await read_records(reader, 3, 40)} == {0, 1, 2}
 
 
-async def test_too_few_bytes_are_given_when_the_wait_is_over(broker: Broker) -> None:
+async def test_too_few_bytes_return_after_max_wait(broker: Broker) -> None:
     topic = await broker.new_log([b"few"])
     loop = asyncio.get_running_loop()
-    # Old lines are never asked to wait for longer than 100 ms (docs/brokers.md 7.3).
+    # Old lines never get a wait of more than 100 ms (docs/brokers.md 7.3).
     wait_ms = 400 if broker.version >= (0, 8, 2) else 80
     begin = loop.time()
     reader = await broker.reader(topic, fetch_min_bytes=100_000, fetch_max_wait_ms=wait_ms)
@@ -51,23 +51,23 @@ async def test_too_few_bytes_are_given_when_the_wait_is_over(broker: Broker) -> 
 
 
 @on_targets(since="0.8.2")
-async def test_what_is_missing_ends_the_wait_when_it_comes(broker: Broker) -> None:
+async def test_new_message_ends_long_poll(broker: Broker) -> None:
     topic = await broker.new_log([b"few"])
     reader = await broker.reader(topic, fetch_min_bytes=1000, fetch_max_wait_ms=LONG_MS)
     waiting = asyncio.create_task(reader.getone())
-    await asked(reader)
+    await wait_for_fetch(reader)
     await broker.fill(topic, [b"still few"])
     assert not waiting.done()
     await broker.fill(topic, [bytes(1000)])
     async with asyncio.timeout(40):
         assert (await waiting).value == b"few"
     assert [record.offset for record in await read_records(reader, 2, 40)] == [1, 2]
-    assert reader.metrics()["fetch_requests"] <= 2  # the next long poll may be under way
+    assert reader.metrics()["fetch_requests"] <= 2  # the next long poll may be in flight
 
 
 @on_targets(below="0.8.2")
-async def test_old_lines_are_asked_for_short_waits_only(broker: Broker) -> None:
-    """They would hold an error back for all of it."""
+async def test_old_line_gets_short_max_wait(broker: Broker) -> None:
+    """These brokers would hold back an error until `max_wait_ms` is over."""
     topic = await broker.new_log([b"few"])
     reader = await broker.reader(topic, fetch_min_bytes=100_000, fetch_max_wait_ms=LONG_MS)
     assert [record.value for record in await read_records(reader, 1, 40)] == [b"few"]

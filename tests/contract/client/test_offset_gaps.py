@@ -1,4 +1,4 @@
-"""Offsets that no message has any more: holes of compaction, and a log that begins later."""
+"""Offsets without a message: compaction holes, and a log whose start has moved."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.contract.client.broker import Broker, read_records
 from tests.contract.targets import on_targets
 from tests.waiting import eventually
 
-# 0.8.0 has no settings of topics.
+# 0.8.0 has no topic configs.
 pytestmark = [pytest.mark.both_loops, on_targets(since="0.8.1")]
 
 
 def value(offset: int) -> bytes:
-    """What no codec makes smaller, so that segments fill."""
+    """Return a value that no codec compresses, so that segments fill."""
     return random.Random(offset).randbytes(200)
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
-async def test_holes_of_compaction_are_passed_over(broker: Broker, codec: str | None) -> None:
+async def test_compaction_holes_are_skipped(broker: Broker, codec: str | None) -> None:
     if broker.version < (0, 9):
-        codec = None  # wrappers may end its cleaner, for all tests to come (brokers.md 5.15)
+        codec = None  # wrappers may kill its cleaner, for all later tests (brokers.md 5.15)
     topic = await broker.create_topic(config={"cleanup.policy": "compact", "segment.bytes": "4096"})
     tp = TopicPartition(topic, 0)
     producer = await broker.producer(compression_type=codec)
@@ -47,12 +47,12 @@ async def test_holes_of_compaction_are_passed_over(broker: Broker, codec: str | 
         return offsets
 
     left = await offsets_from(0)
-    assert {0, 25, 50, 59} <= set(left)  # the last of each key
+    assert {0, 25, 50, 59} <= set(left)  # the last message of each key
     assert left == sorted(set(left))
     assert len(left) < 30
     for start in (1, 2, 24, 25, 26, 51, 58, 59, 60):
         got = await offsets_from(start)
-        # A cleaner that is still at work may take more.
+        # A cleaner that is still running may remove more.
         assert set(got) <= {offset for offset in left if offset >= start}
         assert {offset for offset in (25, 50, 59) if offset >= start} <= set(got)
         assert got == sorted(set(got))
@@ -60,8 +60,8 @@ async def test_holes_of_compaction_are_passed_over(broker: Broker, codec: str | 
     assert reader.metrics()["lag"] == 0
 
 
-async def test_a_log_that_begins_later(broker: Broker) -> None:
-    """Retention has taken the oldest segments: 8 to 12 KiB of 20 are left."""
+async def test_log_start_moved_by_retention(broker: Broker) -> None:
+    """Retention has deleted the oldest segments: 8 to 12 KiB of 20 are left."""
     topic = await broker.create_topic(config={"segment.bytes": "4096", "retention.bytes": "8192"})
     tp = TopicPartition(topic, 0)
     producer = await broker.producer()
@@ -80,7 +80,7 @@ async def test_a_log_that_begins_later(broker: Broker) -> None:
     assert [record.offset for record in more] == list(range(first.offset + 1, 40))
     assert await fresh.end_offsets([tp]) == {tp: 40}
 
-    reader.seek(tp, 3)  # as if it had been away for long
+    reader.seek(tp, 3)  # as after a long absence
     [again] = await read_records(reader, 1)
     assert again.offset == first.offset
     told = [event for event in events if isinstance(event, OffsetReset)][-1]

@@ -42,7 +42,7 @@ BAD_NAMES = ["", ".", "..", "a b", "a/b", "ü", "x" * 256]
 # --- messages -------------------------------------------------------------------------------------
 
 
-async def test_messages_stand_in_the_log_as_they_were_sent(broker: Broker) -> None:
+async def test_log_has_messages_as_sent(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     producer = await broker.producer()
     messages = [
@@ -66,7 +66,7 @@ async def test_messages_stand_in_the_log_as_they_were_sent(broker: Broker) -> No
     assert await broker.log(topic, 0) == []
 
 
-async def test_large_messages_go_through(broker: Broker) -> None:
+async def test_large_messages_are_stored(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer()
     large = bytes(range(250)) * 3600  # 900 kB
@@ -78,7 +78,7 @@ async def test_large_messages_go_through(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_every_codec_that_the_line_knows(broker: Broker, codec: str | None) -> None:
+async def test_every_codec_of_the_line(broker: Broker, codec: str | None) -> None:
     if codec == "lz4" and not broker.has_lz4:
         with pytest.raises(UnsupportedCodecError, match=r"from 0\.8\.2 on"):
             await broker.producer(compression_type=codec)
@@ -93,7 +93,7 @@ async def test_every_codec_that_the_line_knows(broker: Broker, codec: str | None
     assert {one.codec for one in log} == {CODECS[codec]}
 
 
-async def test_serializers(broker: Broker) -> None:
+async def test_serializers_are_applied(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer(
         key_serializer=str.encode, value_serializer=lambda v: b"%d" % v
@@ -103,7 +103,7 @@ async def test_serializers(broker: Broker) -> None:
     assert (one.key, one.value) == (b"seven", b"7")
 
 
-async def test_headers_are_refused(broker: Broker) -> None:
+async def test_headers_raise(broker: Broker) -> None:
     producer = await broker.producer()
     with pytest.raises(UnsupportedVersionError, match="headers need message format 2"):
         await producer.send(broker.unique_topic(), b"v", headers=[("name", b"value")])
@@ -113,7 +113,7 @@ async def test_headers_are_refused(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_each_kind_of_acknowledgement(broker: Broker, acks: int | str) -> None:
+async def test_every_acks_value_stores_messages(broker: Broker, acks: int | str) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer(acks=acks)
     sent = [await producer.send_and_wait(topic, b"%d" % number) for number in range(20)]
@@ -123,8 +123,8 @@ async def test_each_kind_of_acknowledgement(broker: Broker, acks: int | str) -> 
     assert producer.metrics()["messages_sent"] == 20
 
 
-async def test_more_acknowledgements_than_replicas(broker: Broker) -> None:
-    """From 0.9 on the broker doesn't know such numbers; before, they are allowed."""
+async def test_acks_above_replicas(broker: Broker) -> None:
+    """Brokers from 0.9 on reject such numbers; older ones accept them."""
     if broker.version < (0, 9):
         await broker.producer(acks=2)
         return
@@ -132,8 +132,8 @@ async def test_more_acknowledgements_than_replicas(broker: Broker) -> None:
         await broker.producer(acks=2)
 
 
-async def test_the_log_has_the_order_of_the_sends(broker: Broker) -> None:
-    """Without waiting for each other: many requests are in flight, to three partitions at once."""
+async def test_log_has_order_of_sends(broker: Broker) -> None:
+    """No send waits for another: many requests are in flight, to three partitions at once."""
     topic = await broker.create_topic(partitions=3)
     producer = await broker.producer(max_batch_size=500, compression_type="snappy")
     futures = [
@@ -147,7 +147,7 @@ async def test_the_log_has_the_order_of_the_sends(broker: Broker) -> None:
         assert await broker.values(topic, partition) == wanted
 
 
-async def test_flush_waits_for_all(broker: Broker) -> None:
+async def test_flush_waits_for_all_sends(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer(linger_ms=60_000)
     futures = [await producer.send(topic, b"%d" % number) for number in range(10)]
@@ -160,7 +160,7 @@ async def test_flush_waits_for_all(broker: Broker) -> None:
 # --- topics and partitions ------------------------------------------------------------------------
 
 
-async def test_the_first_send_creates_the_topic(broker: Broker) -> None:
+async def test_first_send_creates_topic(broker: Broker) -> None:
     topic = broker.unique_topic("auto")
     producer = await broker.producer()
     sent = await asyncio.gather(*[producer.send_and_wait(topic, b"%d" % n) for n in range(30)])
@@ -170,12 +170,12 @@ async def test_the_first_send_creates_the_topic(broker: Broker) -> None:
         assert len(await broker.log(topic, partition)) == places[partition]
 
 
-async def test_partitions_for_an_unknown_topic_creates_it(broker: Broker) -> None:
+async def test_partitions_for_unknown_topic_creates_it(broker: Broker) -> None:
     producer = await broker.producer()
     assert await producer.partitions_for(broker.unique_topic()) == set(range(AUTO_PARTITIONS))
 
 
-async def test_an_unknown_partition_is_told(broker: Broker) -> None:
+async def test_unknown_partition_raises(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     producer = await broker.producer()
     with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 2; it has \[0, 1\]"):
@@ -185,7 +185,7 @@ async def test_an_unknown_partition_is_told(broker: Broker) -> None:
     assert (await producer.send_and_wait(topic, b"v", partition=1)).offset == 0
 
 
-async def test_bad_topic_names_are_told_and_hurt_nobody(broker: Broker) -> None:
+async def test_invalid_topic_name_fails_only_its_message(broker: Broker) -> None:
     topic = broker.unique_topic()
     producer = await broker.producer()
     good = asyncio.create_task(producer.send_and_wait(topic, b"v"))
@@ -200,7 +200,7 @@ async def test_bad_topic_names_are_told_and_hurt_nobody(broker: Broker) -> None:
 # --- size limits ----------------------------------------------------------------------------------
 
 
-async def test_a_message_above_the_clients_limit_is_refused_at_once(broker: Broker) -> None:
+async def test_message_above_client_limit_raises_at_once(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer(max_request_size=10_000)
     with pytest.raises(MessageSizeTooLargeError, match="max_request_size=10000"):
@@ -211,7 +211,7 @@ async def test_a_message_above_the_clients_limit_is_refused_at_once(broker: Brok
     assert await broker.values(topic) == [b"next"]
 
 
-async def test_a_message_above_the_brokers_limit_fails_alone(broker: Broker) -> None:
+async def test_message_above_broker_limit_fails_alone(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     producer = await broker.producer(max_request_size=3_000_000, linger_ms=20)
     futures = [
@@ -224,8 +224,8 @@ async def test_a_message_above_the_brokers_limit_fails_alone(broker: Broker) -> 
     assert await broker.values(topic) == [b"a", b"b"]
 
 
-async def test_a_batch_that_the_broker_finds_too_large_is_split(broker: Broker) -> None:
-    """Together they exceed the broker's limit of 1,000,012 bytes where it makes one wrapper."""
+async def test_batch_too_large_for_broker_is_split(broker: Broker) -> None:
+    """As one wrapper the messages exceed the broker's limit of 1,000,012 bytes."""
     topic = await broker.create_topic()
     producer = await broker.producer(
         max_request_size=4_000_000, max_batch_size=4_000_000, compression_type="gzip", linger_ms=50
@@ -236,7 +236,7 @@ async def test_a_batch_that_the_broker_finds_too_large_is_split(broker: Broker) 
     assert await broker.values(topic) == noise
 
 
-# --- many at once ---------------------------------------------------------------------------------
+# --- send_many, batches ---------------------------------------------------------------------------
 
 
 async def test_send_many_spreads_and_keeps_order(broker: Broker) -> None:
@@ -252,7 +252,7 @@ async def test_send_many_spreads_and_keeps_order(broker: Broker) -> None:
         assert await broker.values(topic, partition) == [values[n] for n in here]
 
 
-async def test_send_many_beyond_the_memory_waits_for_room(broker: Broker) -> None:
+async def test_send_many_beyond_memory_waits_for_room(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer(buffer_memory=50_000, max_batch_size=5_000)
     values = [b"%06d" % number + bytes(200) for number in range(2000)]
@@ -264,7 +264,7 @@ async def test_send_many_beyond_the_memory_waits_for_room(broker: Broker) -> Non
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
-async def test_a_batch_of_the_callers_own(broker: Broker, codec: str | None) -> None:
+async def test_batch_built_by_caller(broker: Broker, codec: str | None) -> None:
     topic = await broker.create_topic(partitions=2)
     producer = await broker.producer(compression_type=codec, max_batch_size=1000)
     batch = producer.create_batch()
@@ -284,10 +284,10 @@ async def test_a_batch_of_the_callers_own(broker: Broker, codec: str | None) -> 
     assert await (await producer.send_batch(empty, topic, partition=0)) is None
 
 
-# --- placement ------------------------------------------------------------------------------------
+# --- partitioners ---------------------------------------------------------------------------------
 
 
-async def test_keys_go_where_the_java_client_puts_them(broker: Broker) -> None:
+async def test_keys_map_to_partitions_as_in_java(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=3)
     producer = await broker.producer()
     for key, java_hash in JAVA_MURMUR2.items():
@@ -299,7 +299,7 @@ async def test_keys_go_where_the_java_client_puts_them(broker: Broker) -> None:
         assert places == {(murmur2(key) & 0x7FFFFFFF) % 3}
 
 
-async def test_partitioners_by_name_and_of_ones_own(broker: Broker) -> None:
+async def test_partitioners_named_and_custom(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=3)
     in_turn = await broker.producer(partitioner="round_robin")
     places = [(await in_turn.send_and_wait(topic, b"v")).partition for _ in range(6)]
@@ -312,7 +312,7 @@ async def test_partitioners_by_name_and_of_ones_own(broker: Broker) -> None:
 # --- timestamps -----------------------------------------------------------------------------------
 
 
-async def test_timestamps_are_those_of_the_line(broker: Broker) -> None:
+async def test_timestamps_follow_the_line(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer()
     begin = int(time.time() * 1000)
@@ -328,7 +328,7 @@ async def test_timestamps_are_those_of_the_line(broker: Broker) -> None:
     assert sent.timestamp_type == 0
 
 
-async def test_a_timestamp_of_the_callers(broker: Broker) -> None:
+async def test_timestamp_given_by_caller(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer()
     an_hour_ago = int(time.time() * 1000) - 3_600_000
@@ -351,7 +351,7 @@ async def test_a_timestamp_of_the_callers(broker: Broker) -> None:
 
 @on_targets(since="0.10")
 @pytest.mark.parametrize("codec", [None, "snappy"])
-async def test_the_brokers_own_timestamps(broker: Broker, codec: str | None) -> None:
+async def test_log_append_timestamps(broker: Broker, codec: str | None) -> None:
     topic = await broker.create_topic(config={"message.timestamp.type": "LogAppendTime"})
     producer = await broker.producer(compression_type=codec)
     an_hour_ago = int(time.time() * 1000) - 3_600_000
@@ -363,10 +363,10 @@ async def test_the_brokers_own_timestamps(broker: Broker, codec: str | None) -> 
     assert logged.timestamp == sent.timestamp
 
 
-# --- what it tells, its end -----------------------------------------------------------------------
+# --- events, stop ---------------------------------------------------------------------------------
 
 
-async def test_events_and_metrics(broker: Broker) -> None:
+async def test_producer_events_and_metrics(broker: Broker) -> None:
     topic = await broker.create_topic()
     events: list[Event] = []
     producer = await broker.producer(on_event=events.append, max_request_size=2_000_000)
@@ -387,7 +387,7 @@ async def test_events_and_metrics(broker: Broker) -> None:
     assert producer.metrics()["messages_sent"] == 5
 
 
-async def test_a_pinned_version_is_taken_at_its_word(broker: Broker) -> None:
+async def test_pinned_version_is_not_probed(broker: Broker) -> None:
     topic = await broker.create_topic()
     line = ".".join(map(str, broker.version[:3]))
     for pinned in ("0.8.0", line, broker.version):
@@ -408,7 +408,7 @@ async def test_stop_sends_what_is_buffered(broker: Broker) -> None:
     await producer.stop()
 
 
-async def test_stop_ends_who_waits_for_memory(broker: Broker) -> None:
+async def test_stop_fails_sends_waiting_for_memory(broker: Broker) -> None:
     topic = await broker.create_topic()
     producer = await broker.producer(buffer_memory=20_000, max_batch_size=5_000)
     many = asyncio.create_task(producer.send_many(topic, [bytes(1000)] * 5000))
@@ -427,8 +427,8 @@ async def test_stop_ends_who_waits_for_memory(broker: Broker) -> None:
     assert 0 < logged < 5000
 
 
-async def test_stop_while_everything_is_under_way(broker: Broker) -> None:
-    """Each call ends with a result, or with `ProducerClosed`; what was acknowledged is stored."""
+async def test_stop_with_all_calls_in_progress(broker: Broker) -> None:
+    """Each call returns a result or raises `ProducerClosed`; acknowledged messages are stored."""
     topic = await broker.create_topic()
     producer = await broker.producer()
     sends = [asyncio.create_task(producer.send_and_wait(topic, b"%d" % n)) for n in range(100)]

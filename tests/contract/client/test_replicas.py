@@ -1,4 +1,4 @@
-"""What shows only where partitions have several replicas: on three brokers."""
+"""Behaviour of the clients that depends on several replicas: on three brokers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.both_loops, on_targets(brokers=3)]
 
 @pytest.mark.parametrize("codec", [None, "snappy"])
 @pytest.mark.parametrize("acks", [1, "all"])
-async def test_offsets_are_those_of_the_log(
+async def test_offsets_in_metadata_match_the_log(
     broker: Broker, acks: int | str, codec: str | None
 ) -> None:
-    """0.8.0 and 0.8.1 tell the offset behind a batch when they have waited for replicas."""
+    """0.8.0 and 0.8.1 return the offset after a batch if they have waited for replicas."""
     topic = await broker.create_topic(partitions=3, replicas=3)
     alone = await broker.create_topic()
     producer = await broker.producer(acks=acks, compression_type=codec, linger_ms=5)
@@ -42,7 +42,7 @@ async def test_offsets_are_those_of_the_log(
     }
 
 
-async def test_partitions_are_led_and_read_everywhere(broker: Broker) -> None:
+async def test_partitions_on_all_brokers_are_written_and_read(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=6, replicas=2)
     producer, consumer = await broker.producer(acks="all"), await broker.consumer(topic)
     sends = [producer.send_and_wait(topic, b"%d" % n, partition=n % 6) for n in range(60)]
@@ -62,8 +62,8 @@ async def test_partitions_are_led_and_read_everywhere(broker: Broker) -> None:
     assert sorted(node["node_id"] for node in cluster["brokers"]) == [0, 1, 2]
 
 
-async def test_topics_on_few_brokers_are_all_reached(broker: Broker) -> None:
-    """0.8.0 and 0.8.1 name only the brokers of what is asked for (docs/brokers.md 4.11)."""
+async def test_topics_on_few_brokers_are_reachable(broker: Broker) -> None:
+    """0.8.0 and 0.8.1 list only the brokers of the requested topics (docs/brokers.md 4.11)."""
     # Partition p is on broker p.
     one, two, three = [await broker.create_topic(partitions=count) for count in (1, 2, 3)]
     producer = await broker.producer()
@@ -75,7 +75,7 @@ async def test_topics_on_few_brokers_are_all_reached(broker: Broker) -> None:
         consumer.subscribe([topic])
         got = await read_records(consumer, {one: 2, two: 1, three: 3}[topic])
         assert {record.partition for record in got} == wanted
-    # While a topic that nobody has yet is asked for, no broker may be named at all.
+    # A response about a topic that doesn't exist yet may list no broker at all.
     sent = await asyncio.gather(
         producer.send_and_wait(broker.unique_topic(), b"v"),
         *[producer.send_and_wait(three, b"v", partition=n) for n in range(3)],

@@ -1,4 +1,4 @@
-"""Starting, stopping in the middle of things, and both clients at work in one loop."""
+"""Start and stop of the clients in any state, and both clients in one event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.both_loops
 ENDED = (ConsumerStoppedError, KafkaError)
 
 
-async def test_producing_and_consuming_from_two_tasks(broker: Broker) -> None:
+async def test_produce_and_consume_from_two_tasks(broker: Broker) -> None:
     topic = broker.unique_topic()
     producer = await broker.producer(compression_type="snappy")
     consumer = await broker.consumer(topic)
@@ -47,7 +47,7 @@ async def test_producing_and_consuming_from_two_tasks(broker: Broker) -> None:
     assert max(offsets) >= count // AUTO_PARTITIONS - 1
 
 
-async def test_many_clients_at_once(broker: Broker) -> None:
+async def test_many_clients_in_one_loop(broker: Broker) -> None:
     topic = await broker.create_topic()
     producers = [await broker.producer() for _ in range(4)]
     consumers = [await broker.reader(topic) for _ in range(4)]
@@ -60,11 +60,11 @@ async def test_many_clients_at_once(broker: Broker) -> None:
     assert all([record.value for record in records] == first for records in seen)
 
 
-async def test_stop_ends_every_call_of_a_consumer(broker: Broker) -> None:
+async def test_stop_ends_every_consumer_call(broker: Broker) -> None:
     topic = await broker.create_topic()
     tp = TopicPartition(topic, 0)
     reader = await broker.reader(topic, fetch_max_wait_ms=10_000)
-    assert await reader.getmany(timeout_ms=10) == {}  # a long poll is under way
+    assert await reader.getmany(timeout_ms=10) == {}  # a long poll is in flight
     waiting = [
         asyncio.create_task(call)
         for call in (
@@ -106,48 +106,48 @@ async def test_stop_ends_every_call_of_a_consumer(broker: Broker) -> None:
     await reader.stop()
 
 
-async def test_stop_in_the_middle_of_start(broker: Broker) -> None:
-    """However far it has come: nothing is left, which the fixtures check."""
+async def test_stop_during_start(broker: Broker) -> None:
+    """Stop at every stage of the start; the fixtures check that no task is left."""
     topic = await broker.create_topic()
     for turns in (0, 1, 2, 5, 10, 20, 40):
         for client in (broker.new_consumer(topic), broker.new_producer()):
-            starting = await _begun(client.start(), turns)
+            starting = await _start_call(client.start(), turns)
             async with asyncio.timeout(20):
                 await client.stop()
-                end = await _end(starting)
+                end = await _outcome_of(starting)
             assert end is None or isinstance(end, ENDED), repr(end)
             await client.stop()
         for client in (broker.new_consumer(topic), broker.new_producer()):
-            starting = await _begun(client.start(), turns)
+            starting = await _start_call(client.start(), turns)
             starting.cancel()
-            await _end(starting)
+            await _outcome_of(starting)
             await client.stop()
 
 
-async def test_stop_in_the_middle_of_a_search_for_positions(broker: Broker) -> None:
+async def test_stop_during_offset_lookup(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=3)
     for turns in range(0, 40, 4):
         reader = await broker.reader(topic, 0, 1, 2)
-        searching = await _begun(reader.seek_to_end(), turns)
+        searching = await _start_call(reader.seek_to_end(), turns)
         await reader.stop()
-        end = await _end(searching)
+        end = await _outcome_of(searching)
         assert end is True or isinstance(end, ENDED), repr(end)
 
 
-async def _begun(call: Coroutine[Any, Any, Any], turns: int) -> asyncio.Task[Any]:
-    """The call as a task that has had so many turns of the loop."""
+async def _start_call(call: Coroutine[Any, Any, Any], turns: int) -> asyncio.Task[Any]:
+    """Run the call as a task for so many event-loop iterations."""
     task = asyncio.create_task(call)
     for _ in range(turns):
         await asyncio.sleep(0)
     return task
 
 
-async def _end(task: asyncio.Task[Any]) -> object:
-    """What the task gave, or raised."""
+async def _outcome_of(task: asyncio.Task[Any]) -> object:
+    """Return the result or the exception of the task."""
     return (await asyncio.gather(task, return_exceptions=True))[0]
 
 
-async def test_stop_while_messages_pour_in(broker: Broker) -> None:
+async def test_stop_while_records_arrive(broker: Broker) -> None:
     topic = await broker.create_topic()
     await broker.fill(topic, [b"%d" % number for number in range(3000)])
     reader = await broker.reader(topic)
@@ -170,7 +170,7 @@ async def test_stop_while_messages_pour_in(broker: Broker) -> None:
     assert len(got) < 3000
 
 
-async def test_calls_before_the_start_and_twice_started(broker: Broker) -> None:
+async def test_calls_before_start_and_second_start_raise(broker: Broker) -> None:
     producer, consumer = broker.new_producer(), broker.new_consumer()
     for call in (
         producer.send("t", b"v"),
@@ -192,7 +192,7 @@ async def test_calls_before_the_start_and_twice_started(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("client_class", [AIOKafkaProducer, AIOKafkaConsumer])
-async def test_a_bootstrap_list_that_is_half_dead(
+async def test_bootstrap_with_dead_address(
     broker: Broker, client_class: type[AIOKafkaProducer | AIOKafkaConsumer]
 ) -> None:
     servers = ["127.0.0.1:1", broker.bootstrap_servers, "localhost:2"]
@@ -200,7 +200,7 @@ async def test_a_bootstrap_list_that_is_half_dead(
         assert "127.0.0.1:1" in repr(client)
 
 
-async def test_a_pinned_version_reads_too(broker: Broker) -> None:
+async def test_consumer_with_pinned_version(broker: Broker) -> None:
     topic = await broker.create_topic()
     await broker.fill(topic, [b"v"])
     for pinned in ("0.8.0", broker.version):

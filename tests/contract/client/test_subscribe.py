@@ -1,4 +1,4 @@
-"""Which partitions a consumer reads, and what it says about the cluster, on every line."""
+"""Subscription, assignment and patterns, and metadata methods of the clients, on every line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def partitions(topic: str, count: int) -> set[TopicPartition]:
 # --- topics ---------------------------------------------------------------------------------------
 
 
-async def test_subscribed_topics_are_read_whole(broker: Broker) -> None:
+async def test_subscription_reads_all_partitions(broker: Broker) -> None:
     one, two = await broker.create_topic(partitions=2), await broker.create_topic()
     for topic, partition in ((one, 0), (one, 1), (two, 0)):
         await broker.fill(topic, [b"%d" % partition] * 3, partition=partition)
@@ -37,7 +37,7 @@ async def test_subscribed_topics_are_read_whole(broker: Broker) -> None:
     assert got == {(tp.topic, tp.partition, n) for tp in consumer.assignment() for n in range(3)}
 
 
-async def test_subscribing_creates_a_topic_that_is_not_there(broker: Broker) -> None:
+async def test_subscribe_creates_missing_topic(broker: Broker) -> None:
     topic = broker.unique_topic()
     consumer = await broker.consumer(topic)
     assert consumer.assignment() == partitions(topic, AUTO_PARTITIONS)
@@ -47,7 +47,7 @@ async def test_subscribing_creates_a_topic_that_is_not_there(broker: Broker) -> 
     assert (record.partition, record.value) == (1, b"v")
 
 
-async def test_a_subscription_is_changed_while_it_runs(broker: Broker) -> None:
+async def test_subscription_changes_at_run_time(broker: Broker) -> None:
     one, two = await broker.create_topic(), await broker.create_topic()
     await broker.fill(one, [b"one"])
     await broker.fill(two, [b"two"])
@@ -66,7 +66,7 @@ async def test_a_subscription_is_changed_while_it_runs(broker: Broker) -> None:
     assert [record.value for record in await read_records(consumer, 1)] == [b"one"]
 
 
-async def test_kinds_of_subscription_exclude_each_other(broker: Broker) -> None:
+async def test_kinds_of_subscription_are_exclusive(broker: Broker) -> None:
     topic = await broker.create_topic()
     subscribed = await broker.consumer(topic)
     with pytest.raises(IllegalStateError, match="exclude each other"):
@@ -88,7 +88,7 @@ async def test_kinds_of_subscription_exclude_each_other(broker: Broker) -> None:
     assert assigned.assignment() == partitions(topic, 1)
 
 
-async def test_assigned_anew_what_stays_keeps_its_position(broker: Broker) -> None:
+async def test_reassigned_partition_keeps_its_position(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=3)
     for partition in range(3):
         await broker.fill(topic, [b"%d" % n for n in range(5)], partition=partition)
@@ -105,7 +105,7 @@ async def test_assigned_anew_what_stays_keeps_its_position(broker: Broker) -> No
         await reader.position(goes)
 
 
-async def test_a_listener_hears_of_the_partitions_and_may_seek(broker: Broker) -> None:
+async def test_listener_gets_partitions_and_may_seek(broker: Broker) -> None:
     one, two = await broker.create_topic(), await broker.create_topic()
     await broker.fill(one, [b"0", b"1", b"2"])
     told: list[tuple[str, set[TopicPartition]]] = []
@@ -116,7 +116,7 @@ async def test_a_listener_hears_of_the_partitions_and_may_seek(broker: Broker) -
             told.append(("revoked", set(revoked)))
 
         async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-            if assigned:  # nothing at first, while a topic isn't known yet
+            if assigned:  # empty at first, until the topic is known
                 told.append(("assigned", set(assigned)))
             if TopicPartition(one, 0) in assigned:
                 consumer.seek(TopicPartition(one, 0), 2)
@@ -139,7 +139,7 @@ async def test_a_listener_hears_of_the_partitions_and_may_seek(broker: Broker) -
 # --- patterns -------------------------------------------------------------------------------------
 
 
-async def test_a_pattern_matches_topics_that_appear_later(broker: Broker) -> None:
+async def test_pattern_matches_new_topics(broker: Broker) -> None:
     prefix = broker.unique_topic("p")
     early = await broker.create_topic(f"{prefix}-early", partitions=2)
     other = await broker.create_topic(f"x-{prefix}")
@@ -160,14 +160,14 @@ async def test_a_pattern_matches_topics_that_appear_later(broker: Broker) -> Non
 # --- the cluster ----------------------------------------------------------------------------------
 
 
-async def test_topics_and_partitions(broker: Broker) -> None:
+async def test_consumer_lists_topics_and_partitions(broker: Broker) -> None:
     one, three = await broker.create_topic(), await broker.create_topic(partitions=3)
     consumer = await broker.consumer(one)
 
     async def both_are_listed() -> bool:
         return {one, three} <= await consumer.topics()
 
-    await eventually(both_are_listed)  # "all topics" may miss a new one for a moment
+    await eventually(both_are_listed)  # Metadata of all topics may lack a new topic for a moment
     assert consumer.partitions_for_topic(one) == {0}
     assert consumer.partitions_for_topic(three) == {0, 1, 2}
     assert consumer.partitions_for_topic(broker.unique_topic()) is None
@@ -175,7 +175,7 @@ async def test_topics_and_partitions(broker: Broker) -> None:
 
 
 @on_targets(since="0.8.2")
-async def test_internal_topics_are_left_out_unless_wanted(broker: Broker) -> None:
+async def test_pattern_skips_internal_topics_by_default(broker: Broker) -> None:
     await broker.create_topic()
 
     async def there_is_a_coordinator() -> bool:
@@ -202,7 +202,7 @@ async def test_internal_topics_are_left_out_unless_wanted(broker: Broker) -> Non
 # --- the admin client -----------------------------------------------------------------------------
 
 
-async def test_the_admin_client_sees_topics_and_cluster(broker: Broker) -> None:
+async def test_admin_lists_topics_and_cluster(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     missing = broker.unique_topic("missing")
     admin = await broker.admin()

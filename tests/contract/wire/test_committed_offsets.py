@@ -36,7 +36,7 @@ def ready(target: Target, wire: WireClient, topic: str, group: str) -> None:
             time.sleep(0.02)
 
 
-def test_0_8_0_closes(target: Target, topic: str) -> None:
+def test_offset_requests_close_0_8_0(target: Target, topic: str) -> None:
     for request in (
         api.OffsetCommitRequest("g", -1, "", -1, []),
         api.OffsetFetchRequest("g", []),
@@ -52,7 +52,7 @@ def test_0_8_0_closes(target: Target, topic: str) -> None:
 
 
 @commits
-def test_version_0_drops_metadata(wire: WireClient, topic: str, group: str) -> None:
+def test_commit_v0_drops_metadata(wire: WireClient, topic: str, group: str) -> None:
     assert committed(wire, group, topic) == (-1, "", 3)
     assert commit(wire, group, topic, 3, "dropped") == 0
     assert committed(wire, group, topic) == (3, "", 0)
@@ -62,7 +62,7 @@ def test_version_0_drops_metadata(wire: WireClient, topic: str, group: str) -> N
 
 
 @commits
-def test_version_0_and_what_is_unknown(wire: WireClient, topic: str, group: str) -> None:
+def test_commit_v0_to_unknown_topic_or_partition(wire: WireClient, topic: str, group: str) -> None:
     assert commit(wire, group, topic, 7, partition=99) == 0
     assert committed(wire, group, topic, partition=99) == (7, "", 0)
     missing = unique_name("missing")
@@ -72,7 +72,7 @@ def test_version_0_and_what_is_unknown(wire: WireClient, topic: str, group: str)
 
 
 @commits
-def test_version_0_and_the_length_of_metadata(
+def test_commit_v0_limits_metadata(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
     limit = target.line.offset_metadata_chars
@@ -82,12 +82,12 @@ def test_version_0_and_the_length_of_metadata(
 
 
 @commits
-def test_no_topics(wire: WireClient, topic: str, group: str) -> None:
+def test_commit_and_fetch_of_no_topics(wire: WireClient, topic: str, group: str) -> None:
     assert wire.request(api.OffsetFetchRequest(group, [])).topics == []
 
 
 @commits
-def test_a_null_group(target: Target, wire: WireClient, topic: str) -> None:
+def test_null_group(target: Target, wire: WireClient, topic: str) -> None:
     if target.line.null_group_closes:
         with pytest.raises((EOFError, ConnectionResetError)):
             commit(wire, None, topic, 4)
@@ -97,7 +97,7 @@ def test_a_null_group(target: Target, wire: WireClient, topic: str) -> None:
 
 
 @on_lines(lambda line: line.name == "0.8.1")
-def test_0_8_1_reads_version_1_as_0_and_commits_nothing(
+def test_0_8_1_reads_commit_v1_as_v0_and_stores_nothing(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
     asked = [Topic(topic, [api.CommitPartition(0, 5, -1, "")])]
@@ -108,7 +108,7 @@ def test_0_8_1_reads_version_1_as_0_and_commits_nothing(
 
 
 @on_lines(lambda line: line.name in ("0.8.2", "0.9", "0.10"))
-def test_version_2(target: Target, wire: WireClient, topic: str, group: str) -> None:
+def test_commit_v2(target: Target, wire: WireClient, topic: str, group: str) -> None:
     request = api.OffsetCommitRequest(group, -1, "", -1, [])
     if target.line.name == "0.8.2":
         wire.send(request, 2)
@@ -122,7 +122,7 @@ def test_version_2(target: Target, wire: WireClient, topic: str, group: str) -> 
 
 @coordinates
 @pytest.mark.usefixtures("ready")
-def test_version_1_keeps_metadata(target: Target, wire: WireClient, topic: str, group: str) -> None:
+def test_commit_v1_keeps_metadata(target: Target, wire: WireClient, topic: str, group: str) -> None:
     assert committed(wire, group, topic, version=1) == (-1, "", 0)
     assert commit(wire, group, topic, 12, "métadonnée", version=1) == 0
     assert committed(wire, group, topic, version=1) == (12, "métadonnée", 0)
@@ -136,7 +136,7 @@ def test_version_1_keeps_metadata(target: Target, wire: WireClient, topic: str, 
 
 @coordinates
 @pytest.mark.usefixtures("ready")
-def test_the_two_stores_do_not_see_each_other(wire: WireClient, topic: str, group: str) -> None:
+def test_stores_are_independent(wire: WireClient, topic: str, group: str) -> None:
     commit(wire, group, topic, 1, version=0)
     commit(wire, group, topic, 2, version=1)
     commit(wire, group, topic, 3, partition=1, version=1)
@@ -147,7 +147,7 @@ def test_the_two_stores_do_not_see_each_other(wire: WireClient, topic: str, grou
 
 @coordinates
 @pytest.mark.usefixtures("ready")
-def test_version_1_and_what_is_unknown(
+def test_commit_v1_to_unknown_topic_or_partition(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
     line, missing = target.line, unique_name("missing")
@@ -163,7 +163,7 @@ def test_version_1_and_what_is_unknown(
 
 @coordinates
 @pytest.mark.usefixtures("ready")
-def test_version_1_and_the_length_of_metadata(
+def test_commit_v1_limits_metadata(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
     assert commit(wire, group, topic, 1, "m" * 4096, version=1) == 0
@@ -177,7 +177,7 @@ def test_version_1_and_the_length_of_metadata(
 
 @coordinates
 @pytest.mark.usefixtures("ready")
-def test_a_generation_without_a_group(
+def test_commit_with_generation_without_group(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
     code = commit(wire, group, topic, 1, version=1, generation=5, member="x")
@@ -189,13 +189,13 @@ def test_a_generation_without_a_group(
 
 @coordinates
 @pytest.mark.usefixtures("ready")
-def test_offset_fetch_of_no_topics_in_version_1(wire: WireClient, group: str) -> None:
+def test_offset_fetch_v1_of_no_topics(wire: WireClient, group: str) -> None:
     assert wire.request(api.OffsetFetchRequest(group, []), 1).topics == []
 
 
 @coordinates
 @pytest.mark.usefixtures("ready")
-def test_a_null_group_has_no_coordinator(target: Target, wire: WireClient) -> None:
+def test_null_group_has_no_coordinator(target: Target, wire: WireClient) -> None:
     correlation_id = wire.send(api.GroupCoordinatorRequest(None))
     if target.line.null_coordinator_group_closes:
         assert wire.is_closed()

@@ -74,16 +74,16 @@ def test_max_bytes_cuts_in_the_middle_of_a_message(wire: WireClient, filled: str
 
 
 @on_lines(lambda line: line.message_format == 0)
-def test_max_bytes_exact(target: Target, wire: WireClient, filled: str) -> None:
+def test_max_bytes_of_exactly_one_message(target: Target, wire: WireClient, filled: str) -> None:
     assert len(fetch(wire, filled, 0, max_bytes=428).message_set) == 428
 
 
-def test_max_bytes_0(target: Target, wire: WireClient, filled: str) -> None:
+def test_max_bytes_zero(target: Target, wire: WireClient, filled: str) -> None:
     at_once = target.line.max_bytes_0_ends_the_wait
     assert waits(lambda wait_ms: fetch(wire, filled, 0, max_bytes=0, max_wait_ms=wait_ms), at_once)
 
 
-def test_negative_max_bytes(wire: WireClient, filled: str) -> None:
+def test_max_bytes_negative(wire: WireClient, filled: str) -> None:
     assert fetch(wire, filled, 0, max_bytes=-1) == (-1, -1, b"")
 
 
@@ -92,41 +92,41 @@ def test_offsets_out_of_range(wire: WireClient, filled: str, offset: int) -> Non
     assert fetch(wire, filled, offset) == (1, -1, b"")
 
 
-def test_unknown_topics_and_partitions(wire: WireClient, topic: str) -> None:
+def test_unknown_topic_and_partition(wire: WireClient, topic: str) -> None:
     assert fetch(wire, topic, 0, partition=99) == (3, -1, b"")
     assert fetch(wire, unique_name("missing"), 0) == (3, -1, b"")
 
 
-def test_errors_end_the_wait_from_0_8_2_on(target: Target, wire: WireClient, filled: str) -> None:
+def test_error_ends_wait_from_0_8_2_on(target: Target, wire: WireClient, filled: str) -> None:
     at_once = target.line.errors_end_the_wait
     assert waits(lambda wait_ms: fetch(wire, filled, 1000, max_wait_ms=wait_ms), at_once)
 
 
-def test_the_end_of_the_log_waits(wire: WireClient, filled: str) -> None:
+def test_fetch_at_log_end_waits(wire: WireClient, filled: str) -> None:
     assert took(lambda: fetch(wire, filled, 5, max_wait_ms=WAIT_MS)) >= WAIT_MS * 0.9
     assert fetch(wire, filled, 5) == (0, 5, b"")
 
 
 @pytest.mark.parametrize(("max_wait_ms", "min_bytes"), [(LONG_MS, 0), (0, 1), (-1, 1)])
-def test_what_does_not_wait(
+def test_fetch_without_wait(
     wire: WireClient, filled: str, max_wait_ms: int, min_bytes: int
 ) -> None:
     got = fetch(wire, filled, 5, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
     assert got == (0, 5, b"")
 
 
-def test_no_topics_are_answered_at_once(wire: WireClient) -> None:
+def test_fetch_of_no_topics_returns_at_once(wire: WireClient) -> None:
     assert wire.request(api.FetchRequest(-1, LONG_MS, 1, [])).topics == []
 
 
-def test_min_bytes_out_of_reach_gives_what_there_is(wire: WireClient, filled: str) -> None:
+def test_min_bytes_not_reached_returns_available_data(wire: WireClient, filled: str) -> None:
     milliseconds = took(lambda: fetch(wire, filled, 0, max_wait_ms=WAIT_MS, min_bytes=1_000_000))
     assert milliseconds >= WAIT_MS * 0.9
     got = fetch(wire, filled, 0, max_wait_ms=50, min_bytes=1_000_000)
     assert len(got.values()) == 5
 
 
-def test_data_ends_the_wait(target: Target, wire: WireClient, filled: str) -> None:
+def test_new_data_ends_wait(target: Target, wire: WireClient, filled: str) -> None:
     def later() -> None:
         with WireClient(target.address(0)) as other:
             produce(other, filled, plain(b"new"))
@@ -138,7 +138,7 @@ def test_data_ends_the_wait(target: Target, wire: WireClient, filled: str) -> No
     assert got.values() == [(5, b"new")]
 
 
-def test_min_bytes_count_over_all_partitions(target: Target, wire: WireClient, topic: str) -> None:
+def test_min_bytes_counts_all_partitions(target: Target, wire: WireClient, topic: str) -> None:
     asked = [Topic(topic, [api.FetchPartition(i, 0, 1000) for i in range(3)])]
     wire.send(api.FetchRequest(-1, until_data(target), 2 * (ENTRY + 10), asked))
     with WireClient(target.address(0)) as other:
@@ -149,7 +149,7 @@ def test_min_bytes_count_over_all_partitions(target: Target, wire: WireClient, t
     assert sizes == {0: 36, 1: 0, 2: 36}
 
 
-def test_requests_are_answered_one_after_the_other(target: Target, filled: str) -> None:
+def test_responses_come_in_request_order(target: Target, filled: str) -> None:
     with WireClient(target.address(0)) as wire:
         started = time.monotonic()
         first = wire.send(fetch_request(filled, 5, max_wait_ms=WAIT_MS))
@@ -160,7 +160,7 @@ def test_requests_are_answered_one_after_the_other(target: Target, filled: str) 
         assert (time.monotonic() - started) * 1000 >= WAIT_MS * 0.9
 
 
-def test_a_produce_behind_a_long_poll_is_not_stored_before_it(
+def test_produce_behind_long_poll_is_stored_after_it(
     target: Target, wire: WireClient, filled: str
 ) -> None:
     with WireClient(target.address(0)) as busy:
@@ -172,30 +172,30 @@ def test_a_produce_behind_a_long_poll_is_not_stored_before_it(
         assert busy.receive(api.ProduceRequest).topics[0].partitions[0].offset == 5
 
 
-def test_an_offset_inside_a_wrapper_brings_all_of_it(wire: WireClient, topic: str) -> None:
+def test_offset_inside_wrapper_returns_whole_wrapper(wire: WireClient, topic: str) -> None:
     produce(wire, topic, wrapper(Codec.GZIP, plain(b"0", b"1", b"2")))
     for offset in range(3):
         [entry] = fetch(wire, topic, offset).entries()
         assert (entry.offset, entry.codec) == (2, Codec.GZIP)
 
 
-def test_a_partition_asked_twice_gets_one_answer(wire: WireClient, filled: str) -> None:
+def test_duplicate_partition_gets_one_response(wire: WireClient, filled: str) -> None:
     asked = [api.FetchPartition(0, 0, 1000), api.FetchPartition(0, 4, 1000)]
     answer = wire.request(api.FetchRequest(-1, 0, 1, [Topic(filled, asked)]))
     assert fetched(answer, filled).values() == [(4, bytes([4]) * 100)]
 
 
 @pytest.mark.parametrize("replica_id", [-2, -3])
-def test_negative_replica_ids_on_the_leader(wire: WireClient, filled: str, replica_id: int) -> None:
+def test_negative_replica_id_on_leader(wire: WireClient, filled: str, replica_id: int) -> None:
     assert len(fetch(wire, filled, 0, replica_id=replica_id).values()) == 5
 
 
-def test_a_replica_that_is_none(target: Target, wire: WireClient, filled: str) -> None:
+def test_replica_id_of_no_replica(target: Target, wire: WireClient, filled: str) -> None:
     got = fetch(wire, filled, 0, replica_id=5)
     assert got.error_code == target.line.unknown_replica_code
 
 
-def test_versions_and_their_layouts(target: Target, wire: WireClient, filled: str) -> None:
+def test_fetch_versions_and_layouts(target: Target, wire: WireClient, filled: str) -> None:
     highest = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9": 1, "0.10": 2}[target.line.name]
     for version in range(3):
         got = fetch(wire, filled, 0, version=version, layout=min(version, highest))
@@ -224,24 +224,24 @@ FAR = 4_102_444_800_000  # the year 2100
         (-100, 10, (0, [])),
     ],
 )
-def test_list_offsets(
+def test_list_offsets_by_timestamp(
     wire: WireClient, filled: str, timestamp: int, count: int, answer: tuple[int, list[int]]
 ) -> None:
     assert list_offsets(wire, filled, timestamp, count) == answer
 
 
-def test_list_offsets_of_an_empty_partition(wire: WireClient, topic: str) -> None:
+def test_list_offsets_of_empty_partition(wire: WireClient, topic: str) -> None:
     for timestamp in (-1, -2, FAR):
         assert list_offsets(wire, topic, timestamp, 10) == (0, [0])
 
 
-def test_list_offsets_of_nothing(wire: WireClient, topic: str) -> None:
+def test_list_offsets_of_no_topics(wire: WireClient, topic: str) -> None:
     assert list_offsets(wire, topic, -1, partition=99) == (3, [])
     assert list_offsets(wire, unique_name("missing"), -1) == (3, [])
     assert wire.request(api.ListOffsetsRequest(-1, [])).topics == []
 
 
-def test_list_offsets_twice_of_one_partition(wire: WireClient, filled: str) -> None:
+def test_list_offsets_of_duplicate_partition(wire: WireClient, filled: str) -> None:
     asked = [api.ListOffsetsPartition(0, -1, 1), api.ListOffsetsPartition(0, -2, 1)]
     [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(filled, asked)])).topics
     assert [(p.partition, p.offsets) for p in one.partitions] == [(0, [0])]
@@ -255,7 +255,7 @@ def by_message(wire: WireClient, topic: str, *timestamps: int) -> list[tuple[int
 
 
 @on_lines(lambda line: line.message_format == 1)
-def test_list_offsets_by_the_time_of_messages(wire: WireClient, topic: str) -> None:
+def test_list_offsets_by_message_timestamp(wire: WireClient, topic: str) -> None:
     assert by_message(wire, topic, 0) == [(0, -1, -1)]
     produce(wire, topic, plain(b"without a time"))
     assert by_message(wire, topic, 0) == [(0, -1, -1)]
@@ -280,7 +280,7 @@ def test_list_offsets_by_the_time_of_messages(wire: WireClient, topic: str) -> N
 
 
 @on_lines(has_config("message.timestamp.type"))
-def test_list_offsets_by_the_time_of_appending(target: Target, wire: WireClient) -> None:
+def test_list_offsets_by_log_append_time(target: Target, wire: WireClient) -> None:
     topic = unique_name()
     target.create_topic(topic, config={"message.timestamp.type": "LogAppendTime"})
     produce(wire, topic, wrapper(Codec.GZIP, plain(b"a", b"b", magic=1), magic=1))
@@ -291,7 +291,7 @@ def test_list_offsets_by_the_time_of_appending(target: Target, wire: WireClient)
 
 
 @on_lines(has_config("segment.bytes"))
-def test_segments_begin_where_a_set_does_not_fit(target: Target, wire: WireClient) -> None:
+def test_segment_rolls_when_set_does_not_fit(target: Target, wire: WireClient) -> None:
     topic = unique_name()
     target.create_topic(topic, config={"segment.bytes": "4096"})
     for _ in range(10):

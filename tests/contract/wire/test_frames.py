@@ -51,13 +51,13 @@ def answers_or_closes(line: BrokerLine) -> bool:
 
 @on_lines(answers_or_closes)
 @pytest.mark.parametrize("key", [42, 1000, -1])  # not SaslHandshake, which isn't modelled
-def test_unknown_keys(target: Target, wire: WireClient, key: int) -> None:
+def test_unknown_api_key(target: Target, wire: WireClient, key: int) -> None:
     raw(wire, header(key))
     expect(target, wire, target.line.on_unreadable_request)
 
 
 @on_lines(answers_or_closes)
-def test_api_versions(target: Target, wire: WireClient) -> None:
+def test_api_versions_request(target: Target, wire: WireClient) -> None:
     raw(wire, header(ApiKey.API_VERSIONS))
     if ApiKey.API_VERSIONS not in target.line.apis:
         expect(target, wire, target.line.on_unreadable_request)
@@ -88,7 +88,7 @@ def test_api_versions(target: Target, wire: WireClient) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, api.Request) else "",
 )
-def test_the_probes_that_tell_the_lines_apart(
+def test_probes_distinguish_the_lines(
     target: Target, wire: WireClient, request_: api.Request, known: tuple[str, ...]
 ) -> None:
     if target.line.name not in known:
@@ -103,7 +103,7 @@ def test_the_probes_that_tell_the_lines_apart(
 
 
 @on_lines(lambda line: not line.heartbeat_is_a_stub and ApiKey.HEARTBEAT in line.apis)
-def test_a_heartbeat_without_a_group_at_the_coordinator(wire: WireClient, topic: str) -> None:
+def test_heartbeat_without_group_at_coordinator(wire: WireClient, topic: str) -> None:
     # A broker that isn't the coordinator: `test_an_empty_cluster`, and with three of them.
     group = unique_name("g")
     assert find_coordinator(wire, group).node_id == 0
@@ -128,32 +128,32 @@ def test_a_heartbeat_without_a_group_at_the_coordinator(wire: WireClient, topic:
     ],
     ids=["nothing", "count -5", "count max", "cut string", "cut fetch"],
 )
-def test_cut_bodies(target: Target, wire: WireClient, key: int, body: bytes) -> None:
+def test_cut_body(target: Target, wire: WireClient, key: int, body: bytes) -> None:
     raw(wire, header(key) + body)
     expect(target, wire, target.line.on_unreadable_request)
 
 
 @on_lines(answers_or_closes)
 @pytest.mark.parametrize("body", [b"abc", header(3)[:9]], ids=["3 bytes", "cut header"])
-def test_cut_headers(target: Target, wire: WireClient, body: bytes) -> None:
+def test_cut_header(target: Target, wire: WireClient, body: bytes) -> None:
     raw(wire, body)
     expect(target, wire, target.line.on_unreadable_request)
 
 
 @on_lines(answers_or_closes)
-def test_an_empty_frame(target: Target, wire: WireClient) -> None:
+def test_empty_frame(target: Target, wire: WireClient) -> None:
     raw(wire, b"")
     expect(target, wire, target.line.on_empty_frame)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), (100 << 20) + 1, 2**31 - 1])
-def test_sizes_out_of_bounds_close_at_once(wire: WireClient, size: int) -> None:
+def test_frame_size_out_of_bounds_closes(wire: WireClient, size: int) -> None:
     wire.socket.sendall(size.to_bytes(4, "big", signed=True))
     assert wire.is_closed()
 
 
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\0\x01"])
-def test_other_protocols_are_closed(wire: WireClient, noise: bytes) -> None:
+def test_other_protocol_closes(wire: WireClient, noise: bytes) -> None:
     wire.socket.sendall(noise)
     assert wire.is_closed()
 
@@ -171,12 +171,12 @@ def test_correlation_ids_are_echoed(wire: WireClient, topic: str, correlation_id
 
 
 @pytest.mark.parametrize("client_id", [b"\0\0", b"\xff\xff"], ids=["empty", "null"])
-def test_client_ids(wire: WireClient, client_id: bytes) -> None:
+def test_client_id_is_accepted(wire: WireClient, client_id: bytes) -> None:
     raw(wire, struct.pack(">hhi", 2, 0, 7) + client_id + struct.pack(">ii", -1, 0))
     assert wire.read_frame()[:4] == (7).to_bytes(4, "big")
 
 
-def test_pipelining_keeps_the_order(wire: WireClient, topic: str) -> None:
+def test_pipelined_requests_keep_order(wire: WireClient, topic: str) -> None:
     sent = [wire.send(api.MetadataRequest([topic])) for _ in range(100)]
     assert [int.from_bytes(wire.read_frame()[:4], "big") for _ in sent] == sent
     for number in range(50):
@@ -185,7 +185,7 @@ def test_pipelining_keeps_the_order(wire: WireClient, topic: str) -> None:
     assert offsets == list(range(50))
 
 
-def test_half_closed_connections(target: Target, wire: WireClient, topic: str) -> None:
+def test_half_closed_connection(target: Target, wire: WireClient, topic: str) -> None:
     # The long poll makes sure that the FIN is there before the answer.
     wire.send(fetch_request(topic, 0, max_wait_ms=150))
     wire.socket.shutdown(socket.SHUT_WR)
@@ -196,7 +196,7 @@ def test_half_closed_connections(target: Target, wire: WireClient, topic: str) -
     assert wire.is_closed()
 
 
-def test_what_is_behind_a_failed_acks_0_is_lost(
+def test_requests_behind_failed_acks_0_are_lost(
     target: Target, wire: WireClient, topic: str
 ) -> None:
     requests: list[api.Request[Any]] = [
@@ -215,7 +215,7 @@ def test_what_is_behind_a_failed_acks_0_is_lost(
         assert metadata(other, [topic]).topics[0].error_code == 0
 
 
-def test_0_9_is_silent_and_goes_on() -> None:
+def test_0_9_is_silent_and_reads_on() -> None:
     with EmbeddedCluster(1, "0.9") as cluster:
         info = cluster.nodes[0]
         for body in (

@@ -132,7 +132,7 @@ def pair(
 
 
 @groups
-def test_the_first_member_leads(wire: WireClient, group: str) -> None:
+def test_first_member_becomes_leader(wire: WireClient, group: str) -> None:
     joined = join(wire, group)
     assert (joined.error_code, joined.generation, joined.protocol) == (0, 1, "p")
     assert joined.leader == joined.member
@@ -145,7 +145,7 @@ def test_the_first_member_leads(wire: WireClient, group: str) -> None:
 
 
 @groups
-def test_a_second_member_makes_the_first_join_again(connect: Connect, group: str) -> None:
+def test_second_member_triggers_rebalance(connect: Connect, group: str) -> None:
     one, leader, two, follower = pair(connect, group)
     assert leader.generation == follower.generation == 2
     assert leader.leader == follower.leader == leader.member
@@ -156,7 +156,7 @@ def test_a_second_member_makes_the_first_join_again(connect: Connect, group: str
 
 
 @groups
-def test_members_whom_the_leader_leaves_out_get_nothing(connect: Connect, group: str) -> None:
+def test_member_left_out_by_leader_gets_empty_assignment(connect: Connect, group: str) -> None:
     one, leader, two, follower = pair(connect, group)
     one.send(join_request(group, leader.member))  # the leader's join forces a rebalance
     until_code(lambda: beat(two, group, follower), 27)
@@ -170,9 +170,7 @@ def test_members_whom_the_leader_leaves_out_get_nothing(connect: Connect, group:
 
 
 @groups
-def test_a_member_that_leaves_is_forgotten_and_the_others_rebalance(
-    connect: Connect, group: str
-) -> None:
+def test_leaving_member_triggers_rebalance(connect: Connect, group: str) -> None:
     one, leader, two, follower = pair(connect, group)
     assert leave(one, group, leader.member) == 0
     assert leave(one, group, leader.member) == 25
@@ -183,7 +181,7 @@ def test_a_member_that_leaves_is_forgotten_and_the_others_rebalance(
 
 
 @groups
-def test_the_last_member_leaves(target: Target, wire: WireClient, group: str) -> None:
+def test_group_after_last_member_left(target: Target, wire: WireClient, group: str) -> None:
     joined = stable(wire, group)
     assert leave(wire, group, joined.member) == 0
     state = "Empty" if target.line.empty_groups_stay else "Dead"
@@ -197,9 +195,7 @@ def test_the_last_member_leaves(target: Target, wire: WireClient, group: str) ->
 
 
 @groups
-def test_a_follower_that_joins_again_unchanged_is_told_the_generation(
-    connect: Connect, group: str
-) -> None:
+def test_unchanged_follower_rejoins_same_generation(connect: Connect, group: str) -> None:
     one, leader, two, follower = pair(connect, group)
     again = join(two, group, follower.member, metadata=b"two")
     assert (again.error_code, again.generation, again.members) == (0, 2, [])
@@ -207,7 +203,7 @@ def test_a_follower_that_joins_again_unchanged_is_told_the_generation(
 
 
 @groups
-def test_a_follower_that_changed_forces_a_rebalance(connect: Connect, group: str) -> None:
+def test_changed_follower_triggers_rebalance(connect: Connect, group: str) -> None:
     one, leader, two, follower = pair(connect, group)
     two.send(join_request(group, follower.member, metadata=b"changed"))
     until_code(lambda: beat(one, group, leader), 27)
@@ -217,14 +213,14 @@ def test_a_follower_that_changed_forces_a_rebalance(connect: Connect, group: str
 
 
 @groups
-def test_a_member_that_missed_the_answer_gets_it_again(wire: WireClient, group: str) -> None:
+def test_member_that_missed_join_response_gets_it_again(wire: WireClient, group: str) -> None:
     joined = join(wire, group)
     again = join(wire, group, joined.member)
     assert again == joined
 
 
 @groups
-def test_the_protocol_that_all_share_and_most_prefer_wins(connect: Connect, group: str) -> None:
+def test_protocol_shared_by_all_with_most_votes_wins(connect: Connect, group: str) -> None:
     one, two = connect(), connect()
     first = stable(one, group, protocols=("a", "b", "c"))
     two.send(join_request(group, protocols=("b", "c")))
@@ -234,7 +230,7 @@ def test_the_protocol_that_all_share_and_most_prefer_wins(connect: Connect, grou
 
 
 @groups
-def test_what_no_member_may_join_with(wire: WireClient, connect: Connect, group: str) -> None:
+def test_invalid_join_requests_fail(wire: WireClient, connect: Connect, group: str) -> None:
     nothing: tuple[str, str, list[object]] = ("", "", [])
     for answer, code in (
         (join(wire, ""), 24),
@@ -252,7 +248,7 @@ def test_what_no_member_may_join_with(wire: WireClient, connect: Connect, group:
 
 
 @groups
-def test_a_member_that_does_not_join_again_is_put_out(connect: Connect, group: str) -> None:
+def test_member_that_does_not_rejoin_is_evicted(connect: Connect, group: str) -> None:
     one, two = connect(), connect()
     first = stable(one, group, session_ms=SHORT_MS)
     joined = join(two, group, session_ms=SHORT_MS)
@@ -265,7 +261,7 @@ def test_a_member_that_does_not_join_again_is_put_out(connect: Connect, group: s
 
 
 @groups
-def test_a_session_ends_without_heartbeats(wire: WireClient, group: str) -> None:
+def test_session_expires_without_heartbeats(wire: WireClient, group: str) -> None:
     joined = stable(wire, group, session_ms=SHORT_MS)
     deadline = time.monotonic() + 15
     while describe(wire, group).state == "Stable":
@@ -275,7 +271,7 @@ def test_a_session_ends_without_heartbeats(wire: WireClient, group: str) -> None
 
 
 @groups
-def test_a_leader_that_never_syncs_is_put_out(connect: Connect, group: str) -> None:
+def test_leader_that_never_syncs_is_evicted(connect: Connect, group: str) -> None:
     one, two = connect(), connect()
     first = stable(one, group, session_ms=SHORT_MS)
     two.send(join_request(group))
@@ -292,7 +288,7 @@ def test_a_leader_that_never_syncs_is_put_out(connect: Connect, group: str) -> N
 
 
 @groups
-def test_strangers_and_other_generations_are_refused(wire: WireClient, group: str) -> None:
+def test_unknown_members_and_generations_fail(wire: WireClient, group: str) -> None:
     assert heartbeat(wire, group, 1, "nobody") == 25
     assert leave(wire, group, "nobody") == 25
     joined = stable(wire, group)
@@ -304,7 +300,7 @@ def test_strangers_and_other_generations_are_refused(wire: WireClient, group: st
 
 
 @groups
-def test_heartbeats_before_the_sync(target: Target, wire: WireClient, group: str) -> None:
+def test_heartbeat_before_sync(target: Target, wire: WireClient, group: str) -> None:
     joined = join(wire, group)
     assert beat(wire, group, joined) == 27
     stranger = 25 if target.line.heartbeat_checks_member_first else 27
@@ -312,7 +308,7 @@ def test_heartbeats_before_the_sync(target: Target, wire: WireClient, group: str
 
 
 @groups
-def test_commits_of_members_are_checked(
+def test_commits_check_member_and_generation(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
     joined = join(wire, group)
@@ -338,7 +334,7 @@ def test_commits_of_members_are_checked(
 
 
 @groups
-def test_commits_while_others_join_are_taken(connect: Connect, topic: str, group: str) -> None:
+def test_commits_succeed_during_rebalance(connect: Connect, topic: str, group: str) -> None:
     one, two = connect(), connect()
     first = stable(one, group)
     two.send(join_request(group))

@@ -35,7 +35,7 @@ def leaders_of(wire: WireClient, topic: str) -> dict[int, int]:
         time.sleep(0.02)
 
 
-def test_a_topic(target: Target, wire: WireClient, topic: str) -> None:
+def test_metadata_of_one_topic(target: Target, wire: WireClient, topic: str) -> None:
     answer = metadata(wire, [topic])
     host, port = target.address(0)
     assert answer.brokers == [api.Broker(0, host, port)]
@@ -46,15 +46,15 @@ def test_a_topic(target: Target, wire: WireClient, topic: str) -> None:
     ]
 
 
-def test_all_topics(wire: WireClient, topic: str) -> None:
+def test_metadata_of_all_topics(wire: WireClient, topic: str) -> None:
     assert topics_of(metadata(wire))[topic] == (0, 3)
 
 
-def test_a_topic_named_twice(wire: WireClient, topic: str) -> None:
+def test_duplicate_topic_gets_one_response(wire: WireClient, topic: str) -> None:
     assert len(metadata(wire, [topic, topic]).topics) == 1
 
 
-def test_unknown_topics_are_created(wire: WireClient, topic: str) -> None:
+def test_unknown_topics_are_auto_created(wire: WireClient, topic: str) -> None:
     new, other = unique_name("new"), unique_name("new")
     answer = metadata(wire, [new, topic, other])
     assert len(answer.brokers) == 1
@@ -64,7 +64,7 @@ def test_unknown_topics_are_created(wire: WireClient, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b/c!", "", ".", "x" * 300])
-def test_bad_names(target: Target, wire: WireClient, topic: str, name: str) -> None:
+def test_invalid_topic_names(target: Target, wire: WireClient, topic: str, name: str) -> None:
     line = target.line
     answer = metadata(wire, [topic, name])
     if line.invalid_topic_fails_all:
@@ -78,7 +78,7 @@ def test_bad_names(target: Target, wire: WireClient, topic: str, name: str) -> N
         assert topics_of(answer) == {topic: (0, 3), name: (17, 0)}
 
 
-def test_versions_and_their_layouts(target: Target, wire: WireClient, topic: str) -> None:
+def test_metadata_versions_and_layouts(target: Target, wire: WireClient, topic: str) -> None:
     layout = 1 if target.line.name == "0.10" else 0
     answer = wire.request(api.MetadataRequest([topic]), 1, layout)
     assert topics_of(answer) == {topic: (0, 3)}
@@ -89,7 +89,7 @@ def test_versions_and_their_layouts(target: Target, wire: WireClient, topic: str
 
 
 @on_lines(lambda line: line.name == "0.10")
-def test_all_topics_in_version_1(target: Target, wire: WireClient, topic: str) -> None:
+def test_metadata_v1_of_all_topics(target: Target, wire: WireClient, topic: str) -> None:
     assert topics_of(wire.request(api.MetadataRequest(None), 1))[topic] == (0, 3)
 
 
@@ -119,7 +119,7 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[Target]:
             yield RealTarget(cluster)
 
 
-def test_an_empty_cluster(fresh: Target) -> None:
+def test_empty_cluster(fresh: Target) -> None:
     with WireClient(fresh.address(0)) as wire:
         if fresh.line.empty_cluster_lists_brokers:
             deadline = time.monotonic() + 10

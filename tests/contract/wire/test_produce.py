@@ -31,7 +31,7 @@ def stored(wire: WireClient, topic: str, offset: int = 0) -> list[tuple[int, byt
     return found
 
 
-def test_offsets_are_assigned_by_the_log(wire: WireClient, topic: str) -> None:
+def test_broker_assigns_offsets(wire: WireClient, topic: str) -> None:
     assert produce(wire, topic, plain(b"a", (b"k", None), first=77)) == (0, 0)
     assert produce(wire, topic, plain(b"c", first=-3), acks=-1) == (0, 2)
     assert stored(wire, topic) == [(0, b"a"), (1, None), (2, b"c")]
@@ -51,7 +51,7 @@ def test_offsets_are_assigned_by_the_log(wire: WireClient, topic: str) -> None:
     ],
     ids=["crc", "one of three", "size 0", "size 13", "size 13 cut", "empty", "cut", "stray"],
 )
-def test_nothing_is_stored_of_a_set_that_is_refused_or_empty(
+def test_rejected_or_empty_set_stores_nothing(
     wire: WireClient, topic: str, message_set: bytes, code: int
 ) -> None:
     assert produce(wire, topic, message_set) == (code, -1)
@@ -59,12 +59,12 @@ def test_nothing_is_stored_of_a_set_that_is_refused_or_empty(
 
 
 @pytest.mark.parametrize("tail", [bytes(5), plain(b"cut off")[:-3]], ids=["stray", "cut"])
-def test_a_cut_tail_is_dropped(wire: WireClient, topic: str, tail: bytes) -> None:
+def test_cut_tail_is_dropped(wire: WireClient, topic: str, tail: bytes) -> None:
     assert produce(wire, topic, plain(b"a", b"b") + tail) == (0, 0)
     assert produce(wire, topic, plain(b"c")) == (0, 2)
 
 
-def test_the_size_limit_is_that_of_an_entry(target: Target, wire: WireClient, topic: str) -> None:
+def test_size_limit_applies_to_an_entry(target: Target, wire: WireClient, topic: str) -> None:
     most = 1000012 - 12 - 14
     grown = 8 if target.line.message_format else 0  # converted to format 1
     assert produce(wire, topic, plain(bytes(most - grown))) == (0, 0)
@@ -72,12 +72,12 @@ def test_the_size_limit_is_that_of_an_entry(target: Target, wire: WireClient, to
     assert produce(wire, topic, plain(bytes(600_000), bytes(600_000))) == (0, 1)
 
 
-def test_only_the_compressed_size_is_limited(wire: WireClient, topic: str) -> None:
+def test_size_limit_applies_to_compressed_size(wire: WireClient, topic: str) -> None:
     assert produce(wire, topic, wrapper(Codec.GZIP, plain(bytes(1_200_000)))) == (0, 0)
     assert stored(wire, topic) == [(0, bytes(1_200_000))]
 
 
-def test_unknown_partitions_fail_alone(wire: WireClient, topic: str) -> None:
+def test_unknown_partition_fails_alone(wire: WireClient, topic: str) -> None:
     missing = unique_name("missing")
     request = api.ProduceRequest(
         1,
@@ -100,7 +100,7 @@ def test_unknown_partitions_fail_alone(wire: WireClient, topic: str) -> None:
 
 
 @pytest.mark.parametrize("same_entry", [True, False])
-def test_of_a_partition_named_twice_the_last_set_wins(
+def test_duplicate_partition_stores_last_set(
     wire: WireClient, topic: str, same_entry: bool
 ) -> None:
     first = api.ProducePartition(0, plain(b"lost"))
@@ -116,7 +116,7 @@ def test_of_a_partition_named_twice_the_last_set_wins(
 
 
 @pytest.mark.parametrize("set_", ["unknown partition", "corrupt", "too large"])
-def test_acks_0_with_an_error_closes(wire: WireClient, topic: str, set_: str) -> None:
+def test_acks_0_with_error_closes(wire: WireClient, topic: str, set_: str) -> None:
     partition, message_set = {
         "unknown partition": (99, plain(b"x")),
         "corrupt": (0, bad_crc(plain(b"x"))),
@@ -126,7 +126,7 @@ def test_acks_0_with_an_error_closes(wire: WireClient, topic: str, set_: str) ->
     assert wire.is_closed()
 
 
-def test_acks_0_is_not_answered(wire: WireClient, topic: str) -> None:
+def test_acks_0_gets_no_response(wire: WireClient, topic: str) -> None:
     wire.send(produce_request(topic, plain(b"a"), acks=0))
     assert stored(wire, topic) == [(0, b"a")]
 
@@ -142,11 +142,11 @@ def test_acks_above_one(target: Target, wire: WireClient, topic: str) -> None:
         assert stored(wire, topic) == []
 
 
-def test_timeout_0(wire: WireClient, topic: str) -> None:
+def test_timeout_zero(wire: WireClient, topic: str) -> None:
     assert produce(wire, topic, plain(b"a"), acks=-1, timeout_ms=0) == (0, 0)
 
 
-def test_magic_is_not_looked_at_before_0_10(target: Target, wire: WireClient, topic: str) -> None:
+def test_magic_is_ignored_before_0_10(target: Target, wire: WireClient, topic: str) -> None:
     strange = encode_entry(0, b"k", b"v", magic=1, timestamp_ms=5)
     assert produce(wire, topic, strange) == (0, 0)
     [entry] = fetch(wire, topic, 0).entries()
@@ -161,13 +161,13 @@ def test_magic_5(target: Target, wire: WireClient, topic: str) -> None:
     assert produce(wire, topic, strange) == ((-1, -1) if target.line.message_format else (0, 0))
 
 
-def test_other_attribute_bits(target: Target, wire: WireClient, topic: str) -> None:
+def test_unused_attribute_bits(target: Target, wire: WireClient, topic: str) -> None:
     assert produce(wire, topic, encode_entry(0, None, b"v", attributes=0x08)) == (0, 0)
     [entry] = fetch(wire, topic, 0).entries()
     assert entry.attributes == (0 if target.line.message_format else 0x08)
 
 
-def test_codec_4(target: Target, wire: WireClient, topic: str) -> None:
+def test_unknown_codec_4(target: Target, wire: WireClient, topic: str) -> None:
     strange = encode_entry(0, None, b"v", attributes=4)
     if target.line.name in OLD:
         assert produce(wire, topic, strange) == (0, 0)
@@ -178,7 +178,7 @@ def test_codec_4(target: Target, wire: WireClient, topic: str) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_wrappers_are_opened_numbered_and_closed_again(
+def test_wrapper_is_rewritten_with_offsets(
     target: Target, wire: WireClient, topic: str, codec: Codec
 ) -> None:
     produce(wire, topic, plain(b"before"))
@@ -195,7 +195,7 @@ def test_wrappers_are_opened_numbered_and_closed_again(
     assert stored(wire, topic, 2) == [(1, b"1"), (2, b"2"), (3, None)]
 
 
-def test_raw_snappy_comes_back_in_frames(wire: WireClient, topic: str) -> None:
+def test_raw_snappy_is_stored_framed(wire: WireClient, topic: str) -> None:
     import snappy
 
     raw = snappy.compress(plain(b"raw"))
@@ -206,7 +206,7 @@ def test_raw_snappy_comes_back_in_frames(wire: WireClient, topic: str) -> None:
     assert stored(wire, topic) == [(0, b"raw")]
 
 
-def test_the_lz4_header_checksum(target: Target, wire: WireClient, topic: str) -> None:
+def test_lz4_header_checksum(target: Target, wire: WireClient, topic: str) -> None:
     legacy = compress(Codec.LZ4, plain(b"x"))
     standard = legacy[:6] + LZ4_STANDARD_CHECKSUM + legacy[7:]
     with_size = legacy[:4] + b"\x68\x40" + len(plain(b"x")).to_bytes(8, "little") + legacy[6:]
@@ -222,7 +222,7 @@ def test_the_lz4_header_checksum(target: Target, wire: WireClient, topic: str) -
         assert [answer(legacy), answer(standard)] == [0, 0]
 
 
-def test_a_wrapper_makes_the_whole_set_one_wrapper(wire: WireClient, topic: str) -> None:
+def test_set_with_wrapper_becomes_one_wrapper(wire: WireClient, topic: str) -> None:
     message_set = (
         plain(b"a")
         + wrapper(Codec.GZIP, plain(b"b", b"c"))
@@ -235,7 +235,7 @@ def test_a_wrapper_makes_the_whole_set_one_wrapper(wire: WireClient, topic: str)
     assert stored(wire, topic) == [(i, bytes([97 + i])) for i in range(5)]
 
 
-def test_wrappers_that_are_too_large_together(wire: WireClient, topic: str) -> None:
+def test_wrappers_too_large_together(wire: WireClient, topic: str) -> None:
     import random
 
     noise = random.Random(8).randbytes
@@ -244,7 +244,7 @@ def test_wrappers_that_are_too_large_together(wire: WireClient, topic: str) -> N
     assert produce(wire, topic, first + second) == (10, -1)
 
 
-def test_a_wrapper_in_a_wrapper(target: Target, wire: WireClient, topic: str) -> None:
+def test_nested_wrapper(target: Target, wire: WireClient, topic: str) -> None:
     nested = wrapper(Codec.GZIP, wrapper(Codec.GZIP, plain(b"a", b"b"), offset=1))
     answer = produce(wire, topic, nested)
     if target.line.message_format:
@@ -266,7 +266,7 @@ def test_a_wrapper_in_a_wrapper(target: Target, wire: WireClient, topic: str) ->
         assert [(one.offset, one.value) for one in inside] == [(0, b"a"), (1, b"b")]
 
 
-def test_a_wrapper_around_nothing(target: Target, wire: WireClient, topic: str) -> None:
+def test_empty_wrapper(target: Target, wire: WireClient, topic: str) -> None:
     produce(wire, topic, plain(b"a"))
     answer = produce(wire, topic, wrapper(Codec.GZIP, b""))
     assert answer == ((-1, -1) if target.line.rejects_empty_wrapper else (0, 1))
@@ -274,19 +274,17 @@ def test_a_wrapper_around_nothing(target: Target, wire: WireClient, topic: str) 
 
 
 @pytest.mark.parametrize("value", [None, b"garbage"])
-def test_a_wrapper_that_cannot_be_opened(wire: WireClient, topic: str, value: bytes | None) -> None:
+def test_undecompressable_wrapper(wire: WireClient, topic: str, value: bytes | None) -> None:
     assert produce(wire, topic, encode_entry(0, None, value, attributes=1)) == (-1, -1)
 
 
-def test_a_cut_tail_inside_a_wrapper_is_dropped(wire: WireClient, topic: str) -> None:
+def test_cut_tail_inside_wrapper_is_dropped(wire: WireClient, topic: str) -> None:
     inner = plain(b"a", b"b") + plain(b"cut off")[:-2]
     assert produce(wire, topic, wrapper(Codec.GZIP, inner)) == (0, 0)
     assert stored(wire, topic) == [(0, b"a"), (1, b"b")]
 
 
-def test_a_wrong_crc_inside_a_wrapper_is_handed_on(
-    target: Target, wire: WireClient, topic: str
-) -> None:
+def test_wrong_crc_inside_wrapper_is_kept(target: Target, wire: WireClient, topic: str) -> None:
     inner = plain(b"good") + bad_crc(plain(b"poison"))
     assert produce(wire, topic, wrapper(Codec.GZIP, inner)) == (0, 0)
     [entry] = fetch(wire, topic, 0).entries()
@@ -297,7 +295,7 @@ def test_a_wrong_crc_inside_a_wrapper_is_handed_on(
         assert [one.crc_ok for one in inside] == [True, False]
 
 
-def test_versions_and_their_layouts(target: Target, wire: WireClient, topic: str) -> None:
+def test_produce_versions_and_layouts(target: Target, wire: WireClient, topic: str) -> None:
     highest = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9": 1, "0.10": 2}[target.line.name]
     for version in range(3):
         request = produce_request(topic, plain(str(version).encode()))
@@ -309,7 +307,7 @@ def test_versions_and_their_layouts(target: Target, wire: WireClient, topic: str
 
 
 @on_lines(has_config("cleanup.policy"))
-def test_a_compacted_topic_and_messages_without_key(target: Target, wire: WireClient) -> None:
+def test_message_without_key_in_compacted_topic(target: Target, wire: WireClient) -> None:
     topic = unique_name()
     target.create_topic(topic, config={"cleanup.policy": "compact"})
     code = 2 if target.line.compacted_needs_keys else 0
@@ -319,7 +317,7 @@ def test_a_compacted_topic_and_messages_without_key(target: Target, wire: WireCl
 
 
 @on_lines(has_config("segment.bytes"))
-def test_a_set_larger_than_a_segment(target: Target, wire: WireClient) -> None:
+def test_set_larger_than_segment(target: Target, wire: WireClient) -> None:
     topic = unique_name()
     target.create_topic(topic, config={"segment.bytes": "4096"})
     assert produce(wire, topic, plain(bytes(1000), bytes(1000))) == (0, 0)
@@ -329,7 +327,7 @@ def test_a_set_larger_than_a_segment(target: Target, wire: WireClient) -> None:
 
 
 @on_lines(has_config("compression.type"))
-def test_compression_type_of_a_topic(target: Target, wire: WireClient) -> None:
+def test_topic_compression_type(target: Target, wire: WireClient) -> None:
     for name, codec in (("gzip", Codec.GZIP), ("snappy", Codec.SNAPPY), ("uncompressed", 0)):
         topic = unique_name()
         target.create_topic(topic, config={"compression.type": name})
@@ -352,7 +350,7 @@ def test_log_append_time(target: Target, wire: WireClient) -> None:
 
 
 @on_lines(lambda line: line.message_format == 1)
-def test_format_1_in_a_wrapper_has_relative_offsets(
+def test_format_1_wrapper_has_relative_offsets(
     target: Target, wire: WireClient, topic: str
 ) -> None:
     produce(wire, topic, plain(b"before", b"before", magic=1))

@@ -48,7 +48,7 @@ def serves_debuggers(wire: WireClient, topic: str) -> bool:
 
 
 @three
-def test_followers_answer_6(target: Target) -> None:
+def test_follower_responds_not_leader(target: Target) -> None:
     topic = unique_name()
     target.create_topic(topic, replication_factor=3)
     leader = target.leader(topic, 0)
@@ -64,7 +64,7 @@ def test_followers_answer_6(target: Target) -> None:
 
 
 @three
-def test_brokers_without_a_replica_answer_3(target: Target) -> None:
+def test_broker_without_replica_responds_unknown_partition(target: Target) -> None:
     topic = unique_name()
     target.create_topic(topic, replication_factor=1)
     for node in others(target, target.leader(topic, 0)):
@@ -76,7 +76,7 @@ def test_brokers_without_a_replica_answer_3(target: Target) -> None:
 
 @three
 @pytest.mark.parametrize("acks", [-2, -1, 1, 2, 3])
-def test_acks_that_come(target: Target, acks: int) -> None:
+def test_acks_within_replicas(target: Target, acks: int) -> None:
     topic = unique_name()
     target.create_topic(topic, 2, replication_factor=3)
     with WireClient(target.address(target.leader(topic, 0))) as wire:
@@ -89,7 +89,7 @@ def test_acks_that_come(target: Target, acks: int) -> None:
 
 
 @three
-def test_answers_that_waited_and_those_beside_them(target: Target) -> None:
+def test_offsets_in_response_that_waited_for_replicas(target: Target) -> None:
     topic = unique_name()
     target.create_topic(topic, 2, replication_factor=3)
     sets = [api.ProducePartition(0, plain(b"x", b"y")), api.ProducePartition(9, plain(b"z"))]
@@ -106,7 +106,7 @@ def test_answers_that_waited_and_those_beside_them(target: Target) -> None:
 
 
 @on_lines(lambda line: line.acks_above_one, brokers=3)
-def test_more_acks_than_replicas_time_out_but_are_stored(target: Target) -> None:
+def test_acks_above_replicas_time_out_but_store(target: Target) -> None:
     topic = unique_name()
     target.create_topic(topic, replication_factor=3)
     with WireClient(target.address(target.leader(topic, 0))) as wire:
@@ -128,7 +128,7 @@ def test_min_insync_replicas_before_the_append(target: Target) -> None:
 
 
 @three
-def test_all_brokers_tell_the_same(target: Target) -> None:
+def test_all_brokers_return_same_metadata(target: Target) -> None:
     topic = unique_name()
     target.create_topic(topic, 3, replication_factor=3)
     wanted = ([0, 1, 2], {number: target.leader(topic, number) for number in range(3)})
@@ -143,7 +143,7 @@ def test_all_brokers_tell_the_same(target: Target) -> None:
 
 
 @three
-def test_which_brokers_an_answer_names(target: Target) -> None:
+def test_brokers_listed_in_metadata(target: Target) -> None:
     """Before 0.8.2 only those that have something of the topics in it (brokers.md 4.11)."""
     # Partition p is on broker p.
     one, two, three = names = [unique_name(word) for word in ("one", "two", "three")]
@@ -166,7 +166,7 @@ def test_which_brokers_an_answer_names(target: Target) -> None:
 
 
 @on_lines(lambda line: api.ApiKey.GROUP_COORDINATOR in line.apis, brokers=3)
-def test_only_the_coordinator_takes_commits_of_version_1(target: Target) -> None:
+def test_only_coordinator_accepts_commit_v1(target: Target) -> None:
     topic, group = unique_name(), unique_name("g")
     target.create_topic(topic)
     with WireClient(target.address(0)) as wire:
@@ -185,7 +185,7 @@ def test_only_the_coordinator_takes_commits_of_version_1(target: Target) -> None
 @on_lines(
     lambda line: not line.heartbeat_is_a_stub and api.ApiKey.HEARTBEAT in line.apis, brokers=3
 )
-def test_heartbeats_without_a_group_at_the_coordinator_and_elsewhere(target: Target) -> None:
+def test_heartbeat_without_group_at_each_broker(target: Target) -> None:
     topic, group = unique_name(), unique_name("g")
     target.create_topic(topic)
 
@@ -217,7 +217,7 @@ def restart(target: Target, node: int) -> None:
 
 
 @three
-def test_a_dead_leader_is_replaced(target: Target) -> None:
+def test_dead_leader_is_replaced(target: Target) -> None:
     topic = unique_name()
     target.create_topic(topic, replication_factor=3)
     old = target.leader(topic, 0)
@@ -253,7 +253,7 @@ def test_a_dead_leader_is_replaced(target: Target) -> None:
 
 
 @three
-def test_a_partition_whose_only_replica_is_dead(target: Target) -> None:
+def test_partition_with_only_replica_dead(target: Target) -> None:
     topic = unique_name()
     target.create_topic(topic, replication_factor=1)
     alone = target.leader(topic, 0)
