@@ -1,5 +1,8 @@
-"""The admin client: what brokers 0.8 – 3.9 tell about topics and the cluster, and topics made
-through ZooKeeper, since the protocol of these brokers has no request for it."""
+"""The admin client for brokers 0.8 to 3.9.
+
+It describes topics, groups and the cluster by requests, and creates and deletes topics through
+ZooKeeper, because the protocol of 0.8 has no requests for that.
+"""
 
 from aiokafka08.admin.client import AIOKafkaAdminClient, TopicErrors
 from aiokafka08.admin.new_topic import NewPartitions, NewTopic

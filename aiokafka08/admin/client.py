@@ -1,7 +1,11 @@
-"""AIOKafkaAdminClient: topics and cluster by the protocol, topics made through ZooKeeper.
+"""`AIOKafkaAdminClient`: describe a cluster by requests, create topics through ZooKeeper.
 
-Signatures and return types are aiokafka's where the old protocol can do the thing. Replica
-placement is `new_topic`'s, the nodes in ZooKeeper are `zookeeper`'s, groups are in `groups`.
+Signatures and return types are aiokafka's wherever the old protocol can do the same. This module
+has the calls about topics and the cluster; those about groups are in `groups`. `new_topic` checks
+new topics and places replicas, `zookeeper.topics` writes the nodes.
+
+Invariant: an error of one topic goes into the returned `TopicErrors` and doesn't keep the other
+topics from being handled; a timeout is raised.
 """
 
 from __future__ import annotations
@@ -40,37 +44,39 @@ from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.api import TopicState
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
-from aiokafka08.zookeeper.groups import GroupRegistry
-from aiokafka08.zookeeper.topics import TopicRegistry
+from aiokafka08.zookeeper.groups import GroupNodes
+from aiokafka08.zookeeper.topics import TopicNodes
 
 _POLL_S = 0.05
+"""The pause between two checks whether a topic has its leaders, or is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicErrors:
-    """The outcome per topic: (topic, error code, text), code 0 and None where it worked."""
+    """The result of each topic: (topic, error code, text); (topic, 0, None) if it succeeded."""
 
     topic_errors: list[tuple[str, int, str | None]]
 
 
 class AIOKafkaAdminClient(GroupCalls):
-    """Look at a cluster and its groups, and make topics on it.
+    """Describe a cluster and its groups, create and delete topics, and move groups' offsets.
 
     Args:
         bootstrap_servers: "host:port,…", or a list of them.
         client_id: the name that brokers log.
-        request_timeout_ms: how long a call may take.
-        connections_max_idle_ms: idle connections are closed after this.
-        retry_backoff_ms: pause before a request is tried again.
-        metadata_max_age_ms: metadata is refreshed at the latest after this.
+        request_timeout_ms: the timeout of a call.
+        connections_max_idle_ms: close connections that were idle for so long.
+        retry_backoff_ms: the pause before a request is retried.
+        metadata_max_age_ms: refresh the metadata at this age.
         security_protocol: "PLAINTEXT" or "SSL" (with `ssl_context`).
-        api_version: "auto" (None means the same) finds the broker's line; "0.8.2" pins it.
-        zookeeper_connect: "host:port/chroot" of the cluster's ZooKeeper; needed by
-            `create_topics`, `delete_topics` and `create_partitions`, and for groups on 0.8.
+        api_version: "auto" or None detects the brokers' line; "0.8.2" pins it.
+        zookeeper_connect: "host:port/chroot" of the cluster's ZooKeeper. `create_topics`,
+            `delete_topics` and `create_partitions` need it, and groups on 0.8.
         on_event: called with each `aiokafka08.telemetry.Event`.
 
     Raises:
-        IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError: an option is wrong.
+        IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError: an option has a
+            value that isn't supported.
     """
 
     def __init__(
@@ -115,14 +121,14 @@ class AIOKafkaAdminClient(GroupCalls):
         self._timeout_ms = request_timeout_ms
         self._router = Router(config, Telemetry(on_event))
         self._lifecycle = Lifecycle("AIOKafkaAdminClient", "close()")
-        self._registry = (
-            TopicRegistry(zookeeper_connect, config.request_timeout_s)
+        self._topic_nodes = (
+            TopicNodes(zookeeper_connect, config.request_timeout_s)
             if zookeeper_connect is not None
             else None
         )
         self._zookeeper_connect = zookeeper_connect
-        self._groups = (
-            GroupRegistry(zookeeper_connect, config.request_timeout_s)
+        self._group_nodes = (
+            GroupNodes(zookeeper_connect, config.request_timeout_s)
             if zookeeper_connect is not None
             else None
         )
@@ -132,11 +138,11 @@ class AIOKafkaAdminClient(GroupCalls):
             self._lifecycle.warn_if_not_stopped(self)
 
     async def start(self) -> None:
-        """Find the cluster.
+        """Connect to the cluster.
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
-            UnsupportedVersionError: it is a 4.x cluster.
+            UnsupportedVersionError: the cluster is of 4.x.
         """
         self._lifecycle.bind_to_loop()
         try:
@@ -149,7 +155,8 @@ class AIOKafkaAdminClient(GroupCalls):
         """Close all connections; safe to call twice.
 
         Raises:
-            IllegalStateError: it belongs to another event loop or process; it goes on there.
+            IllegalStateError: the client belongs to another event loop or process, and runs on
+                there.
         """
         if self._lifecycle.is_running:
             self._lifecycle.check()
@@ -168,25 +175,26 @@ class AIOKafkaAdminClient(GroupCalls):
     ) -> None:
         await self.close()
 
-    # --- what the brokers tell ----------------------------------------------------------------
+    # --- topics and cluster -----------------------------------------------------------------------
 
     async def list_topics(self) -> list[str]:
-        """The names of all topics; right after its creation one may still be missing."""
+        """Return the names of all topics; one that was just created may be missing."""
         return [state.topic for state in await self._all_topics()]
 
     async def describe_topics(self, topics: list[str] | None = None) -> list[Any]:
-        """Topics as dicts: error_code, topic, is_internal, partitions (error_code, partition,
-        leader, replicas, isr).
+        """Return topics as dicts.
 
-        A topic that doesn't exist has error code 3; asking never creates one. On 0.8 `replicas`
-        leaves out dead brokers and `isr` may be stale (docs/brokers.md 4.7, 4.8).
+        The keys are error_code, topic, is_internal and partitions; those of a partition are
+        error_code, partition, leader, replicas and isr. A topic that doesn't exist has the error
+        code of `UnknownTopicOrPartitionError`, and the call doesn't create it. On 0.8 `replicas`
+        leaves out dead brokers, and `isr` may be stale (docs/brokers.md 4.7, 4.8).
 
         Args:
-            topics: names; all topics where None.
+            topics: names; None for all topics.
 
         Raises:
-            InvalidTopicError: a name that brokers don't take.
-            NoBrokersAvailable: no broker answers.
+            InvalidTopicError: brokers don't accept the name.
+            NoBrokersAvailable: no broker responds.
         """
         states = {state.topic: state for state in await self._all_topics()}
         wanted = list(states) if topics is None else check_topic_names(topics)
@@ -194,23 +202,23 @@ class AIOKafkaAdminClient(GroupCalls):
         return [asdict(states.get(name) or TopicState(unknown, name, False, [])) for name in wanted]
 
     async def describe_cluster(self) -> dict[str, Any]:
-        """`{"brokers": [{node_id, host, port, rack}, …], "controller_id": …}`.
+        """Return `{"brokers": [{node_id, host, port, rack}, …], "controller_id": …}`.
 
-        `controller_id` is -1 and `rack` None on brokers before 0.10; `brokers` is empty on an 0.8
-        cluster without topics, since brokers name nobody then (docs/brokers.md 4.1).
+        `controller_id` is -1 and `rack` None on brokers before 0.10. `brokers` is empty on an 0.8
+        cluster without topics, because its brokers name no brokers then (docs/brokers.md 4.1).
         """
         self._lifecycle.check()
-        answer = await self._router.metadata.fetch_all()
+        response = await self._router.metadata.fetch_all()
         return {
-            "brokers": [asdict(broker) for broker in answer.brokers],
-            "controller_id": answer.controller_id,
+            "brokers": [asdict(broker) for broker in response.brokers],
+            "controller_id": response.controller_id,
         }
 
     async def _all_topics(self) -> list[TopicState]:
         self._lifecycle.check()
         return (await self._router.metadata.fetch_all()).topics
 
-    # --- topics made through ZooKeeper ----------------------------------------------------------
+    # --- changes through ZooKeeper ----------------------------------------------------------------
 
     async def create_topics(
         self,
@@ -221,18 +229,20 @@ class AIOKafkaAdminClient(GroupCalls):
         """Create topics and wait until each partition has a leader.
 
         Args:
-            new_topics: what to create.
-            timeout_ms: how long to wait for the leaders; `request_timeout_ms` by default.
-            validate_only: check, and create nothing.
+            new_topics: the topics.
+            timeout_ms: how long to wait for the leaders of a topic; `request_timeout_ms` by
+                default.
+            validate_only: check the topics, and create nothing.
 
         Raises:
-            UnsupportedVersionError: no `zookeeper_connect` was given.
+            UnsupportedVersionError: there is no `zookeeper_connect`.
             KafkaConnectionError: ZooKeeper can't be reached.
-            KafkaTimeoutError: a topic is made, but not led in time; those after it aren't made.
+            KafkaTimeoutError: a topic was created, but has no leaders in time; the topics after it
+                were not created.
         """
-        registry = self._require_registry("create_topics")
+        nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
-        node_ids = await asyncio.to_thread(registry.broker_ids)
+        node_ids = await asyncio.to_thread(nodes.broker_ids)
 
         async def create(topic: NewTopic) -> None:
             check_topic_name(topic.name)
@@ -240,7 +250,7 @@ class AIOKafkaAdminClient(GroupCalls):
             assignment = assign_replicas(topic, node_ids, random.randrange(len(node_ids)))
             if not validate_only:
                 await asyncio.to_thread(
-                    registry.create_topic, topic.name, assignment, topic.topic_configs
+                    nodes.create_topic, topic.name, assignment, topic.topic_configs
                 )
                 await self._wait_leaders(topic.name, len(assignment), limit_ms)
 
@@ -252,69 +262,76 @@ class AIOKafkaAdminClient(GroupCalls):
         timeout_ms: int | None = None,
         validate_only: bool = False,
     ) -> TopicErrors:
-        """Add partitions to topics and wait for their leaders. Arguments and errors as
-        `create_topics`; keys keep their partitions only for messages already written."""
-        registry = self._require_registry("create_partitions")
+        """Add partitions to topics and wait for their leaders.
+
+        New messages of a key may go to another partition than its old ones. Arguments and errors
+        are those of `create_topics`.
+        """
+        nodes = self._require_topic_nodes("create_partitions")
         limit_ms = self._limit_ms(timeout_ms)
-        node_ids = await asyncio.to_thread(registry.broker_ids)
+        node_ids = await asyncio.to_thread(nodes.broker_ids)
 
         async def grow(topic: str, wanted: NewPartitions) -> None:
-            known = await asyncio.to_thread(registry.assignment, topic)
+            known = await asyncio.to_thread(nodes.assignment, topic)
             added = range(len(known), wanted.total_count)
             if not added:
                 raise InvalidPartitionsError(
-                    f"topic {topic!r} has {len(known)} partitions; total_count="
-                    f"{wanted.total_count} must be more"
+                    f"topic {topic!r}: total_count={wanted.total_count}; expected more than its "
+                    f"{len(known)} partitions"
                 )
             if wanted.new_assignments is None:
                 factor = len(next(iter(known.values())))
                 new = spread(topic, added, factor, node_ids, random.randrange(len(node_ids)))
             elif len(wanted.new_assignments) != len(added):
                 raise InvalidReplicationAssignmentError(
-                    f"topic {topic!r}: {len(wanted.new_assignments)} assignments for "
-                    f"{len(added)} new partitions"
+                    f"topic {topic!r}: {len(wanted.new_assignments)} assignments; expected one for "
+                    f"each of {len(added)} new partitions"
                 )
             else:
                 checked = checked_assignment(
                     topic, dict(enumerate(wanted.new_assignments)), node_ids
                 )
-                new = {len(known) + index: nodes for index, nodes in checked.items()}
+                new = {len(known) + index: replicas for index, replicas in checked.items()}
             if not validate_only:
-                await asyncio.to_thread(registry.add_partitions, topic, new)
+                await asyncio.to_thread(nodes.add_partitions, topic, new)
                 await self._wait_leaders(topic, wanted.total_count, limit_ms)
 
         return await _per_topic((name, grow(name, new)) for name, new in topic_partitions.items())
 
     async def delete_topics(self, topics: list[str], timeout_ms: int | None = None) -> TopicErrors:
-        """Delete topics and wait until they are gone. Arguments and errors as `create_topics`.
+        """Delete topics and wait until they are gone.
 
-        Brokers do it only with `delete.topic.enable=true`, which isn't their default before 1.0;
-        those of 0.8.0 and 0.8.1 can't do it safely and are refused.
+        Brokers delete topics only with `delete.topic.enable=true`, which isn't their default before
+        1.0. Brokers of 0.8.0 and 0.8.1 can't delete topics safely, so the call refuses them.
+        Arguments and other errors are those of `create_topics`.
         """
-        registry = self._require_registry("delete_topics")
+        nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
         line = self._line()
         if line is not None and line < BrokerLine.V0_8_2:
-            raise UnsupportedVersionError(f"brokers of the {line} line can't delete topics")
+            raise UnsupportedVersionError(
+                f"delete_topics: brokers of the {line} line can't delete topics; expected 0.8.2 or "
+                "later"
+            )
 
         async def delete(topic: str) -> None:
-            await asyncio.to_thread(registry.ask_to_delete, topic)
+            await asyncio.to_thread(nodes.request_deletion, topic)
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     while True:
-                        exists, asked = await asyncio.to_thread(registry.deletion_state, topic)
+                        exists, is_requested = await asyncio.to_thread(nodes.deletion_state, topic)
                         if not exists:
                             return
-                        if not asked:
+                        if not is_requested:
                             raise UnsupportedVersionError(
-                                f"topic {topic!r}: the brokers refuse; they need "
-                                "delete.topic.enable=true"
+                                f"topic {topic!r} not deleted: the brokers refuse. Set "
+                                "delete.topic.enable=true on them"
                             )
                         await asyncio.sleep(_POLL_S)
             except TimeoutError:
                 raise KafkaTimeoutError(
-                    f"topic {topic!r} is marked for deletion, but still there after {limit_ms} ms; "
-                    "brokers delete only with delete.topic.enable=true and all replicas alive"
+                    f"topic {topic!r} not deleted within {limit_ms} ms: it is marked for deletion. "
+                    "Brokers delete it with delete.topic.enable=true and all replicas alive"
                 ) from None
 
         return await _per_topic((name, delete(name)) for name in check_topic_names(topics))
@@ -323,24 +340,24 @@ class AIOKafkaAdminClient(GroupCalls):
         version = self._router.version()
         return None if version is None else version.line
 
-    def _require_registry(self, what: str) -> TopicRegistry:
+    def _require_topic_nodes(self, call: str) -> TopicNodes:
         self._lifecycle.check()
-        if self._registry is None:
+        if self._topic_nodes is None:
             raise UnsupportedVersionError(
-                f"{what}: the requests of 0.8 and 0.9 can't do it. Give zookeeper_connect="
+                f"{call}: brokers of 0.8 and 0.9 have no request for it. Give zookeeper_connect="
                 "'host:2181/chroot' to do it through ZooKeeper, or use the brokers' own tools "
                 "(kafka-topics.sh); with auto.create.topics.enable a first send() creates a topic"
             )
-        return self._registry
+        return self._topic_nodes
 
     def _limit_ms(self, timeout_ms: int | None) -> int:
         return self._timeout_ms if timeout_ms is None else positive("timeout_ms", timeout_ms)
 
     async def _wait_leaders(self, topic: str, partitions: int, limit_ms: int) -> None:
-        """Until a broker's metadata shows a leader for every partition.
+        """Wait until the metadata shows a leader for every partition.
 
-        By listing all topics: one that is asked for by name stays in the metadata that is kept
-        fresh, and asking for it once it is deleted would create it again.
+        Requests metadata of all topics: a topic that is requested by name stays among those that
+        are refreshed, and a refresh after its deletion would create it again.
         """
         metadata = self._router.metadata
         wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
@@ -353,18 +370,18 @@ class AIOKafkaAdminClient(GroupCalls):
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
             raise KafkaTimeoutError(
-                f"topic {topic!r} is made, but has no leaders after {limit_ms} ms"
+                f"topic {topic!r} was created, but has no leaders after {limit_ms} ms"
             ) from None
 
 
 async def _per_topic(work: Iterable[tuple[str, Awaitable[None]]]) -> TopicErrors:
-    """Do the work topic by topic; what a broker would refuse goes into the outcome."""
-    outcome: list[tuple[str, int, str | None]] = []
+    """Await the work of each topic in order; errors with a Kafka code go into the result."""
+    results: list[tuple[str, int, str | None]] = []
     for name, task in work:
         try:
             await task
         except BrokerResponseError as error:
-            outcome.append((name, error.errno, error.text or error.description))
+            results.append((name, error.errno, error.text or error.description))
         else:
-            outcome.append((name, NoError.errno, None))
-    return TopicErrors(outcome)
+            results.append((name, NoError.errno, None))
+    return TopicErrors(results)

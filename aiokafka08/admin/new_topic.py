@@ -1,6 +1,10 @@
-"""What a caller says about a topic to be made, checked; where its replicas go. Pure.
+"""Check the topics that a caller wants to create, and place their replicas.
 
-Names and arguments are those of aiokafka. Writing it to ZooKeeper is `zookeeper`'s business.
+Pure. Class names and arguments are aiokafka's. `admin.client` calls these functions and then writes
+the result with `zookeeper.topics`.
+
+Invariant: each partition of a returned assignment has the same number of replicas, on different
+live brokers.
 """
 
 from __future__ import annotations
@@ -46,22 +50,23 @@ TOPIC_CONFIGS: Mapping[BrokerLine, frozenset[str]] = {
     BrokerLine.V0_8_2: _CONFIGS_0_8_2,
     BrokerLine.V0_9: _CONFIGS_0_8_2 | {"compression.type", "preallocate"},
 }
-"""Topic configs that each old line knows (its `kafka.log.LogConfig`). Old brokers ignore an unknown
-name without a word, so it must be caught here; from 0.10 on the list grows by release."""
+"""The topic configs of each old line (its `kafka.log.LogConfig`). Old brokers silently ignore an
+unknown name, so it is refused here. From 0.10 on the list grows with each release: nothing is
+checked."""
 
 
 class NewTopic:
-    """A topic to be created.
+    """A topic to create.
 
     Args:
-        name: the topic.
-        num_partitions: how many partitions, or -1 with `replica_assignments`.
-        replication_factor: how many replicas each, or -1 with `replica_assignments`.
+        name: the topic's name.
+        num_partitions: the number of partitions, or -1 with `replica_assignments`.
+        replication_factor: the number of replicas of each, or -1 with `replica_assignments`.
         replica_assignments: partition → node ids, in place of the two numbers.
-        topic_configs: topic settings, such as `{"retention.ms": "60000"}`.
+        topic_configs: settings of the topic, such as `{"retention.ms": "60000"}`.
 
     Raises:
-        IllegalArgumentError: neither numbers nor an assignment is given, or both are.
+        IllegalArgumentError: neither the numbers nor an assignment is given, or both are.
     """
 
     def __init__(
@@ -75,7 +80,7 @@ class NewTopic:
         numbers = num_partitions != -1 and replication_factor != -1
         if numbers == (replica_assignments is not None):
             raise IllegalArgumentError(
-                f"topic {name!r}: give either num_partitions and replication_factor, or "
+                f"topic {name!r}: expected either num_partitions and replication_factor, or "
                 "replica_assignments with -1 for both"
             )
         self.name = name
@@ -92,8 +97,8 @@ class NewPartitions:
     """More partitions for a topic.
 
     Args:
-        total_count: how many partitions the topic shall have afterwards.
-        new_assignments: node ids for each new partition; chosen by round robin if left out.
+        total_count: the number of partitions afterwards.
+        new_assignments: node ids for each new partition; None to place them by round robin.
     """
 
     def __init__(
@@ -104,22 +109,23 @@ class NewPartitions:
 
 
 def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> ReplicaAssignment:
-    """Where the replicas of a new topic go.
+    """Return the replica assignment of a new topic.
 
     Args:
         topic: the topic, with numbers or an assignment of its own.
         node_ids: the live brokers.
-        start: which of them leads partition 0; callers draw it by lot, to spread the load.
+        start: index of the broker that leads partition 0; callers draw it at random, to spread the
+            load.
 
     Raises:
         InvalidPartitionsError, InvalidReplicationFactorError, InvalidReplicationAssignmentError:
-            the topic can't be made on these brokers.
+            these brokers can't have the topic.
     """
     if topic.replica_assignments:
         return checked_assignment(topic.name, topic.replica_assignments, node_ids)
     if topic.num_partitions < 1:
         raise InvalidPartitionsError(
-            f"topic {topic.name!r}: num_partitions={topic.num_partitions}, at least 1 is needed"
+            f"topic {topic.name!r}: num_partitions={topic.num_partitions}; expected at least 1"
         )
     return spread(
         topic.name, range(topic.num_partitions), topic.replication_factor, node_ids, start
@@ -129,12 +135,16 @@ def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> R
 def spread(
     name: str, partitions: range, factor: int, node_ids: Collection[int], start: int
 ) -> ReplicaAssignment:
-    """Replicas by round robin; followers shift by one more in each round, as Kafka's tools do, so
-    that a dead broker's load falls on all others."""
+    """Place the replicas by round robin, as Kafka's tools do.
+
+    The followers shift by one more in each round, so that the load of a dead broker is spread over
+    all others.
+    """
     nodes = sorted(node_ids)
     if not 1 <= factor <= len(nodes):
         raise InvalidReplicationFactorError(
-            f"topic {name!r}: replication_factor={factor}, but {len(nodes)} brokers are alive"
+            f"topic {name!r}: replication_factor={factor}; expected 1 to {len(nodes)}, the number "
+            "of live brokers"
         )
     assignment: ReplicaAssignment = {}
     for partition in partitions:
@@ -151,25 +161,27 @@ def spread(
 def checked_assignment(
     name: str, wanted: Mapping[int, Sequence[int]], node_ids: Collection[int]
 ) -> ReplicaAssignment:
-    """A caller's assignment, if the cluster can take it.
+    """Return the caller's assignment if these brokers can have it.
 
     Raises:
-        InvalidReplicationAssignmentError: partitions have gaps, replicas are uneven, repeated or
-            on brokers that aren't alive.
+        InvalidReplicationAssignmentError: the partition numbers have gaps; or partitions have
+            different numbers of replicas, repeated replicas, or replicas on brokers that aren't
+            alive.
     """
     if sorted(wanted) != list(range(len(wanted))):
         raise InvalidReplicationAssignmentError(
-            f"topic {name!r}: partitions {sorted(wanted)} must be numbered from 0 without gaps"
+            f"topic {name!r}: partitions {sorted(wanted)}; expected numbers from 0 without gaps"
         )
     if len({len(nodes) for nodes in wanted.values()}) != 1:
         raise InvalidReplicationAssignmentError(
-            f"topic {name!r}: all partitions need the same number of replicas"
+            f"topic {name!r}: replica_assignments differ in length; expected the same number of "
+            "replicas for all partitions"
         )
     for partition, nodes in wanted.items():
         if not nodes or len(set(nodes)) != len(nodes) or not set(nodes) <= set(node_ids):
             raise InvalidReplicationAssignmentError(
-                f"topic {name!r}, partition {partition}: replicas {list(nodes)} must be different "
-                f"live brokers; alive are {sorted(node_ids)}"
+                f"topic {name!r}, partition {partition}: replicas {list(nodes)}; expected "
+                f"different brokers of {sorted(node_ids)}, which are alive"
             )
     return {partition: list(wanted[partition]) for partition in sorted(wanted)}
 
@@ -178,8 +190,8 @@ def check_configs(topic: NewTopic, line: BrokerLine | None) -> None:
     """Check that brokers of this line know the topic's configs.
 
     Raises:
-        UnsupportedVersionError: 0.8.0, which has no topic configs.
-        InvalidConfigurationError: a name that the line doesn't know.
+        UnsupportedVersionError: the line is 0.8.0, which has no topic configs.
+        InvalidConfigurationError: the line doesn't know a name.
     """
     if line is BrokerLine.V0_8_0 and topic.topic_configs:
         raise UnsupportedVersionError(
@@ -189,6 +201,6 @@ def check_configs(topic: NewTopic, line: BrokerLine | None) -> None:
     unknown = sorted(set(topic.topic_configs) - known) if known is not None else []
     if unknown and known is not None:
         raise InvalidConfigurationError(
-            f"topic {topic.name!r}: {', '.join(map(repr, unknown))} on the {line} line; "
-            f"allowed are {', '.join(sorted(known))}"
+            f"topic {topic.name!r}: unknown topic_configs {', '.join(map(repr, unknown))} on the "
+            f"{line} line; expected {', '.join(sorted(known))}"
         )

@@ -1,5 +1,6 @@
-"""What the members of a group say to each other: the embedded protocol "consumer", and assignors.
+"""The embedded protocol "consumer", which group members exchange through the brokers, and
+assignors.
 
-Names and places are those of aiokafka 0.14, so that assignors of users' own move over by changing
-the import. Pure. How members join is in `consumer.membership`.
+Pure. Names and module paths are those of aiokafka 0.14, so that a user's own assignor needs only
+another import. `consumer.membership` joins groups and runs the assignors.
 """

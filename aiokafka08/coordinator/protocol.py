@@ -1,8 +1,11 @@
-"""The protocol type "consumer": what members tell the leader, and what the leader gives them.
+"""Encode and decode the protocol type "consumer": members' subscriptions and assignments.
 
-Brokers pass these bytes on unread. Law: version 0 is written, as the Java consumers of 0.9 to 3.9
-understand it; of any version the fields of version 0 are read, which come first, and what follows
-is ignored (owned partitions from 1 on, the generation from 2, the rack from 3).
+A member sends its metadata to the leader, and the leader sends an assignment to each member;
+brokers pass both on as opaque bytes. `consumer.membership` and the assignors use these classes.
+
+Invariant: version 0 is written, which the Java consumers of 0.9 to 3.9 understand. Of any version
+only the fields of version 0, which come first, are read; what follows is ignored (owned partitions
+from version 1 on, the generation from 2, the rack from 3).
 """
 
 from __future__ import annotations
@@ -22,14 +25,14 @@ NullableBytes = Annotated[Buffer | None, Sized("i", text=False, nullable=True)]
 
 
 @dataclass(slots=True)
-class _Subscription:
+class _SubscriptionStruct:
     version: Int16
     topics: list[String]
     user_data: NullableBytes
 
 
 @dataclass(slots=True)
-class _Assignment:
+class _AssignmentStruct:
     version: Int16
     topics: list[Topic[Int32]]
     user_data: NullableBytes
@@ -37,24 +40,24 @@ class _Assignment:
 
 @dataclass(slots=True)
 class ConsumerProtocolMemberMetadata:
-    """What a member wants; `user_data` is its assignor's."""
+    """A member's subscription, and `user_data` for its assignor."""
 
     version: int
     subscription: Sequence[str]
     user_data: bytes
 
     def encode(self) -> bytes:
-        """As version 0."""
-        return _encoded(_Subscription(0, list(self.subscription), self.user_data))
+        """Return the bytes of version 0."""
+        return _encode(_SubscriptionStruct(0, list(self.subscription), self.user_data))
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """From any version.
+        """Decode any version.
 
         Raises:
-            KafkaProtocolError: it can't be read.
+            KafkaProtocolError: the bytes can't be decoded.
         """
-        read = _decoded(_Subscription, data)
+        read = _decode(_SubscriptionStruct, data)
         return cls(read.version, read.topics, bytes(read.user_data or b""))
 
 
@@ -67,17 +70,17 @@ class Assignment(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerProtocolMemberAssignment:
-    """What a member gets: pairs of a topic and numbers of partitions."""
+    """A member's partitions: pairs of a topic and partition numbers."""
 
     version: int
     assignment: Iterable[Assignment | tuple[str, Sequence[int]]]
     user_data: bytes
 
     def __post_init__(self) -> None:
-        self.assignment = list(self.assignment)  # it is gone through more than once
+        self.assignment = list(self.assignment)  # an iterator could be read only once
 
     def partitions(self) -> list[TopicPartition]:
-        """All of it."""
+        """Return all partitions of the assignment."""
         return [
             TopicPartition(topic, partition)
             for topic, partitions in self.assignment
@@ -85,32 +88,32 @@ class ConsumerProtocolMemberAssignment:
         ]
 
     def encode(self) -> bytes:
-        """As version 0."""
+        """Return the bytes of version 0."""
         topics = [Topic(topic, list(partitions)) for topic, partitions in self.assignment]
-        return _encoded(_Assignment(0, topics, self.user_data))
+        return _encode(_AssignmentStruct(0, topics, self.user_data))
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """From any version; nothing at all means no partitions.
+        """Decode any version; no bytes at all mean no partitions.
 
         Raises:
-            KafkaProtocolError: it can't be read.
+            KafkaProtocolError: the bytes can't be decoded.
         """
         if not len(data):
             return cls(0, [], b"")
-        read = _decoded(_Assignment, data)
+        read = _decode(_AssignmentStruct, data)
         topics = [Assignment(one.topic, one.partitions) for one in read.topics]
         return cls(read.version, topics, bytes(read.user_data or b""))
 
 
-def _encoded(value: _Subscription | _Assignment) -> bytes:
+def _encode(value: _SubscriptionStruct | _AssignmentStruct) -> bytes:
     out: list[Buffer] = []
     compiled(type(value), 0).write(value, out)
     return b"".join(out)
 
 
-def _decoded(struct: type[Any], data: Buffer) -> Any:
+def _decode(struct: type[Any], data: Buffer) -> Any:
     value, _ = compiled(struct, 0).read(data, 0, len(data))
     if value.version < 0:
-        raise KafkaProtocolError(f"the consumer protocol in version {value.version}")
+        raise KafkaProtocolError(f"consumer protocol: version {value.version}; expected 0 or more")
     return value

@@ -3,8 +3,8 @@
 For brokers from 0.8.2 on. It sends OffsetFetch 1, and OffsetCommit 2 from 0.9 on (retention: the
 broker's setting) or 1 on 0.8.2.
 
-Invariant: every request goes to the node that `net.coordinator` names. The node is forgotten, and
-looked up again, when it doesn't respond or responds that it isn't the coordinator.
+Invariant: every request goes to the node that `net.coordinator_lookup` names. The node is
+forgotten, and looked up again, when it doesn't respond or responds that it isn't the coordinator.
 """
 
 from __future__ import annotations

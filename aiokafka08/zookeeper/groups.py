@@ -1,9 +1,12 @@
-"""Groups of 0.8 as ZooKeeper shows them: what the members of the Scala consumer's groups write.
+"""Read the groups that Scala consumers of 0.8 keep in ZooKeeper, in the form of DescribeGroups.
 
-`/consumers/<group>/ids/<member>` is ephemeral and says what a member subscribes to, in JSON;
+`/consumers/<group>/ids/<member>` is ephemeral and holds a member's subscription as JSON;
 `/consumers/<group>/owners/<topic>/<partition>` names the member's thread that reads the partition.
-Read only. Blocking: the admin client runs it in a thread, one session per call. Told in the form of
-DescribeGroups, so that a caller needs to know one form only.
+The result has the form of the brokers' response, so that `admin.groups` needs only one form. Its
+calls block and run in threads, each with a session of its own.
+
+Invariant: nothing is written. A member's node that can't be decoded is logged, and the member has
+no topics.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ _ROOT = "/consumers"
 _PARTITION = re.compile(r"[0-9]{1,9}")
 
 
-class GroupRegistry:
-    """The part of one ZooKeeper in which the groups of 0.8 are.
+class GroupNodes:
+    """The nodes of all groups in one ZooKeeper.
 
     Args:
         connect: "host:port,host:port/chroot".
@@ -47,41 +50,42 @@ class GroupRegistry:
         self._connect = connect
         self._timeout_s = timeout_s
 
-    def groups(self) -> list[str]:
-        """The names of all groups that have left anything there.
+    def names(self) -> list[str]:
+        """Return the names of all groups that have a node.
 
         Raises:
-            KafkaConnectionError, KafkaUnavailableError: ZooKeeper can't be reached, or refuses.
+            KafkaConnectionError: ZooKeeper can't be reached.
+            KafkaUnavailableError: the chroot doesn't exist, or ZooKeeper refuses.
         """
-        with self._session() as session:
-            return sorted(_children(session, _ROOT) or ())
+        with self._session() as client:
+            return sorted(_children(client, _ROOT) or ())
 
     def describe(self, groups: Iterable[str]) -> list[DescribedGroup]:
-        """Each group with its members. Raises as `groups`, and:
+        """Return each group with its members; raises as `names`, and:
 
         Raises:
-            IllegalArgumentError: a name that can't be a node.
+            IllegalArgumentError: a name can't be the name of a node.
         """
-        wanted = list(groups)
-        for group in wanted:
+        group_names = list(groups)
+        for group in group_names:
             check_node_name("group_id", group)
-        with self._session() as session:
-            return [self._describe(session, group) for group in wanted]
+        with self._session() as client:
+            return [self._describe(client, group) for group in group_names]
 
     def _session(self) -> AbstractContextManager[KazooClient]:
         return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
 
-    def _describe(self, session: KazooClient, group: str) -> DescribedGroup:
+    def _describe(self, client: KazooClient, group: str) -> DescribedGroup:
         ids = f"{_ROOT}/{group}/ids"
-        names = sorted(_children(session, ids) or ())
-        owned = self._owned(session, group) if names else {}
+        names = sorted(_children(client, ids) or ())
+        owned = self._owned(client, group) if names else {}
         members = []
         for name in names:
-            topics = self._subscribed(f"{ids}/{name}", _read(session, f"{ids}/{name}"))
+            topics = self._subscription(f"{ids}/{name}", _read(client, f"{ids}/{name}"))
             members.append(
                 DescribedMember(
                     name,
-                    "",  # 0.8 tells neither client id nor host
+                    "",  # client id and host aren't in ZooKeeper
                     "",
                     ConsumerProtocolMemberMetadata(0, topics, b"").encode(),
                     ConsumerProtocolMemberAssignment(0, owned.get(name, {}).items(), b"").encode(),
@@ -90,25 +94,25 @@ class GroupRegistry:
         if members:
             state = "Stable"
         else:
-            state = "Dead" if _children(session, f"{_ROOT}/{group}") is None else "Empty"
+            state = "Dead" if _children(client, f"{_ROOT}/{group}") is None else "Empty"
         return DescribedGroup(0, group, state, PROTOCOL_TYPE if members else "", "", members)
 
-    def _owned(self, session: KazooClient, group: str) -> dict[str, dict[str, list[int]]]:
-        """Member → topic → partitions."""
+    def _owned(self, client: KazooClient, group: str) -> dict[str, dict[str, list[int]]]:
+        """Return for each member its partitions by topic."""
         owned: dict[str, dict[str, list[int]]] = {}
         root = f"{_ROOT}/{group}/owners"
-        for topic in sorted(_children(session, root) or ()):
-            names = _children(session, f"{root}/{topic}") or ()
+        for topic in sorted(_children(client, root) or ()):
+            names = _children(client, f"{root}/{topic}") or ()
             for number in sorted(int(one) for one in names if _PARTITION.fullmatch(one)):
-                thread = _read(session, f"{root}/{topic}/{number}")
+                thread = _read(client, f"{root}/{topic}/{number}")
                 member, _, _ = (thread or b"").decode(errors="replace").rpartition("-")
                 owned.setdefault(member, {}).setdefault(topic, []).append(number)
         return owned
 
-    def _subscribed(self, path: str, data: bytes | None) -> list[str]:
-        """The topics (or patterns) that a member wants; none where its node can't be read."""
+    def _subscription(self, path: str, data: bytes | None) -> list[str]:
+        """Return the topics, or patterns, in a member's node; none if it can't be decoded."""
         if data is None:
-            return []  # it has left just now
+            return []  # the member has just left
         try:
             topics = sorted(map(str, json.loads(data)["subscription"]))
             if any(len(topic.encode()) > 0x7FFF for topic in topics):
@@ -116,7 +120,7 @@ class GroupRegistry:
             return topics
         except (ValueError, KeyError, TypeError, RecursionError):
             _log.warning(
-                "ZooKeeper %s: the node %s doesn't describe a member: %r",
+                "ZooKeeper %s: node %s doesn't describe a member: %r",
                 self._connect,
                 path,
                 data[:200],
@@ -124,22 +128,23 @@ class GroupRegistry:
             return []
 
 
-def _children(session: KazooClient, path: str) -> list[str] | None:
-    """The names below a node; None where there is no such node."""
+def _children(client: KazooClient, path: str) -> list[str] | None:
+    """Return the names of the child nodes; None if there is no such node."""
     from kazoo.exceptions import NoNodeError
 
     try:
-        names: list[str] = session.get_children(path)
+        names: list[str] = client.get_children(path)
     except NoNodeError:
         return None
     return names
 
 
-def _read(session: KazooClient, path: str) -> bytes | None:
+def _read(client: KazooClient, path: str) -> bytes | None:
+    """Return a node's data; None if there is no such node."""
     from kazoo.exceptions import NoNodeError
 
     try:
-        data: bytes = session.get(path)[0]
+        data: bytes = client.get(path)[0]
     except NoNodeError:
         return None
     return data

@@ -1,8 +1,14 @@
-"""Topics written straight to ZooKeeper, as Kafka's own tools of these lines do it.
+"""Create, extend and delete topics by writing ZooKeeper nodes, as Kafka's old tools do.
 
-Blocking: the admin client runs it in a thread. One session per call, so nothing is left to expire.
-The nodes: `/brokers/ids/<id>`, `/brokers/topics/<topic>` (the replica assignment; the controller
-watches it and elects leaders), `/config/topics/<topic>`, `/admin/delete_topics/<topic>`.
+- `/brokers/ids/<id>`: the live brokers.
+- `/brokers/topics/<topic>`: the replica assignment; the controller watches it and elects leaders.
+- `/config/topics/<topic>`: the topic's settings.
+- `/admin/delete_topics/<topic>`: the request to delete the topic; the controller removes it.
+
+`admin.client` calls `TopicNodes` in threads, because its calls block; `admin.new_topic` computes
+the replica assignments.
+
+Invariant: each call opens a session of its own and closes it, so that nothing is left to expire.
 """
 
 from __future__ import annotations
@@ -27,10 +33,11 @@ ReplicaAssignment = dict[int, list[int]]
 
 _TOPICS = "/brokers/topics"
 _CONFIGS = "/config/topics"
+_DELETIONS = "/admin/delete_topics"
 
 
-class TopicRegistry:
-    """The part of one ZooKeeper in which Kafka keeps its topics.
+class TopicNodes:
+    """The nodes in which one ZooKeeper keeps a cluster's topics.
 
     Args:
         connect: "host:port,host:port/chroot".
@@ -46,109 +53,111 @@ class TopicRegistry:
         self._timeout_s = timeout_s
 
     def broker_ids(self) -> set[int]:
-        """The live brokers.
+        """Return the node ids of the live brokers.
 
         Raises:
             KafkaUnavailableError: there is none.
         """
         from kazoo.exceptions import NoNodeError
 
-        with self._session() as session:
+        with self._session() as client:
             try:
-                ids = {int(name) for name in session.get_children("/brokers/ids")}
+                ids = {int(name) for name in client.get_children("/brokers/ids")}
             except NoNodeError:
                 ids = set()
         if not ids:
             raise KafkaUnavailableError(
-                f"ZooKeeper {self._connect} names no live broker: is this the ZooKeeper (and the "
-                "chroot) of the cluster?"
+                f"ZooKeeper {self._connect} names no live broker. Check that zookeeper_connect is "
+                "the ZooKeeper, and the chroot, of the cluster"
             )
         return ids
 
     def create_topic(
         self, topic: str, assignment: ReplicaAssignment, configs: Mapping[str, str]
     ) -> None:
-        """Write a topic's nodes; returns before the leaders are elected.
+        """Write a topic's nodes; return before the leaders are elected.
 
         Raises:
-            TopicAlreadyExistsError: it exists.
+            TopicAlreadyExistsError: the topic exists.
         """
         from kazoo.exceptions import NodeExistsError
 
-        with self._session() as session:
-            if session.exists(f"{_TOPICS}/{topic}") is not None:
+        with self._session() as client:
+            if client.exists(f"{_TOPICS}/{topic}") is not None:
                 raise TopicAlreadyExistsError(f"topic {topic!r} exists already")
             if configs:
-                # First, so that leaders find it; a deleted topic may have left one behind.
+                # The settings come first, so that the leaders find them. A deleted topic may have
+                # left a node.
                 path, value = f"{_CONFIGS}/{topic}", _json(version=1, config=dict(configs))
                 try:
-                    session.create(path, value, makepath=True)
+                    client.create(path, value, makepath=True)
                 except NodeExistsError:
-                    session.set(path, value)
+                    client.set(path, value)
             partitions = {str(partition): nodes for partition, nodes in assignment.items()}
             try:
-                session.create(
+                client.create(
                     f"{_TOPICS}/{topic}", _json(version=1, partitions=partitions), makepath=True
                 )
             except NodeExistsError:
                 raise TopicAlreadyExistsError(f"topic {topic!r} exists already") from None
 
     def assignment(self, topic: str) -> ReplicaAssignment:
-        """The replicas of each partition.
+        """Return the replicas of each partition.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: the topic doesn't exist.
         """
         return self._read_topic(topic)[0]
 
     def add_partitions(self, topic: str, new: ReplicaAssignment) -> None:
-        """Add partitions to a topic. Raises as `assignment`."""
-        assignment, value, version = self._read_topic(topic)
-        value["partitions"] = {
-            str(partition): nodes for partition, nodes in {**assignment, **new}.items()
-        }
-        with self._session() as session:
-            session.set(f"{_TOPICS}/{topic}", json.dumps(value).encode(), version=version)
+        """Add partitions to a topic; raises as `assignment`."""
+        assignment, fields, version = self._read_topic(topic)
+        partitions = {str(partition): nodes for partition, nodes in {**assignment, **new}.items()}
+        with self._session() as client:
+            client.set(
+                f"{_TOPICS}/{topic}", _json(**{**fields, "partitions": partitions}), version=version
+            )
 
-    def ask_to_delete(self, topic: str) -> None:
-        """Ask the controller to delete a topic; `topic_exists` tells when it has.
+    def request_deletion(self, topic: str) -> None:
+        """Request that the controller deletes a topic; `deletion_state` shows when it has.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: the topic doesn't exist.
         """
         from kazoo.exceptions import NodeExistsError
 
-        with self._session() as session:
-            if session.exists(f"{_TOPICS}/{topic}") is None:
-                raise UnknownTopicOrPartitionError(f"there is no topic {topic!r}")
+        with self._session() as client:
+            if client.exists(f"{_TOPICS}/{topic}") is None:
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
             try:
-                session.create(f"/admin/delete_topics/{topic}", makepath=True)
+                client.create(f"{_DELETIONS}/{topic}", makepath=True)
             except NodeExistsError:
-                pass  # somebody has asked already
+                pass  # requested before
 
     def deletion_state(self, topic: str) -> tuple[bool, bool]:
-        """Whether the topic exists, and whether its deletion is still asked for."""
-        with self._session() as session:
+        """Return whether the topic exists, and whether its deletion is still requested."""
+        with self._session() as client:
             return (
-                session.exists(f"{_TOPICS}/{topic}") is not None,
-                session.exists(f"/admin/delete_topics/{topic}") is not None,
+                client.exists(f"{_TOPICS}/{topic}") is not None,
+                client.exists(f"{_DELETIONS}/{topic}") is not None,
             )
 
     def _read_topic(self, topic: str) -> tuple[ReplicaAssignment, dict[str, Any], int]:
+        """Return a topic's replica assignment, all fields of its node, and the node's version."""
         from kazoo.exceptions import NoNodeError
 
-        with self._session() as session:
+        with self._session() as client:
             try:
-                data, stat = session.get(f"{_TOPICS}/{topic}")
+                data, stat = client.get(f"{_TOPICS}/{topic}")
             except NoNodeError:
-                raise UnknownTopicOrPartitionError(f"there is no topic {topic!r}") from None
-        value = json.loads(data)
-        assignment = {int(partition): nodes for partition, nodes in value["partitions"].items()}
-        return assignment, value, stat.version
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist") from None
+        fields = json.loads(data)
+        assignment = {int(partition): nodes for partition, nodes in fields["partitions"].items()}
+        return assignment, fields, stat.version
 
     def _session(self) -> AbstractContextManager[KazooClient]:
         return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
 
 
-def _json(**value: object) -> bytes:
-    return json.dumps(value).encode()
+def _json(**fields: object) -> bytes:
+    return json.dumps(fields).encode()

@@ -11,11 +11,11 @@ from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka08.errors import IllegalArgumentError, KafkaTimeoutError
 from aiokafka08.protocol.api import MetadataRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
-from aiokafka08.zookeeper.topics import ReplicaAssignment, TopicRegistry
+from aiokafka08.zookeeper.topics import ReplicaAssignment, TopicNodes
 
 
 class Registry:
-    """As `TopicRegistry`, on the cluster's own state."""
+    """As `TopicNodes`, on the cluster's own state."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
@@ -33,7 +33,7 @@ class Registry:
     def assignment(self, topic: str) -> ReplicaAssignment:
         return {0: [0]}
 
-    def ask_to_delete(self, topic: str) -> None:
+    def request_deletion(self, topic: str) -> None:
         self._cluster.delete_topic(topic)
         self.topics.remove(topic)
 
@@ -52,7 +52,7 @@ async def admin(cluster: EmbeddedCluster) -> AsyncIterator[AIOKafkaAdminClient]:
     async with AIOKafkaAdminClient(
         bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=5000
     ) as running:
-        running._registry = cast(TopicRegistry, Registry(cluster))
+        running._topic_nodes = cast(TopicNodes, Registry(cluster))
         yield running
 
 
@@ -87,5 +87,5 @@ async def test_a_topic_without_leaders_is_told_in_time(
     cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
 ) -> None:
     cluster.fault(MetadataRequest, then=Answer(5), times=None)
-    with pytest.raises(KafkaTimeoutError, match="'x' is made, but has no leaders after 200 ms"):
+    with pytest.raises(KafkaTimeoutError, match="'x' was created, but has no leaders after 200 ms"):
         await admin.create_topics([NewTopic("x", 1, 1)], timeout_ms=200)

@@ -1,1 +1,1 @@
-"""Who gets which partitions: one class per way, and the base class for users' own."""
+"""The partition assignors, one module each, and the base class for the users' own assignors."""

@@ -1,7 +1,8 @@
-"""The base class of assignors.
+"""The base class of assignors, which divide the partitions among the members of a group.
 
-Each consumer makes an instance of its own of each class that `partition_assignment_strategy` names,
-so an assignor may keep state; class methods do as well.
+Each consumer makes its own instance of each class in `partition_assignment_strategy`, so an
+assignor may keep state. `consumer.membership.group_leader` runs it at the leader, `broker_group`
+calls `on_assignment` at each member.
 """
 
 from __future__ import annotations
@@ -17,50 +18,50 @@ from aiokafka08.coordinator.protocol import (
 
 
 class ClusterMetadata(Protocol):
-    """What an assignor can ask about the cluster."""
+    """What an assignor knows about the cluster."""
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions of a topic that a member has subscribed to; None: there is none."""
+        """Return the partitions of a subscribed topic; None if it has none."""
 
     def topics(self) -> set[str]:
-        """The topics that members have subscribed to and that exist."""
+        """Return the topics that exist and that a member has subscribed to."""
 
 
 class AbstractPartitionAssignor(abc.ABC):
-    """Divides partitions among the members of a group; runs at the leader.
+    """Divides the partitions among the members of a group; the leader runs it.
 
-    All members must have an assignor of the same `name`. They may be Java's: these come with the
-    names "range", "roundrobin", "sticky" and "cooperative-sticky" (not here: it needs members that
-    revoke in two steps).
+    All members must have an assignor with the same `name`. Java's consumers bring "range",
+    "roundrobin", "sticky" and "cooperative-sticky". The last isn't supported here, because its
+    members revoke in two steps.
     """
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """What members agree on."""
+        """The name by which the members agree on an assignor."""
 
     @abc.abstractmethod
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> Mapping[str, ConsumerProtocolMemberAssignment]:
-        """Who gets what: member id → assignment; members that are left out get nothing."""
+        """Return the assignment by member id; members that are left out get no partitions."""
 
     @abc.abstractmethod
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What this member tells the leader; `topics` are those it has subscribed to."""
+        """Return what this member sends to the leader; `topics` are its subscription."""
 
     @abc.abstractmethod
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """What this member has got, after each rebalance."""
+        """React to this member's assignment, after each rebalance."""
 
     def on_generation_assignment(self, generation: int) -> None:  # noqa: B027
-        """The generation that `on_assignment` was about."""
+        """React to the generation of the last `on_assignment`."""
 
 
 def by_topic(
     partitions: Iterable[tuple[str, int]],
 ) -> ConsumerProtocolMemberAssignment:
-    """An assignment of these partitions, sorted."""
+    """Return an assignment of these partitions, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)

@@ -1,4 +1,4 @@
-"""Java's default: of each topic every member gets a run of partitions."""
+"""The range assignor, Java's default: each member gets consecutive partitions of each topic."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from aiokafka08.coordinator.protocol import (
 
 
 class RangePartitionAssignor(AbstractPartitionAssignor):
-    """Per topic: partitions by number, members by id, runs of equal length; where that doesn't come
-    out even the first members have one more. With many small topics the first members get most."""
+    """Assigns each topic on its own: partitions in order of their numbers, members in order of ids.
+
+    All members get the same number of consecutive partitions; if that leaves a rest, the first
+    members get one more. With many small topics the first members get most partitions.
+    """
 
     name = "range"
 
@@ -25,21 +28,21 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """See the class."""
-        given: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
+        assigned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
         for topic in {topic for one in members.values() for topic in one.subscription}:
             partitions = sorted(cluster.partitions_for_topic(topic) or ())
-            takers = sorted(name for name, one in members.items() if topic in one.subscription)
-            each, more = divmod(len(partitions), len(takers))
+            subscribers = sorted(name for name, one in members.items() if topic in one.subscription)
+            each, more = divmod(len(partitions), len(subscribers))
             start = 0
-            for number, taker in enumerate(takers):
+            for number, subscriber in enumerate(subscribers):
                 end = start + each + (number < more)
-                given[taker] += [(topic, partition) for partition in partitions[start:end]]
+                assigned[subscriber] += [(topic, partition) for partition in partitions[start:end]]
                 start = end
-        return {member: by_topic(partitions) for member, partitions in given.items()}
+        return {member: by_topic(partitions) for member, partitions in assigned.items()}
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """Only the topics."""
+        """Return the topics, without user data."""
         return ConsumerProtocolMemberMetadata(0, list(topics), b"")
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Nothing to remember."""
+        """Do nothing: this assignor has no state."""

@@ -1,4 +1,4 @@
-"""aiokafka's default: all partitions of all topics are dealt to the members in turn."""
+"""The roundrobin assignor, aiokafka's default: members get the partitions of all topics in turn."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from aiokafka08.coordinator.protocol import (
 
 
 class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
-    """Partitions by topic and number, members by id; a member that hasn't subscribed to a topic is
-    passed over. Where all have subscribed to the same, loads differ by one at most."""
+    """Assigns the partitions, in order of topic and number, to the members in order of ids.
+
+    A member that hasn't subscribed to a topic is skipped. If all have subscribed to the same
+    topics, their numbers of partitions differ by at most one.
+    """
 
     name = "roundrobin"
 
@@ -26,18 +29,18 @@ class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """See the class."""
-        given: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
+        assigned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
         wanted = {name: set(one.subscription) for name, one in members.items()}
-        turns = itertools.cycle(sorted(members))
+        in_turn = itertools.cycle(sorted(members))
         for topic in sorted(set().union(*wanted.values())):
             for partition in sorted(cluster.partitions_for_topic(topic) or ()):
-                taker = next(member for member in turns if topic in wanted[member])
-                given[taker].append((topic, partition))
-        return {member: by_topic(partitions) for member, partitions in given.items()}
+                subscriber = next(member for member in in_turn if topic in wanted[member])
+                assigned[subscriber].append((topic, partition))
+        return {member: by_topic(partitions) for member, partitions in assigned.items()}
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """Only the topics."""
+        """Return the topics, without user data."""
         return ConsumerProtocolMemberMetadata(0, list(topics), b"")
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Nothing to remember."""
+        """Do nothing: this assignor has no state."""

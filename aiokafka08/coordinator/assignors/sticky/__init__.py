@@ -1,1 +1,1 @@
-"""The sticky assignor, at the place where aiokafka has it."""
+"""The sticky assignor, at the module path that aiokafka gives it."""

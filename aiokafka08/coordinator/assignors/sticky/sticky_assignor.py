@@ -1,9 +1,12 @@
-"""Members keep what they had: as even as roundrobin, with the fewest moves.
+"""The sticky assignor: balanced like roundrobin, with the fewest partitions that change the member.
 
-Members say in their user data what they had, in the layout of Java's assignor of the same name:
-version 0 has the partitions, version 1 the generation behind them. Both are read, and version 1 is
-written, which readers of version 0 read as theirs. A leader of either kind divides for members of
-the other.
+Members put their previous partitions into the user data, in the format of Java's sticky assignor.
+Version 0 has the partitions, version 1 adds the generation after them. Both are read. Version 1 is
+written, and readers of version 0 read its beginning. So Java's members and these can lead each
+other.
+
+Invariant: a partition changes the member only if its member has left or unsubscribed, if a later
+generation claims it, or if the move makes the members' loads more even.
 """
 
 from __future__ import annotations
@@ -29,18 +32,21 @@ NO_GENERATION = -1
 
 
 @dataclass(slots=True)
-class _Previous:
+class _OwnedPartitionsStruct:
     topics: list[Topic[Int32]]
 
 
 class StickyPartitionAssignor(AbstractPartitionAssignor):
-    """Loads differ by one at most where all have subscribed to the same, and no partition moves
-    unless that makes them more even."""
+    """Keeps the previous members of partitions and balances the rest.
+
+    If all members have subscribed to the same topics, their numbers of partitions differ by at most
+    one.
+    """
 
     name = "sticky"
 
     def __init__(self) -> None:
-        self._had: list[TopicPartition] | None = None
+        self._owned: list[TopicPartition] | None = None
         self._generation = NO_GENERATION
 
     def assign(
@@ -53,18 +59,18 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
             for topic in sorted(frozenset().union(*wanted.values()))
         }
         owners = _previous_owners(members, wanted, existing)
-        shares = {name: _Share() for name in wanted}
+        shares = {name: _MemberShare() for name in wanted}
         for partition, owner in owners.items():
             shares[owner].add(*partition)
-        takers = {
+        subscribers = {
             topic: [name for name, topics in wanted.items() if topic in topics]
             for topic in existing
         }
         for topic, numbers in existing.items():
             for number in sorted(numbers):
                 if TopicPartition(topic, number) not in owners:
-                    shares[_least(shares, takers[topic])].add(topic, number)
-        while _even_out(shares, takers):
+                    shares[_least_loaded(shares, subscribers[topic])].add(topic, number)
+        while _move_one(shares, subscribers):
             pass
         return {
             member: by_topic(
@@ -74,48 +80,48 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         }
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """The topics, and what this member had."""
-        user_data = b"" if self._had is None else encode_previous(self._had, self._generation)
+        """Return the topics, and this member's previous partitions as user data."""
+        user_data = b"" if self._owned is None else encode_previous(self._owned, self._generation)
         return ConsumerProtocolMemberMetadata(0, list(topics), user_data)
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """To be kept the next time."""
-        self._had = assignment.partitions()
+        """Remember the partitions for the next rebalance."""
+        self._owned = assignment.partitions()
 
     def on_generation_assignment(self, generation: int) -> None:
-        """Of claims to one partition that of the later generation holds."""
+        """Remember the generation: of two claims to a partition, the later generation wins."""
         self._generation = generation
 
 
 def encode_previous(partitions: Iterable[TopicPartition], generation: int) -> bytes:
-    """The user data of a member that had these."""
+    """Return the user data of a member that owned these partitions."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
     out: list[Buffer] = []
-    previous = _Previous([Topic(topic, numbers) for topic, numbers in topics.items()])
-    compiled(_Previous, 0).write(previous, out)
+    previous = _OwnedPartitionsStruct([Topic(topic, numbers) for topic, numbers in topics.items()])
+    compiled(_OwnedPartitionsStruct, 0).write(previous, out)
     compiled(Int32, 0).write(generation, out)
     return b"".join(out)
 
 
 def decode_previous(user_data: Buffer) -> tuple[list[TopicPartition], int]:
-    """What a member had, and in which generation.
+    """Return a member's previous partitions, and their generation.
 
     Raises:
-        KafkaProtocolError: it can't be read.
+        KafkaProtocolError: the bytes can't be decoded.
     """
     if not len(user_data):
         return [], NO_GENERATION
     end = len(user_data)
-    previous, pos = compiled(_Previous, 0).read(user_data, 0, end)
+    previous, pos = compiled(_OwnedPartitionsStruct, 0).read(user_data, 0, end)
     generation = NO_GENERATION
     if pos < end:
         generation, _ = compiled(Int32, 0).read(user_data, pos, end)
-    had = [
+    owned = [
         TopicPartition(one.topic, number) for one in previous.topics for number in one.partitions
     ]
-    return had, generation
+    return owned, generation
 
 
 def _previous_owners(
@@ -123,22 +129,22 @@ def _previous_owners(
     wanted: Mapping[str, Collection[str]],
     existing: Mapping[str, Collection[int]],
 ) -> dict[TopicPartition, str]:
-    """Who may keep what; user data that can't be read counts as none."""
+    """Return the member that keeps each partition; undecodable user data claims nothing."""
     owners: dict[TopicPartition, tuple[int, str]] = {}
     for name, topics in wanted.items():
         try:
-            had, generation = decode_previous(members[name].user_data)
+            previous, generation = decode_previous(members[name].user_data)
         except KafkaProtocolError:
             continue
-        for partition in had:
-            known = partition.topic in topics and partition.partition in existing[partition.topic]
-            if known and owners.get(partition, (NO_GENERATION - 1, ""))[0] < generation:
+        for partition in previous:
+            exists = partition.topic in topics and partition.partition in existing[partition.topic]
+            if exists and owners.get(partition, (NO_GENERATION - 1, ""))[0] < generation:
                 owners[partition] = (generation, name)
     return {partition: owner for partition, (_, owner) in owners.items()}
 
 
-class _Share:
-    """What one member is given; `size` is the number of its partitions."""
+class _MemberShare:
+    """The partitions of one member by topic; `size` is their number."""
 
     __slots__ = ("size", "topics")
 
@@ -151,7 +157,7 @@ class _Share:
         self.size += 1
 
     def pop(self, topic: str) -> int:
-        """Take the partition of a topic away that came last."""
+        """Remove the last partition of a topic and return its number."""
         numbers = self.topics[topic]
         number = numbers.pop()
         if not numbers:
@@ -160,17 +166,19 @@ class _Share:
         return number
 
 
-def _least(shares: Mapping[str, _Share], names: Iterable[str]) -> str:
+def _least_loaded(shares: Mapping[str, _MemberShare], names: Iterable[str]) -> str:
     return min(names, key=lambda name: (shares[name].size, name))
 
 
-def _even_out(shares: Mapping[str, _Share], takers: Mapping[str, Collection[str]]) -> bool:
-    """Move one partition from a member to one that has two fewer, or more; False: none is left."""
+def _move_one(
+    shares: Mapping[str, _MemberShare], subscribers: Mapping[str, Collection[str]]
+) -> bool:
+    """Move one partition to a member with at least two fewer; return False if there is none."""
     for name in sorted(shares, key=lambda one: (-shares[one].size, one)):
         share = shares[name]
         for topic in share.topics:
-            least = shares[_least(shares, takers[topic])]
-            if share.size - least.size >= 2:
-                least.add(topic, share.pop(topic))
+            target = shares[_least_loaded(shares, subscribers[topic])]
+            if share.size - target.size >= 2:
+                target.add(topic, share.pop(topic))
                 return True
     return False
