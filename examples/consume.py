@@ -1,4 +1,4 @@
-"""Print a topic from its beginning, until its end as it was at the start (or for ever).
+"""Print a topic from its beginning to the end that it has at the start (or for ever).
 
 python examples/consume.py --bootstrap localhost:9092 --topic greetings [--follow]
 """
@@ -14,7 +14,7 @@ from aiokafka08.errors import KafkaError
 
 
 async def consume(bootstrap: str, topic: str, follow: bool) -> None:
-    """Read all partitions of a topic; no group is needed for that."""
+    """Read all partitions of a topic, without a group."""
     async with AIOKafkaConsumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest"
     ) as consumer:
@@ -32,7 +32,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Print a topic.")
     parser.add_argument("--bootstrap", default="localhost:9092")
     parser.add_argument("--topic", default="greetings")
-    parser.add_argument("--follow", action="store_true", help="go on at the end")
+    parser.add_argument("--follow", action="store_true", help="wait for new messages at the end")
     options = parser.parse_args()
     try:
         asyncio.run(consume(options.bootstrap, options.topic, options.follow))

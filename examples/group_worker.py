@@ -1,12 +1,12 @@
-"""Share a topic's work with other workers: start as many as you like, stop or kill any of them.
+"""Share a topic's work with other workers. Start as many as you like; stop or kill any of them.
 
 python examples/group_worker.py --bootstrap localhost:9092 --topic greetings --group workers \\
     [--zookeeper localhost:2181]
 
-With brokers from 0.9 on the group is theirs; those of 0.8 need --zookeeper, and then consumers
-written in Scala or Java may be in the same group. Offsets are committed after the work is done:
-what a worker that dies hasn't committed is done again by another one: at least once, that is.
-SIGTERM ends a worker after the bundle that it is in.
+Brokers from 0.9 on coordinate the group. Brokers of 0.8 need --zookeeper; then consumers written in
+Scala or Java may be members of the same group. A worker commits offsets after the work is done. If
+it dies, another worker repeats the uncommitted work: processing is at least once. SIGTERM ends a
+worker after its current bundle.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ log = logging.getLogger("worker")
 
 
 class Shares(ConsumerRebalanceListener):
-    """Tells what this worker reads. Awaited: the place to flush work in progress."""
+    """Logs the partitions of this worker. The consumer awaits it: flush work in progress here."""
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Before the partitions are given back."""
-        log.info("giving back %s", sorted(tp.partition for tp in revoked))
+        """Called before the partitions go to other members."""
+        log.info("revoked %s", sorted(tp.partition for tp in revoked))
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Before the first message of them."""
-        log.info("reading %s", sorted(tp.partition for tp in assigned))
+        """Called before the first message of these partitions."""
+        log.info("assigned %s", sorted(tp.partition for tp in assigned))
 
 
 async def handle(record: ConsumerRecord[bytes, bytes]) -> None:
-    """The work."""
+    """Do the work for one message."""
     print(f"{record.partition}/{record.offset} {record.value!r}", flush=True)
 
 
 async def commit(consumer: AIOKafkaConsumer, done: dict[TopicPartition, int]) -> None:
-    """Say that the work is done, for partitions that this worker still has."""
+    """Commit the work done, for partitions that are still assigned to this worker."""
     done = {tp: offset for tp, offset in done.items() if tp in consumer.assignment()}
     if done:
         try:
             await consumer.commit(done)
-        except CommitFailedError as error:  # another worker has the partitions by now
+        except CommitFailedError as error:  # another worker owns the partitions by now
             log.warning("%s", error)
 
 
 async def work(bootstrap: str, topic: str, group: str, zookeeper: str | None) -> None:
-    """Take bundles of messages until SIGTERM or SIGINT."""
+    """Process bundles of messages until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

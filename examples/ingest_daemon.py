@@ -1,11 +1,11 @@
-"""Lines from stdin, or from any number of TCP connections, into a topic, as fast as they come.
+"""Send lines from stdin, or from any number of TCP connections, to a topic.
 
     python examples/ingest_daemon.py --topic access < access.log
     tail -F access.log | python examples/ingest_daemon.py --topic access
     python examples/ingest_daemon.py --topic access --listen 127.0.0.1:5140
 
-SIGTERM and Ctrl-C stop reading, send what is buffered, and exit with 0 when all of it was
-acknowledged, else with 1. It needs uvloop (`pip install 'aiokafka08[uvloop]'`).
+On SIGTERM or Ctrl-C the daemon stops reading and sends the buffered lines. It exits with 0 if all
+of them were acknowledged, else with 1. It needs uvloop (`pip install 'aiokafka08[uvloop]'`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import KafkaError
 
 CHUNK_BYTES = 256 * 1024
-LONGEST_LINE_BYTES = 900_000  # brokers take messages of 1,000,000 bytes unless told otherwise
+LONGEST_LINE_BYTES = 900_000  # by default brokers accept messages of 1,000,000 bytes
 
 
 class Ingest:
-    """Reads lines and sends them in whole batches; a slow cluster slows the readers down."""
+    """Reads lines and sends them in lists. A slow cluster slows the readers down."""
 
     def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
         self._producer = producer
@@ -39,24 +39,24 @@ class Ingest:
         self.failed = 0
 
     async def lines(self, read: Callable[[int], Awaitable[bytes]]) -> None:
-        """Send each line of what `read` gives, until that is nothing."""
+        """Send each line that `read` returns, until it returns nothing."""
         rest = b""
         while chunk := await read(CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
             await self._send(lines)
             if len(rest) > LONGEST_LINE_BYTES:
-                raise ValueError(f"a line is longer than {LONGEST_LINE_BYTES} bytes")
+                raise ValueError(f"input failed: a line exceeds {LONGEST_LINE_BYTES} bytes")
         await self._send([rest] if rest else [])
 
     async def _send(self, lines: list[bytes]) -> None:
         if not lines:
             return
-        deliveries = await self._producer.send_many(self._topic, lines)  # waits for room
-        task = asyncio.create_task(self._settle(deliveries, len(lines)))
+        deliveries = await self._producer.send_many(self._topic, lines)  # waits for memory
+        task = asyncio.create_task(self._count(deliveries, len(lines)))
         self._outstanding.add(task)
         task.add_done_callback(self._outstanding.discard)
 
-    async def _settle(self, deliveries: object, count: int) -> None:
+    async def _count(self, deliveries: object, count: int) -> None:
         try:
             await deliveries  # type: ignore[misc]
             self.acknowledged += count
@@ -67,13 +67,13 @@ class Ingest:
             print(f"{failed} lines not delivered: {error}", file=sys.stderr)
 
     async def drain(self) -> None:
-        """Wait until every line sent so far is settled."""
+        """Wait until every line sent so far is acknowledged or failed."""
         await self._producer.flush()
         await asyncio.gather(*self._outstanding)
 
 
 async def main(options: argparse.Namespace) -> int:
-    """Run until the input ends or a signal comes."""
+    """Run until the input ends or a signal arrives."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,7 +98,7 @@ async def main(options: argparse.Namespace) -> int:
 
 
 async def _read(ingest: Ingest, listen: tuple[str, int] | None) -> None:
-    if listen is None and not _can_wait(sys.stdin.fileno()):
+    if listen is None and not _is_pollable(sys.stdin.fileno()):
         await ingest.lines(lambda size: asyncio.to_thread(sys.stdin.buffer.read, size))
         return
     if listen is None:
@@ -120,8 +120,8 @@ async def _read(ingest: Ingest, listen: tuple[str, int] | None) -> None:
         await server.serve_forever()
 
 
-def _can_wait(file: int) -> bool:
-    """Whether an event loop can wait for it: a pipe, socket or terminal, but no file."""
+def _is_pollable(file: int) -> bool:
+    """Return True if an event loop can wait for the descriptor: not for a regular file."""
     mode = os.fstat(file).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)
 
@@ -138,7 +138,7 @@ async def _connection(
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not (host and port.isdecimal() and int(port) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected HOST:PORT")
     return host, int(port)
 
 

@@ -1,4 +1,4 @@
-"""Send numbered messages and print where each one went.
+"""Send numbered messages and print partition and offset of each.
 
 python examples/produce.py --bootstrap localhost:9092 --topic greetings --count 10
 """
@@ -18,8 +18,8 @@ async def produce(bootstrap: str, topic: str, count: int) -> None:
     async with AIOKafkaProducer(
         bootstrap_servers=bootstrap, acks="all", compression_type="snappy", linger_ms=5
     ) as producer:
-        # send() returns when the message is in its batch; the delivery is awaited later, so many
-        # messages share a request.
+        # send() returns when the message is in its batch. The results are awaited later, so that
+        # many messages share a request.
         deliveries = [
             await producer.send(topic, f"hello {number}".encode(), key=str(number).encode())
             for number in range(count)

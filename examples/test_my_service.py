@@ -1,9 +1,9 @@
-"""A service's test on a Kafka 0.8 that lives inside the test: no broker, no container, no mock.
+"""Test a service on a Kafka 0.8 inside the test process: no broker, no container, no mock.
 
 pytest examples/test_my_service.py
 
-pytest finds the fixture `kafka_cluster` by itself where aiokafka08 is installed; docs/testing.md
-has its options, and the ways to let brokers fail.
+pytest finds the fixture `kafka_cluster` if aiokafka08 is installed. docs/testing.md has its
+options, and the ways to make brokers fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiokafka08.testing import EmbeddedCluster
 
 
 async def place_order(bootstrap_servers: str, customer: str, article: str) -> int:
-    """The service: a customer's orders stay in order, the answer is the order's number."""
+    """Store an order and return its number; a customer's orders keep their order."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all") as producer:
         sent = await producer.send_and_wait("orders", article.encode(), key=customer.encode())
         return sent.offset

@@ -1,4 +1,4 @@
-"""A web back end that writes each event it is posted to Kafka: one producer per app.
+"""A web back end that writes each posted event to Kafka, with one producer per app.
 
 KAFKA=localhost:9092 uvicorn examples.web_backend:app
 
@@ -23,7 +23,7 @@ from aiokafka08.errors import InvalidTopicError, KafkaError, MessageSizeTooLarge
 
 @contextlib.asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """The producer lives as long as the app; leaving it sends what is buffered."""
+    """Run one producer as long as the app; at the end it sends the buffered messages."""
     bootstrap = os.environ.get("KAFKA", "localhost:9092")
     async with AIOKafkaProducer(
         bootstrap_servers=bootstrap, acks="all", linger_ms=2, delivery_timeout_ms=10_000
@@ -33,7 +33,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 async def post_event(request: Request) -> JSONResponse:
-    """Answer when the brokers have the event; concurrent requests share batches."""
+    """Respond when the brokers have acknowledged the event; concurrent requests share batches."""
     producer: AIOKafkaProducer = request.app.state.producer
     try:
         sent = await producer.send_and_wait(request.path_params["topic"], await request.body())
@@ -45,7 +45,7 @@ async def post_event(request: Request) -> JSONResponse:
 
 
 async def health(request: Request) -> JSONResponse:
-    """503 while no broker answers."""
+    """Respond with 503 while no broker can be reached."""
     ready = request.app.state.producer.ready()
     return JSONResponse({"kafka": ready}, status_code=200 if ready else 503)
 

@@ -1,4 +1,4 @@
-"""`python -m examples.demo`. Ctrl-C is heard from here on, while the imports run too."""
+"""`python -m examples.demo`. Ctrl-C works from here on, also during the imports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; gives the exit code."""
+    """Run the demo and return the exit code."""
     try:
         from examples.demo.command import run
 

@@ -1,7 +1,7 @@
-"""The stage for Spark: what the packages are like, compared with what was sent.
+"""The stage for Spark: aggregate the topic by package, and compare the result with the input.
 
-Spark runs in a process of its own (`spark_job`), with a folder and an environment of its own: so
-what it logs is told only where it fails, and all of it can be ended at any moment.
+Spark runs in a process of its own (`spark_job`), with a folder and an environment of its own. So
+the demo shows Spark's log only if Spark fails, and can end all its processes at any moment.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from examples.demo.tally import Package, count_packages
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 5.0
-"""For the JVM's end."""
-TOLD = 5
-LAST_WORDS = 4
-"""Lines of the log: Spark's start script complains after Java did."""
+"""Time for the JVM to end."""
+NAMED = 5
+LAST_LINES = 4
+"""Lines of the log in an error: Spark's start script prints a complaint after Java's."""
 
-Listen = Callable[[], dict[str, Any]]
+Receive = Callable[[], dict[str, Any]]
 
 
 def aggregate(run: Run) -> Sequence[Speed]:
-    """Let Spark count by top-level package; without Spark or Java, say how to get it.
+    """Let Spark count by top-level package; without Spark or Java, print how to install it.
 
     Raises:
-        DemoError: Spark failed, or counted something else than what was sent.
+        DemoError: Spark failed, or its counts differ from the input.
     """
     if missing := missing_for_spark():
-        run.console.print(f"Spark is left out: {missing}")
+        run.console.print(f"Spark skipped: {missing}")
         return []
     run.console.print("Spark starts")
     begun = time.perf_counter()
-    with run.console.status("Spark"), _job(run.bootstrap, run.topic) as listen:
-        session = listen()
+    with run.console.status("Spark"), _job(run.bootstrap, run.topic) as receive:
+        session = receive()
         started = time.perf_counter()
-        run.console.print(f"Spark {session['spark']} is there, on {session['cores']} cores")
-        found = {name: Package(*counts) for name, *counts in listen()["packages"]}
+        run.console.print(f"Spark {session['spark']} started, on {session['cores']} cores")
+        found = {name: Package(*counts) for name, *counts in receive()["packages"]}
         ended = time.perf_counter()
     compare(found, count_packages(run.input.parts()), run.topic)
     run.packages = found
     messages = sum(package.messages for package in found.values())
     run.console.print(
-        f"{messages:,} messages of {len(found):,} packages were counted by Spark: of each the "
-        "messages, bytes and comment lines are those of what was sent."
+        f"{messages:,} messages of {len(found):,} packages were counted by Spark. For each package "
+        "the numbers of messages, bytes and comment lines are as sent."
     )
     return [
         Speed("start Spark", 0, 0, started - begun),
@@ -64,23 +64,22 @@ def aggregate(run: Run) -> Sequence[Speed]:
 
 
 def compare(found: dict[str, Package], sent: dict[str, Package], topic: str) -> None:
-    """Raise `DemoError`, naming the packages, unless both are the same."""
+    """Raise `DemoError` with the names of the packages that differ."""
     differing = [
-        f"package {name!r}: {found.get(name)}, sent were {sent.get(name)}"
+        f"package {name!r}: {found.get(name)}; expected {sent.get(name)}"
         for name in sorted(sent.keys() | found.keys())
         if found.get(name) != sent.get(name)
     ]
     if differing:
-        more = f"; and {len(differing) - TOLD:,} packages more" if len(differing) > TOLD else ""
+        more = f"; and {len(differing) - NAMED:,} more packages" if len(differing) > NAMED else ""
         raise DemoError(
-            f"in topic {topic!r} Spark doesn't find what was sent: "
-            f"{'; '.join(differing[:TOLD])}{more}"
+            f"verification of topic {topic!r} in Spark failed: {'; '.join(differing[:NAMED])}{more}"
         )
 
 
 @contextmanager
-def _job(bootstrap: str, topic: str) -> Iterator[Listen]:
-    """The process, while it is entered; what is given waits for what it says next."""
+def _job(bootstrap: str, topic: str) -> Iterator[Receive]:
+    """Run the process, and yield a function that waits for its next message."""
     with (
         tempfile.TemporaryDirectory(
             prefix="aiokafka08-demo-", ignore_cleanup_errors=True
@@ -95,50 +94,50 @@ def _job(bootstrap: str, topic: str) -> Iterator[Listen]:
             text=True,
             cwd=ROOT,
             env=_environment(),
-            start_new_session=True,  # Ctrl-C is the demo's to hear; and a group to end
+            start_new_session=True,  # the demo handles Ctrl-C, and ends the whole process group
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        answers = process.stdout
+        messages = process.stdout
 
-        def listen() -> dict[str, Any]:
-            answer: dict[str, Any] = json.loads(answers.readline() or '{"error": ""}')
-            if "error" in answer:
+        def receive() -> dict[str, Any]:
+            message: dict[str, Any] = json.loads(messages.readline() or '{"error": ""}')
+            if "error" in message:
                 log.seek(0)
-                raise DemoError(f"Spark failed: {why(answer['error'], log.read())}")
-            return answer
+                raise DemoError(f"Spark failed: {reason(message['error'], log.read())}")
+            return message
 
         try:
-            yield listen
+            yield receive
         finally:
             process.stdin.close()
             try:
                 process.wait(PATIENCE_S)
-            finally:  # it took too long, or Ctrl-C came again
+            finally:  # the process takes too long, or the user pressed Ctrl-C again
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
-                answers.close()
+                messages.close()
 
 
-def why(error: str, log: str) -> str:
-    """The line that tells what went wrong.
+def reason(error: str, log: str) -> str:
+    """Return the line of an error or of a log that has the reason of a failure.
 
     Args:
-        error: the exception's text, perhaps with the stacks of a Python worker and of the JVM,
-            whose lines are indented; empty if there was none.
-        log: what Spark and Java said otherwise.
+        error: the exception's text, perhaps with the indented stacks of a Python worker and of the
+            JVM; empty if there was no exception.
+        log: the other output of Spark and Java.
     """
-    if not error or "JAVA_GATEWAY_EXITED" in error:  # the reason is what Java said then
-        said = "; ".join(log.strip().splitlines()[-LAST_WORDS:])
-        return f"it ended, its last words were: {said}" if said else "it ended"
+    if not error or "JAVA_GATEWAY_EXITED" in error:  # then Java's output has the reason
+        last = "; ".join(log.strip().splitlines()[-LAST_LINES:])
+        return f"the process ended; its last lines: {last}" if last else "the process ended"
     python = re.split("^(?:JVM|Driver) stacktrace:", error, maxsplit=1, flags=re.MULTILINE)[0]
     lines = [line for line in python.splitlines() if line.strip() and not line[0].isspace()]
     return ([line for line in lines if not line.endswith(":")] or lines or [error])[-1]
 
 
 def _environment() -> dict[str, str]:
-    """Without what is set up for another Spark; workers run this Python, and find the package."""
+    """Return an environment without the settings of another Spark, for workers on this Python."""
     kept = {
         name: value
         for name, value in os.environ.items()

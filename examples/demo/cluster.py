@@ -1,8 +1,8 @@
 """The embedded cluster, in a process of its own.
 
 In a thread of the demo it would share the interpreter lock with the client. On 2 cores that made
-ingestion 1.6 times slower (370,000 messages/s instead of 610,000), reading as fast (490,000).
-The process ends when its stdin does: with the demo, however that ends.
+ingestion 1.6 times slower (370,000 messages/s instead of 610,000), and reading equally fast
+(490,000). The process ends when its stdin ends: with the demo, in whatever way the demo ends.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PATIENCE_S = 10.0
 
 @contextmanager
 def embedded(brokers: int, version: str, topics: Mapping[str, int]) -> Iterator[str]:
-    """A cluster with these topics (name → partitions); gives its bootstrap servers.
+    """Run a cluster with these topics (name → partitions) and yield its bootstrap servers.
 
     Raises:
-        DemoError: it didn't start; what it says is on stderr then.
+        DemoError: the cluster didn't start; its output is on stderr.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", __name__, json.dumps([brokers, version, topics])],
@@ -35,14 +35,14 @@ def embedded(brokers: int, version: str, topics: Mapping[str, int]) -> Iterator[
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        start_new_session=True,  # Ctrl-C is the demo's to hear
+        start_new_session=True,  # the demo handles Ctrl-C
     )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         bootstrap = process.stdout.readline().strip()
         if not bootstrap:
-            raise DemoError(f"the embedded cluster ended with exit code {process.wait()}")
+            raise DemoError(f"embedded cluster failed: exit code {process.wait()}")
         yield bootstrap
     finally:
         process.stdin.close()
@@ -51,15 +51,15 @@ def embedded(brokers: int, version: str, topics: Mapping[str, int]) -> Iterator[
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        process.stdout.close()  # not before: it may be about to tell its address
+        process.stdout.close()  # not earlier: the process may be about to print its address
 
 
 async def _serve(brokers: int, version: str, topics: Mapping[str, int]) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(
         sys.stdin.fileno(), ended.set
-    )  # nothing comes but the end
-    # What is sent is kept until it is read, all of it.
+    )  # stdin has no data, only its end
+    # No retention: the demo reads everything that it has sent.
     async with EmbeddedCluster(brokers, version, topics, retention_bytes=None) as cluster:
         print(cluster.bootstrap_servers, flush=True)
         await ended.wait()

@@ -28,22 +28,22 @@ from examples.demo.topic import prepare
 from examples.demo.verify import verify
 
 STAGES: Sequence[Stage] = (ingest, verify, aggregate)
-"""In turn, over the same topic."""
+"""The stages in their order, over the same topic."""
 
 EMBEDDED = {"brokers": 1, "partitions": 4, "version": "0.8.2"}
 """Options of the embedded cluster and their defaults."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     parser = argparse.ArgumentParser(
         prog="python -m examples.demo",
-        description="Sends the source of Python's standard library through Kafka, line by line, "
-        "reads it back, verifies it, aggregates it in Spark (where there is Java), and tells "
-        "what it found and how fast that was.",
+        description="Send the source of Python's standard library through Kafka line by line, "
+        "read it back, verify it, aggregate it in Spark (if there is a Java), and print the "
+        "results and the speed of each stage.",
     )
     add = parser.add_argument
-    add("--messages", type=_count, metavar="N", help="default: every line, 500,000 at least")
+    add("--messages", type=_count, metavar="N", help="default: every line, and at least 500,000")
     add(
         "--codec",
         choices=["none", "gzip", "snappy", "lz4"],
@@ -63,19 +63,23 @@ def parser() -> argparse.ArgumentParser:
     cluster("--version", choices=list(LINES), help=f"default: {EMBEDDED['version']}")
     real = parser.add_argument_group("a real cluster instead").add_argument
     real("--bootstrap", metavar="HOST:PORT[,…]", help="some of its brokers")
-    real("--topic", metavar="NAME", help="an empty topic; default: a new one, which stays there")
+    real(
+        "--topic",
+        metavar="NAME",
+        help="an empty topic; default: a new one, which is kept",
+    )
     return parser
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; gives the exit code, errors are one line on stderr.
+    """Run the demo and return the exit code; an error is one line on stderr.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C; everything that was started is ended.
+        KeyboardInterrupt: Ctrl-C; everything that the demo started has ended.
         SystemExit: the arguments are wrong.
     """
     options = _options(arguments)
-    # What goes wrong for good is raised; the client's log lines tell it a second time.
+    # The client logs what it raises; the demo prints the exception only.
     logging.getLogger("aiokafka08").setLevel(logging.CRITICAL)
     console = _console()
     try:
@@ -94,11 +98,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         if getattr(options, name) is None:
             setattr(options, name, default)
         elif real:
-            parser().error(f"--{name} is the embedded cluster's; --bootstrap names a real one")
+            parser().error(f"--{name}: only for the embedded cluster, not with --bootstrap")
     if options.topic and not real:
-        parser().error(
-            "--topic goes with --bootstrap; the embedded cluster gets a topic of its own"
-        )
+        parser().error("--topic: needs --bootstrap; the embedded cluster has a topic of its own")
     return options
 
 
@@ -142,26 +144,26 @@ def _read_input(messages: int | None, console: Console) -> tuple[Input, Speed]:
         try:
             found = Input(modules, messages)
         except ValueError:
-            raise DemoError(f"{folder} has no Python source to send") from None
+            raise DemoError(f"input failed: {folder} has no Python source") from None
     console.print(
         f"{found.lines:,} lines in {len(files):,} files of Python {platform.python_version()}'s "
         f"standard library"
     )
     if found.rounds > 1:
         console.print(
-            f"for {found.messages:,} messages they go round {found.rounds} times, with the round "
-            "in the key"
+            f"for {found.messages:,} messages they are sent in {found.rounds} rounds, with the "
+            "round in the key"
         )
     return found, Speed("read the library", found.lines, found.size_bytes, meter.seconds)
 
 
 def _prepare_output(path: Path) -> None:
-    """Find out before the work whether there is a place for its result."""
+    """Check before the work that the picture can be written."""
     if path.suffix.lower() != ".png":
-        raise DemoError(f"--output {path}: the picture is a PNG, so its name ends in .png")
+        raise DemoError(f"--output {path}: expected a name that ends in .png")
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise DemoError(f"--output {path}: can't be written")
+        raise DemoError(f"--output {path}: not writable")
 
 
 def _console(*, stderr: bool = False) -> Console:
@@ -170,5 +172,5 @@ def _console(*, stderr: bool = False) -> Console:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are integers from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected an integer >= 1")
     return int(text)

@@ -1,4 +1,4 @@
-"""The stage that writes: all lines into the topic, by one producer."""
+"""The stage that writes: one producer sends all lines to the topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from examples.demo.run import Run, Speed, on_loop
 
 
 def ingest(run: Run) -> Sequence[Speed]:
-    """Send the input with acks=all; ends when all of it is acknowledged."""
+    """Send the input with acks=all and wait for all acknowledgements."""
     with Meter(run.console, "ingest", run.input.messages, "messages") as meter:
         on_loop(_send(run, meter))
     return [Speed("ingest", run.input.messages, run.input.sent.size_bytes, meter.seconds)]
@@ -32,19 +32,19 @@ async def _send(run: Run, meter: Meter) -> None:
     try:
         partitions = sorted(await producer.partitions_for(run.topic))
         partitioner = DefaultPartitioner()
-        under_way: deque[Deliveries] = deque()
+        in_flight: deque[Deliveries] = deque()
         for key, lines in run.input.parts():
-            # All lines of a module have its key: the partitioner needs to be asked only once.
+            # All lines of a module have the same key, so one partition.
             deliveries = await producer.send_many(
                 run.topic,
                 lines,
                 keys=[key] * len(lines),
                 partition=partitioner(key, partitions, partitions),
             )  # waits while the buffer is full
-            under_way.append(deliveries)
-            while under_way and under_way[0].done():
-                meter.advance(len(await under_way.popleft()))
-        for deliveries in under_way:
+            in_flight.append(deliveries)
+            while in_flight and in_flight[0].done():
+                meter.advance(len(await in_flight.popleft()))
+        for deliveries in in_flight:
             meter.advance(len(await deliveries))
     finally:
-        await producer.stop(timeout=1)  # nothing is left, unless this was interrupted
+        await producer.stop(timeout=1)  # nothing is buffered, unless this was interrupted

@@ -1,8 +1,8 @@
-"""The input: every line of the Python standard library's source, as every machine has it.
+"""The input: every line of the source of Python's standard library, which every machine has.
 
-The key of a message is the name of the module, its value a line without its line feed. Where there
-are fewer lines than asked for (some systems leave the tests out), the same come again, with the
-round in the key.
+The key of a message is the name of the module, its value a line without its line feed. If there are
+fewer lines than requested (some systems don't install the tests), the lines are sent again, with
+the number of the round in the key.
 """
 
 from __future__ import annotations
@@ -16,22 +16,26 @@ from typing import NamedTuple
 from examples.demo.tally import ROUND_MARK, Tally
 
 AT_LEAST = 500_000
-"""Messages, where nobody says how many."""
+"""Minimum of messages without the option `--messages`."""
 
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 
 
 class Module(NamedTuple):
-    """A source file."""
+    """The lines of a source file."""
 
     name: bytes
     lines: list[bytes]
 
 
 class Input:
-    """What is to be sent: `messages` of them, in rounds over all modules.
+    """The messages to send, in rounds over all modules.
 
-    `lines` and `size_bytes` are those of one round; `sent` is what the topic must come to.
+    Attributes:
+        messages: their number.
+        lines: the lines of one round.
+        size_bytes: the bytes of one round.
+        sent: the tally that the topic must have at the end.
     """
 
     def __init__(self, modules: list[Module], messages: int | None = None) -> None:
@@ -47,11 +51,11 @@ class Input:
 
     @property
     def rounds(self) -> int:
-        """How often the modules are gone through; the last time perhaps not to their end."""
+        """Number of rounds over the modules; the last one may be incomplete."""
         return -(-self.messages // self.lines)
 
     def parts(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Keys, each with its lines."""
+        """Yield each key with its lines."""
         left = self.messages
         for number in range(1, self.rounds + 1):
             for name, lines in self._modules:
@@ -62,12 +66,12 @@ class Input:
 
 
 def library() -> Path:
-    """The folder of the standard library of the Python that runs this."""
+    """Return the folder of the running Python's standard library."""
     return Path(sysconfig.get_path("stdlib"))
 
 
 def source_files(folder: Path) -> list[Path]:
-    """Its source files, in a fixed order."""
+    """Return the source files below a folder, in a fixed order."""
     found = []
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _NOT_THE_LIBRARY]
@@ -76,7 +80,7 @@ def source_files(folder: Path) -> list[Path]:
 
 
 def read_module(folder: Path, path: Path) -> Module:
-    """A source file; the tests have some that aren't text, so its lines stay bytes."""
+    """Read a source file. Lines stay bytes, since some files of the tests aren't text."""
     parts = path.relative_to(folder).with_suffix("").parts
     if len(parts) > 1 and parts[-1] == "__init__":
         parts = parts[:-1]

@@ -1,4 +1,4 @@
-"""The picture: what the topic holds and how fast each stage was, in one PNG."""
+"""Draw the content of the topic and the speed of each stage into one PNG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from examples.demo.tally import add_up, largest
 MODULES = 15
 PACKAGES = 12
 LONGEST = 120
-"""Bytes; longer lines stand together at the end."""
+"""Bytes; one bar at the end counts all longer lines."""
 RECOMMENDED = 79
 """The longest line that PEP 8 recommends."""
 
@@ -31,7 +31,7 @@ def draw(run: Run, where: str, path: Path) -> None:
         where: the cluster, in words.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the file can't be written.
     """
     figure = Figure(figsize=(13, 10.5 if run.packages else 8.2), dpi=120, facecolor="white")
     grid = figure.add_gridspec(
@@ -85,7 +85,7 @@ def _draw_lengths(axes: Axes, run: Run) -> None:
     colours = [BLUE if length <= RECOMMENDED else ORANGE for length in range(LONGEST + 1)]
     axes.bar(range(LONGEST + 1), [*counts, beyond], width=1.0, color=colours)
     empty, top = lengths[0], max([*counts[1:], beyond, 1])
-    if empty > 1.25 * top:  # would flatten all others
+    if empty > 1.25 * top:  # this bar would flatten all others
         axes.set_ylim(0, 1.25 * top)
         axes.annotate(
             f"{empty:,} empty lines",
@@ -127,7 +127,7 @@ def _draw_speeds(axes: Axes, run: Run) -> None:
     axes.set_yticks(stages, [speed.stage for speed in run.speeds])
     axes.set_xticks([])
     axes.invert_yaxis()
-    axes.set_xlim(0, 2.4 * max(seconds))  # the labels take the rest
+    axes.set_xlim(0, 2.4 * max(seconds))  # room for the labels
     _plain(axes, "Seconds, by stage")
 
 
@@ -154,14 +154,14 @@ def _draw_packages(axes: Axes, run: Run) -> None:
     axes.set_yticks(places, list(packages))
     axes.set_xticks([])
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.6 * max(*shares, 1))  # the labels take the rest
+    axes.set_xlim(0, 1.6 * max(*shares, 1))  # room for the labels
     axes.margins(y=0.01)
     share = add_up(run.packages.values()).comment_share
     _plain(axes, f"Comment lines by package (all: {share:.1%}), by Spark")
 
 
 def _plain(axes: Axes, title: str) -> None:
-    """No frame; where bars bear their values, no axis either."""
+    """Remove the frame, and set the title and colours."""
     axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10)
     for spine in axes.spines.values():
         spine.set_visible(False)

@@ -1,4 +1,4 @@
-"""What Spark needs beyond this project, and how to get it: pyspark, and Java."""
+"""Check what Spark needs beyond this project, pyspark and Java, and say how to install it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 
 PYSPARK = (4, 2)
 JAVA = 17
-"""What Spark 4 begins with."""
+"""The oldest Java for Spark 4."""
 PATIENCE_S = 20
 
 _GET_PYSPARK = f"pip install 'pyspark>={PYSPARK[0]}.{PYSPARK[1]}' pyarrow"
@@ -21,7 +21,7 @@ _GET_JAVA = (
 
 
 def missing_for_spark() -> str | None:
-    """None, or what isn't there and how to get it, in one line."""
+    """Return None, or one line with the missing part and how to install it."""
     try:
         installed = importlib.metadata.version("pyspark")
         importlib.metadata.version("pyarrow")
@@ -34,13 +34,13 @@ def missing_for_spark() -> str | None:
 
 def _missing_java() -> str | None:
     home = os.environ.get("JAVA_HOME")
-    command = os.path.join(home, "bin", "java") if home else "java"  # as Spark looks for it
+    command = os.path.join(home, "bin", "java") if home else "java"  # the same search as Spark's
     found = shutil.which(command)
     if found is None:
         where = f"in JAVA_HOME={home}" if home else "on PATH"
         return f"there is no Java {where}: {_GET_JAVA}"
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             [found, "-version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -50,9 +50,9 @@ def _missing_java() -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{found} can't be run ({error}): {_GET_JAVA}"
-    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
-    if told.returncode or not version:  # macOS has a java that only says where to get one
-        return f"{found} doesn't tell its version: {_GET_JAVA}"
+    version = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    if done.returncode or not version:  # the java of macOS may only print where to get one
+        return f"{found} has no version: {_GET_JAVA}"
     if int(version[1]) < JAVA:
         return f"{found} is Java {version[1]}, too old for Spark: {_GET_JAVA}"
     return None

@@ -1,4 +1,4 @@
-"""How far a stage is: a bar on a terminal, elsewhere a line now and then."""
+"""Show the progress of a stage: a bar on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY_S = 2.0
 
 
 class _Rate(TextColumn):
-    """On average from the start on, as everywhere in the demo."""
+    """The average rate since the start, as everywhere in the demo."""
 
     def render(self, task: Task) -> Text:
         rate = task.completed / task.elapsed if task.completed and task.elapsed else 0
@@ -22,7 +22,7 @@ class _Rate(TextColumn):
 
 
 class Meter:
-    """Counts up to `total` while it is entered; `seconds` is how long that was, at the end."""
+    """Context manager that counts up to `total`; `seconds` is its duration at the end."""
 
     def __init__(self, console: Console, title: str, total: int, unit: str) -> None:
         self._console = console
@@ -45,19 +45,19 @@ class Meter:
     def __enter__(self) -> Self:
         self._bar.start_task(self._task)
         self._bar.start()
-        self._begun = self._told = time.perf_counter()
+        self._begun = self._printed = time.perf_counter()
         return self
 
     def advance(self, count: int) -> None:
-        """So many more are done."""
+        """Add to the count."""
         self._done += count
         self._bar.advance(self._task, count)
         now = time.perf_counter()
-        if not self._console.is_terminal and now - self._told >= EVERY_S:
-            self._told = now
-            self._tell(now - self._begun)
+        if not self._console.is_terminal and now - self._printed >= EVERY_S:
+            self._printed = now
+            self._print(now - self._begun)
 
-    def _tell(self, seconds: float) -> None:
+    def _print(self, seconds: float) -> None:
         self._console.print(
             f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, "
             f"{self._done / max(seconds, 1e-9):,.0f}/s",
@@ -72,4 +72,4 @@ class Meter:
         self.seconds = time.perf_counter() - self._begun
         self._bar.stop()
         if kind is None and not self._console.is_terminal:
-            self._tell(self.seconds)
+            self._print(self.seconds)

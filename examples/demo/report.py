@@ -1,4 +1,4 @@
-"""What is printed at the end: what the topic holds, and how fast each stage was."""
+"""Print the tables at the end: the content of the topic, and the speed of each stage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGES = 8
 
 
 def print_report(run: Run) -> None:
-    """The tables; Spark's where it ran."""
+    """Print the tables, with Spark's if it ran."""
     _print_findings(run)
     if run.packages:
         _print_packages(run)
@@ -56,7 +56,7 @@ def _print_speeds(run: Run) -> None:
         cells += [f"{messages / seconds:,.0f}", f"{megabytes / seconds:,.1f}"]
         table.add_row(stage, *(cells if messages else ["", "", cells[2], "", ""]))
     run.console.print(table)
-    run.console.print(f"MB: of values and their keys, before compression ({run.codec or 'none'})")
+    run.console.print(f"MB: values and their keys, before compression ({run.codec or 'none'})")
 
 
 def _table(title: str, first: str, *others: str) -> Table:

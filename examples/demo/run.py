@@ -1,4 +1,4 @@
-"""What the stages share, and the little that all of them use."""
+"""The state that the stages of the demo share, and `on_loop()`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class DemoError(Exception):
-    """The demo can't go on; the text says why and what to do, for whoever typed the command."""
+    """The demo can't continue; the text gives the user the reason and the remedy."""
 
 
 class Speed(NamedTuple):
-    """How fast a stage was, or a part of one that has no messages yet (then `messages` is 0).
+    """The speed of a stage, or of a part of one without messages (then `messages` is 0).
 
-    `size_bytes` are those of keys and values, before compression.
+    `size_bytes` counts keys and values, before compression.
     """
 
     stage: str
@@ -33,8 +33,7 @@ class Speed(NamedTuple):
 
 @dataclass
 class Run:
-    """One run of the demo. What follows `console` is filled in by the stages; `packages` only where
-    Spark could run."""
+    """One run of the demo. The stages fill in the fields after `console`."""
 
     bootstrap: str
     topic: str
@@ -47,7 +46,7 @@ class Run:
 
 
 Stage = Callable[[Run], Sequence[Speed]]
-"""Gives the times to report, in their order; none where it was left out.
+"""Returns the speeds to report, in their order; none if it was skipped.
 
 Raises `DemoError` or the client's `KafkaError`.
 """

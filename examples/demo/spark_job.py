@@ -1,11 +1,12 @@
-"""The Spark job, in a process of its own: started and listened to by `aggregate`.
+"""The Spark job, in a process of its own that `aggregate` starts.
 
     python -m examples.demo.spark_job BOOTSTRAP TOPIC FOLDER
 
-Says a line of JSON when the session is there (`{"spark": version, "cores": n}`), another one with
-what it found (`{"packages": [[name, messages, bytes, comments], …]}`), or `{"error": text}`. It
-ends when its stdin does, at any moment and with all that it started: Spark's start script, the
-JVM, and Python's workers, which end with the JVM. FOLDER is for its files, and removed then.
+It prints a line of JSON when the session has started (`{"spark": version, "cores": n}`), and
+another one with the result (`{"packages": [[name, messages, bytes, comments], …]}`), or `{"error":
+text}`. When its stdin ends, at any moment, it ends with all processes that it started: Spark's
+start script, the JVM, and Python's workers, which end with the JVM. Then it removes FOLDER, which
+has its files.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""A JVM that lives for seconds: compiling for a long life made the demo's CPU time 28 s, not 20."""
+"""For a JVM of a few seconds: with full compilation the demo took 28 s of CPU time, not 20."""
 
 
 def start(folder: str) -> SparkSession:
-    """A session on all cores that knows `kafka08` and keeps its files in a folder."""
+    """Return a session on all cores with the format `kafka08`, with its files in a folder."""
     from pyspark.sql import SparkSession
 
     from aiokafka08.spark import register
@@ -52,7 +53,7 @@ def start(folder: str) -> SparkSession:
 
 
 def packages(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """By top-level package: messages, bytes in their values, and lines that are comments."""
+    """Return messages, bytes of values and comment lines by top-level package."""
     lines = (
         spark.read.format("kafka08")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -62,7 +63,7 @@ def packages(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     )
     return (
         lines.selectExpr(
-            # A key is a module's name, perhaps with "@" and the round behind it.
+            # A key is a module's name, perhaps followed by "@" and the round.
             "split_part(split_part(CAST(key AS STRING), '@', 1), '.', 1) AS package",
             "octet_length(value) AS length",
             r"startswith(trim(LEADING ' \t\f' FROM CAST(value AS STRING)), '#') AS is_comment",
@@ -79,35 +80,35 @@ def packages(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 
 
 def main(bootstrap: str, topic: str, folder: str) -> None:
-    """Do it, say it, and wait for the end of stdin."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # the JVM inherits stdout, and whatever it says there is for the log
-    signal.signal(signal.SIGTERM, lambda *_: None)  # sent by `_end`, meant for the others
+    """Run the job, print the result, and wait for the end of stdin."""
+    output = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # the JVM inherits stdout; its output there goes to the log
+    signal.signal(signal.SIGTERM, lambda *_: None)  # `_end` sends it to the other processes
     end = threading.Thread(target=_end, args=[folder])
     end.start()
     try:
         spark = start(folder)
-        _say(answers, spark=spark.version, cores=spark.sparkContext.defaultParallelism)
+        _print(output, spark=spark.version, cores=spark.sparkContext.defaultParallelism)
         rows = packages(spark, bootstrap, topic).collect()
-        _say(
-            answers,
+        _print(
+            output,
             packages=[[bytes(name).decode(errors="replace"), *counts] for name, *counts in rows],
         )
     except Exception as error:
-        _say(answers, error=f"{type(error).__name__}: {error}")
+        _print(output, error=f"{type(error).__name__}: {error}")
     end.join()
 
 
-def _say(answers: TextIO, **what: object) -> None:
-    print(json.dumps(what), file=answers)
+def _print(output: TextIO, **message: object) -> None:
+    print(json.dumps(message), file=output)
 
 
 def _end(folder: str) -> None:
-    """At the end of stdin, end the process group, which is this process's own, and its files."""
+    """At the end of stdin, end this process's group and remove its files."""
     sys.stdin.buffer.read()
-    with contextlib.suppress(ChildProcessError):  # there are none any more
+    with contextlib.suppress(ChildProcessError):  # no children are left
         while True:
-            os.killpg(0, signal.SIGTERM)  # again: one may just have been started
+            os.killpg(0, signal.SIGTERM)  # repeated, since a child may just have been started
             os.waitpid(-1, os.WNOHANG)
             time.sleep(0.05)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,5 @@
-"""What is counted: `Tally` proves that two streams of messages are the same, `Findings` is what the
-report tells about one, `Package` what Spark finds. Pure."""
+"""Counters: `Tally` compares two streams of messages, `Findings` has the figures of the report,
+`Package` those of Spark. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 ROUND_MARK = b"@"
-"""Between a module's name and the round, in keys of the second round and later ones."""
+"""Separates module and round in the keys of the second and later rounds."""
 
 
 class Tally:
-    """Per key: how many messages there are, and a hash of their values in their order.
+    """The number of messages of each key, and a hash of their values in their order.
 
-    The hash is that of the values with a line feed behind each. No value that is sent has one in
-    it, so with the count it leaves nothing open.
+    The hash covers each value and a line feed after it. No value that is sent contains a line feed,
+    so count and hash together identify the sequence.
     """
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class Tally:
 
     @property
     def messages(self) -> int:
-        """How many there are, of all keys."""
+        """The number of messages of all keys."""
         return self.counts.total()
 
     def add(self, key: bytes | None, values: Sequence[bytes | None]) -> list[bytes]:
-        """Count the next messages of a key; gives the values without those that are None."""
+        """Count the next messages of a key, and return the values that aren't None."""
         given = [value for value in values if value is not None]
         if len(given) < len(values):
             self.valueless[key] += len(values) - len(given)
@@ -45,7 +45,7 @@ class Tally:
         return given
 
     def differences(self, read: Tally) -> list[str]:
-        """How what was read differs from this, which was sent: a text for each key that does."""
+        """Compare this tally of sent messages with one of read messages; one text per wrong key."""
         texts = []
         for key in sorted(self.counts.keys() | read.counts.keys(), key=lambda key: key or b""):
             sent_count, count = self.counts[key], read.counts[key]
@@ -56,14 +56,14 @@ class Tally:
                 texts.append(f"{name}: {read.valueless[key]:,} messages have no value")
             elif self._hashes[key].digest() != read._hashes[key].digest():
                 texts.append(
-                    f"{name}: {count:,} messages were sent and read, but not the same ones in the "
-                    "same order"
+                    f"{name}: {count:,} messages were sent and read, but with other values or in "
+                    "another order"
                 )
         return texts
 
 
 class Findings:
-    """What the topic says about the code in it."""
+    """Figures about the source code in the topic."""
 
     def __init__(self) -> None:
         self.modules: Counter[str] = Counter()
@@ -72,13 +72,12 @@ class Findings:
         """Lines, by their length in bytes."""
 
     def add(self, key: bytes | None, values: Sequence[bytes]) -> None:
-        """Take in messages of one key."""
+        """Add messages of one key."""
         self.modules[module_name(key)] += len(values)
         self.lengths.update(map(len, values))
 
     def packages(self) -> dict[str, tuple[int, int]]:
-        """Per top-level package or module: how many modules it has, and how many lines; those with
-        the most lines first."""
+        """Return modules and lines per top-level package or module, the largest first."""
         lines: Counter[str] = Counter()
         modules: Counter[str] = Counter()
         for name, count in self.modules.items():
@@ -89,18 +88,17 @@ class Findings:
 
 
 def module_name(key: bytes | None) -> str:
-    """The module that a key names, whatever the round."""
+    """Return the module that a key names, without the round."""
     return (key or b"").partition(ROUND_MARK)[0].decode(errors="replace")
 
 
 def package_name(module: str) -> str:
-    """The top-level package of a module, or the module itself."""
+    """Return the top-level package of a module, or the module itself."""
     return module.partition(".")[0]
 
 
 class Package(NamedTuple):
-    """A top-level package or module: its messages, the bytes of their values, and how many of its
-    lines are nothing but a comment."""
+    """A top-level package or module: messages, bytes of their values, and comment lines."""
 
     messages: int
     size_bytes: int
@@ -108,28 +106,28 @@ class Package(NamedTuple):
 
     @property
     def mean_length(self) -> float:
-        """Bytes in a line."""
+        """Bytes per line."""
         return self.size_bytes / self.messages
 
     @property
     def comment_share(self) -> float:
-        """Of its lines."""
+        """Part of its lines that are comments."""
         return self.comments / self.messages
 
 
 def add_up(packages: Iterable[Package]) -> Package:
-    """Several as one; at least one."""
+    """Add up at least one package."""
     return Package(*map(sum, zip(*packages, strict=True)))
 
 
 def largest(packages: dict[str, Package], most: int) -> dict[str, Package]:
-    """So many of them, those with the most messages first."""
+    """Return the packages with the most messages."""
     order = sorted(packages, key=lambda name: (-packages[name].messages, name))
     return {name: packages[name] for name in order[:most]}
 
 
 def count_packages(parts: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, Package]:
-    """What Spark must come to, from keys, each with its lines."""
+    """Count in Python what Spark must count, from each key and its lines."""
     counted: dict[str, Package] = {}
     for key, lines in parts:
         name = package_name(module_name(key))

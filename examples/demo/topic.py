@@ -1,4 +1,4 @@
-"""The topic: there, with leaders, and empty, before anything is measured."""
+"""Check before the measurements that the topic exists, has leaders, and is empty."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from aiokafka08.errors import UnknownTopicOrPartitionError
 from examples.demo.run import DemoError
 
 PATIENCE_MS = 15_000
-"""For the topic's creation too, which takes real brokers a second."""
+"""Includes the creation of the topic, which takes a second on real brokers."""
 
 
 async def prepare(bootstrap: str, topic: str, *, patience_ms: int = PATIENCE_MS) -> int:
-    """Let the brokers create the topic if it isn't there; gives how many partitions it has.
+    """Let the brokers create a missing topic, and return its number of partitions.
 
     Raises:
-        DemoError: it isn't created, or has messages.
-        KafkaError: no broker was found there, or what it answers.
+        DemoError: the brokers don't create the topic, or it has messages.
+        KafkaError: no broker was found, or a broker returned an error.
     """
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, request_timeout_ms=patience_ms)
     try:
@@ -25,13 +25,13 @@ async def prepare(bootstrap: str, topic: str, *, patience_ms: int = PATIENCE_MS)
             ends = await consumer.end_offsets(partitions)
     except UnknownTopicOrPartitionError as error:
         raise DemoError(
-            f"the brokers at {bootstrap} don't create topic {topic!r} ({error.text}); where "
+            f"the brokers at {bootstrap} don't create topic {topic!r} ({error.text}). If "
             "auto.create.topics.enable is off, create a topic and name it with --topic"
         ) from None
     messages = sum(ends[tp] - begins[tp] for tp in partitions)
     if messages:
         raise DemoError(
-            f"topic {topic!r} has {messages:,} messages already; the demo counts all that it "
-            "finds, so it needs an empty one"
+            f"topic {topic!r} has {messages:,} messages; expected an empty topic, since the demo "
+            "counts all messages in it"
         )
     return len(partitions)

@@ -1,4 +1,4 @@
-"""The stage that reads: the whole topic, compared with what was sent."""
+"""The stage that reads the whole topic and compares it with the input."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from examples.demo.run import DemoError, Run, Speed, on_loop
 from examples.demo.tally import Tally
 
 PATIENCE_S = 30
-"""How long no message may come."""
+"""Longest time without a message."""
 AT_ONCE = 5_000
-TOLD = 5
-"""Keys that are named where the verification fails."""
+NAMED = 5
+"""Number of keys that the error names if the verification fails."""
 
 _key = attrgetter("key")
 
 
 def verify(run: Run) -> Sequence[Speed]:
-    """Read the topic from its beginning to its end, hash by key, and count what is in it.
+    """Read the topic from its beginning to its end, and count and hash its messages by key.
 
     Raises:
-        DemoError: what was read isn't what was sent; names the keys.
+        DemoError: the messages aren't those that were sent; the text names the keys.
     """
     read = Tally()
     with Meter(run.console, "consume and verify", run.input.messages, "messages") as meter:
         on_loop(_read(run, read, meter))
     differences = run.input.sent.differences(read)
     if differences:
-        more = f"; and {len(differences) - TOLD:,} keys more" if len(differences) > TOLD else ""
+        more = f"; and {len(differences) - NAMED:,} more keys" if len(differences) > NAMED else ""
         raise DemoError(
-            f"topic {run.topic!r} doesn't hold what was sent: {'; '.join(differences[:TOLD])}{more}"
+            f"verification of topic {run.topic!r} failed: {'; '.join(differences[:NAMED])}{more}"
         )
     run.console.print(
-        f"{read.messages:,} messages of {len(read.counts):,} keys were read: of each key the "
-        "count and the hash over its values in their order are those of what was sent."
+        f"{read.messages:,} messages of {len(read.counts):,} keys were read. For each key the "
+        "number of messages and the hash over the values in their order are as sent."
     )
     return [Speed("consume and verify", read.messages, read.size_bytes, meter.seconds)]
 
@@ -52,7 +52,9 @@ async def _read(run: Run, read: Tally, meter: Meter) -> None:
             batch = await consumer.getmany(timeout_ms=PATIENCE_S * 1000, max_records=AT_ONCE)
             if not batch:
                 where = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(missing))
-                raise DemoError(f"no message came for {PATIENCE_S} s; {where} not read to the end")
+                raise DemoError(
+                    f"reading failed: no message for {PATIENCE_S} s; {where} not at its end"
+                )
             for tp, records in batch.items():
                 for key, some in groupby(records, _key):
                     values = read.add(key, [record.value for record in some])

@@ -1,5 +1,4 @@
-"""`python -m examples.demo`: as a command on the embedded and on a real cluster, how it ends, and
-that its verification finds what it says it would."""
+"""`python -m examples.demo`: the command on embedded and real clusters, its end, and its stages."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from aiokafka08.testing import EmbeddedCluster
-from examples.demo.aggregate import compare, why
+from examples.demo.aggregate import compare, reason
 from examples.demo.command import run as run_command
 from examples.demo.ingest import ingest
 from examples.demo.input import AT_LEAST, Input, Module, read_module, source_files
@@ -56,7 +55,7 @@ def environment(java: bool) -> dict[str, str]:
 
 
 def demo(*arguments: str, java: bool = False) -> subprocess.CompletedProcess[str]:
-    """Spark takes many seconds of a loaded machine: it is there in the tests that are about it."""
+    """Run the demo, without Java unless a test is about Spark, which takes many seconds."""
     done = subprocess.run(
         [*DEMO, *arguments],
         capture_output=True,
@@ -78,7 +77,7 @@ def error_line(done: subprocess.CompletedProcess[str]) -> str:
 
 @contextmanager
 def started(*arguments: str, java: bool = False) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The demo when it has begun to send, and the port of its embedded cluster."""
+    """Start the demo; yield it, with the port of its cluster, when the topic is ready."""
     process = subprocess.Popen(
         [*DEMO, *arguments],
         stdout=subprocess.PIPE,
@@ -99,7 +98,7 @@ def wait_for_line(process: subprocess.Popen[str], pattern: str) -> re.Match[str]
     for line in process.stdout:
         if found := re.search(pattern, line):
             return found
-    raise AssertionError(f"it ended without saying {pattern!r}")
+    raise AssertionError(f"the process ended without a line that matches {pattern!r}")
 
 
 def is_open(port: int) -> bool:
@@ -114,7 +113,7 @@ def is_open(port: int) -> bool:
         ("--version", "0.10", "--brokers", "3", "--partitions", "7", "--codec", "none"),
     ],
 )
-def test_it_verifies_tells_and_draws(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_demo_verifies_prints_and_draws(options: tuple[str, ...], tmp_path: Path) -> None:
     picture = tmp_path / "new" / "demo.png"
     done = demo("--messages", "3000", "--output", str(picture), *options)
     assert done.returncode == 0, done.stderr
@@ -136,7 +135,7 @@ def test_spark_counts_what_was_sent(tmp_path: Path) -> None:
     temporary.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(temporary))
-        patch.setenv("SPARK_HOME", NO_JAVA)  # another Spark's settings don't matter
+        patch.setenv("SPARK_HOME", NO_JAVA)  # settings of another Spark have no effect
         done = demo("--messages", "3000", "--output", str(tmp_path / "demo.png"), java=True)
     assert done.returncode == 0, done.stderr
     assert "WARN" not in done.stderr
@@ -156,33 +155,33 @@ def write_java(folder: Path, script: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         (None, "there is no Java in JAVA_HOME="),
         ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11, too old for Spark"),
         ("echo 'java version \"1.8.0_392\"' >&2", "is Java 8, too old for Spark"),
-        ("echo 'The operation could not be completed.' >&2; exit 1", "doesn't tell its version"),
+        ("echo 'The operation could not be completed.' >&2; exit 1", "has no version"),
         ("echo 'openjdk version \"17.0.15\" 2025-04-15' >&2", None),
         ("echo 'openjdk version \"25-ea\"' >&2", None),
     ],
 )
-def test_java_is_looked_at_before_spark_starts(
-    script: str | None, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_java_version_is_checked_before_spark_starts(
+    script: str | None, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if script:
         write_java(tmp_path, script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     missing = missing_for_spark()
-    if told is None:
+    if expected is None:
         assert missing is None
     else:
         assert missing is not None
-        assert told in missing
+        assert expected in missing
         assert "install Java 17 or newer" in missing
         assert "\n" not in missing
 
 
-def test_a_java_that_cannot_run_spark_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_java_that_fails_is_named_with_its_last_lines(tmp_path: Path) -> None:
     write_java(
         tmp_path / "java",
         '[ "$1" = -version ] && echo \'version "17.0.1"\' || { echo "no memory" >&2; exit 1; }',
@@ -191,11 +190,11 @@ def test_a_java_that_cannot_run_spark_is_told_with_its_last_words(tmp_path: Path
         patch.setenv("JAVA_HOME", str(tmp_path / "java"))
         done = demo("--messages", "300", "--output", str(tmp_path / "demo.png"), java=True)
     assert re.match(
-        "error: Spark failed: it ended, its last words were: .*no memory", error_line(done)
+        "error: Spark failed: the process ended; its last lines: .*no memory", error_line(done)
     )
 
 
-def test_without_java_on_path_all_but_spark_is_done(tmp_path: Path) -> None:
+def test_demo_without_java_skips_only_spark(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("JAVA_HOME", raising=False)
         patch.setenv("PATH", str(tmp_path))
@@ -203,16 +202,16 @@ def test_without_java_on_path_all_but_spark_is_done(tmp_path: Path) -> None:
         done = demo("--messages", "3000", "--output", str(picture), java=True)
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stdout.splitlines() if "Spark" in line]
-    assert re.match("Spark is left out: there is no Java on PATH: install Java 17 or newer", line)
+    assert re.match("Spark skipped: there is no Java on PATH: install Java 17 or newer", line)
     assert picture.exists()
 
 
 @pytest.mark.parametrize(
-    ("installed", "told"),
+    ("installed", "expected"),
     [("4.1.3", "pyspark 4.1.3 is too old"), (None, "pyspark isn't installed")],
 )
-def test_pyspark_is_looked_for_too(
-    installed: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+def test_missing_or_old_pyspark_is_named(
+    installed: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def version(name: str) -> str:
         if installed is None:
@@ -222,14 +221,14 @@ def test_pyspark_is_looked_for_too(
     monkeypatch.setattr(importlib.metadata, "version", version)
     missing = missing_for_spark()
     assert missing is not None
-    assert missing.startswith(told)
+    assert missing.startswith(expected)
     assert "pip install 'pyspark>=4.2' pyarrow" in missing
 
 
 @pytest.mark.spark
 @pytest.mark.real
 @pytest.mark.timeout(SPARK_S + 120)
-def test_it_runs_on_a_real_broker(
+def test_demo_runs_on_a_real_broker(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     where = ("--bootstrap", broker_clusters.get("0.8.2.2").bootstrap_servers)
@@ -242,10 +241,10 @@ def test_it_runs_on_a_real_broker(
     assert re.search(r"^topic demo-\S+ stays on the brokers", done.stdout, re.M)
     named = (*where, *small, "--topic", unique_topic("demo"))
     assert demo(*named).returncode == 0
-    assert "has 5,000 messages already" in error_line(demo(*named))
+    assert "has 5,000 messages; expected an empty topic" in error_line(demo(*named))
 
 
-def test_a_wrong_port_is_told_in_one_line(tmp_path: Path) -> None:
+def test_wrong_port_is_an_error_of_one_line(tmp_path: Path) -> None:
     port = free_port()
     done = demo("--bootstrap", f"127.0.0.1:{port}", "--output", str(tmp_path / "demo.png"))
     assert f"127.0.0.1:{port}: Connection refused" in error_line(done)
@@ -253,9 +252,7 @@ def test_a_wrong_port_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["demo.pdf", "folder.png", "file/demo.png"])
-def test_a_place_that_cannot_take_the_picture_is_told_before_the_work(
-    output: str, tmp_path: Path
-) -> None:
+def test_unwritable_output_is_an_error_before_the_work(output: str, tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "file").touch()
     done = demo("--output", str(tmp_path / output))
@@ -266,15 +263,21 @@ def test_a_place_that_cannot_take_the_picture_is_told_before_the_work(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--bootstrap", "localhost", "--brokers", "1"], "--brokers is the embedded cluster's"),
-        (["--bootstrap", "localhost", "--version", "0.9"], "--version is the embedded cluster's"),
-        (["--topic", "lines"], "--topic goes with --bootstrap"),
-        (["--messages", "0"], "'0': allowed are integers from 1 on"),
-        (["--messages", "many"], "'many': allowed are integers from 1 on"),
+        (
+            ["--bootstrap", "localhost", "--brokers", "1"],
+            "--brokers: only for the embedded",
+        ),
+        (
+            ["--bootstrap", "localhost", "--version", "0.9"],
+            "--version: only for the embedded",
+        ),
+        (["--topic", "lines"], "--topic: needs --bootstrap"),
+        (["--messages", "0"], "'0': expected an integer >= 1"),
+        (["--messages", "many"], "'many': expected an integer >= 1"),
         (["--codec", "zstd"], "snappy"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(
+def test_wrong_options_are_refused(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -283,7 +286,7 @@ def test_options_that_mean_nothing_are_refused(
     assert complaint in capsys.readouterr().err
 
 
-def test_ctrl_c_before_the_loop_runs_leaves_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_the_loop_runs_warns_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
@@ -298,7 +301,7 @@ def test_ctrl_c_before_the_loop_runs_leaves_no_warning(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("stage", ["ingest", "verify"])
-def test_ctrl_c_ends_it_and_its_cluster(stage: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_demo_and_its_cluster(stage: str, tmp_path: Path) -> None:
     arguments = ("--messages", "800000", "--output", str(tmp_path / "demo.png"))
     with started(*arguments) as (process, port):
         if stage == "verify":
@@ -318,8 +321,8 @@ def test_ctrl_c_ends_it_and_its_cluster(stage: str, tmp_path: Path) -> None:
     ("moment", "sent"),
     [
         ("^Spark starts", signal.SIGINT),
-        ("^Spark .* is there", signal.SIGINT),
-        ("^Spark .* is there", signal.SIGKILL),
+        ("^Spark .* started", signal.SIGINT),
+        ("^Spark .* started", signal.SIGKILL),
     ],
 )
 def test_spark_ends_with_the_demo(
@@ -329,28 +332,33 @@ def test_spark_ends_with_the_demo(
     arguments = ("--messages", "20000", "--output", str(tmp_path / "demo.png"))
     with started(*arguments, java=True) as (process, port):
         wait_for_line(process, moment)
-        deadline = time.monotonic() + 60
-        while not (left := with_java(process.pid)):
-            assert time.monotonic() < deadline, "there is no JVM"
-            time.sleep(0.02)
+        wait_until(lambda: with_java(process.pid), "there is no JVM", 60)
+        children = with_java(process.pid)
         process.send_signal(sent)
         _, errors = process.communicate(timeout=40)
         if sent == signal.SIGINT:
             assert process.returncode == 130, errors
             assert errors.splitlines()[-1] == "interrupted"
             assert "Traceback" not in errors
-        for one in left:
-            while one.is_running() and one.status() != psutil.STATUS_ZOMBIE:
-                assert time.monotonic() < deadline + 30, f"{one} is still there"
-                time.sleep(0.02)
-        while folders := list(tmp_path.glob("aiokafka08-demo-*")):
-            assert time.monotonic() < deadline + 30, f"{folders} are still there"
-            time.sleep(0.02)
+        wait_until(lambda: not any(map(runs, children)), "a child of the demo still runs", 30)
+        wait_until(lambda: not list(tmp_path.glob("aiokafka08-demo-*")), "a folder is left", 30)
         assert not is_open(port)
 
 
+def wait_until(condition: Callable[[], object], otherwise: str, timeout_s: float) -> None:
+    """Wait for a condition on other processes, with a deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)
+
+
+def runs(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
 def with_java(pid: int) -> list[psutil.Process]:
-    """All processes that this one started, if there is a JVM among them."""
+    """Return all children of a process if there is a JVM among them, else none."""
     found = psutil.Process(pid).children(recursive=True)
     with contextlib.suppress(psutil.NoSuchProcess):
         if any(one.name() == "java" for one in found):
@@ -364,10 +372,7 @@ def test_the_cluster_ends_when_the_demo_is_killed(tmp_path: Path) -> None:
         assert is_open(port)
         process.kill()
         process.wait()
-        deadline = time.monotonic() + 30
-        while is_open(port):
-            assert time.monotonic() < deadline, "the cluster is still there"
-            time.sleep(0.02)
+        wait_until(lambda: not is_open(port), "the cluster still runs", 30)
 
 
 # --- the stages -----------------------------------------------------------------------------------
@@ -432,35 +437,35 @@ def add_without_key(cluster: EmbeddedCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "expected"),
     [
         (lose, "key 'os': 4 messages were sent, 3 read"),
         (repeat, "key 'os': 4 messages were sent, 5 read"),
-        (swap, "key 'os.path': 2 messages were sent and read, but not the same ones in the same"),
-        (change, "key 'os.path': 2 messages were sent and read, but not the same ones"),
+        (swap, "key 'os.path': 2 messages were sent and read, but with other values or in another"),
+        (change, "key 'os.path': 2 messages were sent and read, but with other values"),
         (remove_value, "key 'os.path': 1 messages have no value"),
         (add_another, "key 'sys': 0 messages were sent, 1 read"),
         (add_without_key, "without a key: 0 messages were sent, 1 read"),
     ],
 )
-def test_the_verification_names_the_key_of(
-    damage: Callable[[EmbeddedCluster], None], told: str, cluster: EmbeddedCluster, run: Run
+def test_verification_names_the_damaged_key(
+    damage: Callable[[EmbeddedCluster], None], expected: str, cluster: EmbeddedCluster, run: Run
 ) -> None:
     ingest(run)
     damage(cluster)
-    with pytest.raises(DemoError, match=re.escape(told)) as raised:
+    with pytest.raises(DemoError, match=re.escape(expected)) as raised:
         verify(run)
     assert "; " not in str(raised.value)  # no other key
 
 
-def test_the_verification_names_five_keys_and_counts_the_others(run: Run) -> None:
+def test_verification_names_five_keys_and_counts_the_rest(run: Run) -> None:
     modules = [Module(b"m%d" % number, [b"x"]) for number in range(9)]
     run.input = Input(modules, 9)
-    with pytest.raises(DemoError, match=r"'m4': .*; and 4 keys more$"):
+    with pytest.raises(DemoError, match=r"'m4': .*; and 4 more keys$"):
         verify(run)
 
 
-def test_what_was_sent_is_verified_and_found(run: Run) -> None:
+def test_sent_messages_are_verified_and_counted(run: Run) -> None:
     assert [speed.messages for speed in (*ingest(run), *verify(run))] == [6, 6]
     assert "6 messages of 2 keys were read" in said(run)
     assert run.findings.modules == {"os": 4, "os.path": 2}
@@ -468,10 +473,10 @@ def test_what_was_sent_is_verified_and_found(run: Run) -> None:
     assert run.findings.packages() == {"os": (2, 6)}
 
 
-def test_a_topic_that_is_not_created_or_not_empty_is_refused(cluster: EmbeddedCluster) -> None:
+def test_missing_or_filled_topic_is_refused(cluster: EmbeddedCluster) -> None:
     assert on_loop(prepare(cluster.bootstrap_servers, TOPIC)) == 1
     cluster.append(TOPIC, 0, [b"x"])
-    with pytest.raises(DemoError, match="'lines' has 1 messages already"):
+    with pytest.raises(DemoError, match="'lines' has 1 messages; expected an empty"):
         on_loop(prepare(cluster.bootstrap_servers, TOPIC))
     with EmbeddedCluster(auto_create=False) as strict:
         servers = strict.bootstrap_servers
@@ -489,7 +494,7 @@ KEYS = st.sampled_from([b"a", b"b"])
     st.lists(st.tuples(KEYS, LINES), max_size=6),
     st.lists(st.tuples(KEYS | st.none(), LINES | st.just(b"\n") | st.none()), max_size=6),
 )
-def test_tallies_agree_if_and_only_if_each_key_has_the_same_values_in_the_same_order(
+def test_tallies_agree_only_for_equal_sequences_by_key(
     sent: list[tuple[bytes, bytes]], read: list[tuple[bytes | None, bytes | None]]
 ) -> None:
     first = tally_of(sent)
@@ -510,7 +515,7 @@ def tally_of(messages: Sequence[tuple[bytes | None, bytes | None]]) -> Tally:
     return tally
 
 
-def test_a_tally_is_the_same_however_the_messages_came() -> None:
+def test_tally_is_independent_of_the_bundles() -> None:
     together, apart = Tally(), Tally()
     together.add(b"k", [b"a", b"", b"c"])
     apart.add(b"k", [b"a"])
@@ -521,7 +526,7 @@ def test_a_tally_is_the_same_however_the_messages_came() -> None:
     assert together.size_bytes == apart.size_bytes == 5
 
 
-def test_too_few_lines_go_round_again_with_the_round_in_the_key() -> None:
+def test_too_few_lines_are_sent_again_with_the_round_in_the_key() -> None:
     found = Input(MODULES, 13)
     assert found.rounds == 3
     assert [(key, len(lines)) for key, lines in found.parts()] == [
@@ -538,7 +543,7 @@ def test_too_few_lines_go_round_again_with_the_round_in_the_key() -> None:
     assert findings.modules == {"os": 9, "os.path": 4}
 
 
-def test_without_a_number_every_line_is_sent_and_a_minimum_at_least() -> None:
+def test_default_is_every_line_and_at_least_a_minimum() -> None:
     assert Input([Module(b"m", [b""] * (AT_LEAST + 1))]).messages == AT_LEAST + 1
     assert Input([Module(b"m", [b""] * 300_000)]).messages == AT_LEAST
     with pytest.raises(ValueError, match="no lines"):
@@ -563,7 +568,7 @@ def test_modules_are_found_and_named(tmp_path: Path) -> None:
     ]
 
 
-def test_packages_are_what_their_lines_are() -> None:
+def test_packages_are_counted_from_their_lines() -> None:
     modules = [
         Module(b"os", [b"# one", b" \t# two", b"x = 1  # no"]),
         Module(b"os.path", [b"", b"\xff#"]),
@@ -578,30 +583,30 @@ def test_packages_are_what_their_lines_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "expected"),
     [
-        ({"os": Package(6, 30, 2)}, "package 'os': .*comments=2.* sent were .*comments=3"),
-        ({}, "package 'os': None, sent were Package"),
-        ({"os": Package(6, 30, 3), "sys": Package(1, 0, 0)}, "'sys': Package.* sent were None$"),
-        ({f"m{n}": Package(1, 0, 0) for n in range(7)}, "'m4': .*; and 3 packages more$"),
+        ({"os": Package(6, 30, 2)}, "package 'os': .*comments=2.* expected .*comments=3"),
+        ({}, "package 'os': None; expected Package"),
+        ({"os": Package(6, 30, 3), "sys": Package(1, 0, 0)}, "'sys': Package.* expected None$"),
+        ({f"m{n}": Package(1, 0, 0) for n in range(7)}, "'m4': .*; and 3 more packages$"),
     ],
 )
-def test_what_spark_counts_otherwise_is_told(found: dict[str, Package], told: str) -> None:
+def test_wrong_counts_of_spark_are_named(found: dict[str, Package], expected: str) -> None:
     sent = {"os": Package(6, 30, 3)}
     compare(sent, sent, TOPIC)
-    with pytest.raises(DemoError, match=told):
+    with pytest.raises(DemoError, match=expected):
         compare(found, sent, TOPIC)
 
 
 @pytest.mark.parametrize(
-    ("error", "log", "told"),
+    ("error", "log", "expected"),
     [
-        ("", "", "it ended"),
-        ("", "1\n2\n3\n4\nKilled\n", "it ended, its last words were: 2; 3; 4; Killed"),
+        ("", "", "the process ended"),
+        ("", "1\n2\n3\n4\nKilled\n", "the process ended; its last lines: 2; 3; 4; Killed"),
         (
             "PySparkRuntimeError: [JAVA_GATEWAY_EXITED] …",
             "a\nb",
-            "it ended, its last words were: a; b",
+            "the process ended; its last lines: a; b",
         ),
         ("ValueError: no", "x", "ValueError: no"),
         (
@@ -612,14 +617,12 @@ def test_what_spark_counts_otherwise_is_told(found: dict[str, Package], told: st
         ),
     ],
 )
-def test_of_a_failure_in_spark_the_line_that_says_why_is_told(
-    error: str, log: str, told: str
-) -> None:
-    assert why(error, log) == told
+def test_failure_of_spark_is_reduced_to_its_reason(error: str, log: str, expected: str) -> None:
+    assert reason(error, log) == expected
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_told_on_a_terminal_and_elsewhere(terminal: bool) -> None:
+def test_progress_is_a_bar_on_a_terminal_else_a_line(terminal: bool) -> None:
     console = Console(file=StringIO(), force_terminal=terminal, width=100, color_system=None)
     with Meter(console, "ingest", 2000, "messages") as meter:
         meter.advance(1500)

@@ -1,8 +1,9 @@
-"""Every fenced block of README.md and docs/testing.md runs, as the page says, and so does the test
-in examples/; on the embedded cluster.
+"""Every fenced block of README.md and docs/testing.md runs on the embedded cluster, as the page
+says, and so does the test in examples/.
 
-A Python block with tests is a file for pytest, named by its first line if that is a comment; one
-without is either named, and then a module for those, or a program. A block of `sh` is a command.
+A Python block with tests is a file for pytest, named by its first line if that is a comment. A
+named block without tests is a module for them; an unnamed one is a program. A block of `sh` is a
+command.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from aiokafka08.testing import LINES, EmbeddedCluster
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "kafka1:9092"
-"""Where README's cluster is."""
+"""The address of README's cluster."""
 
 
 class Block(NamedTuple):
@@ -48,7 +49,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.RunResult:
-    """Run the tests in this folder, with the plugin as if the package were installed."""
+    """Run the tests in the folder, with the plugin enabled as for an installed package."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     plugins = ("-p", "aiokafka08.testing.pytest_plugin", "-p", "pytest_asyncio.plugin")
@@ -57,7 +58,7 @@ def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> py
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
-def test_the_tests_on_a_page_pass(
+def test_tests_on_a_page_pass(
     page: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = [block for block in blocks(page) if block.language == "python"]
@@ -71,7 +72,7 @@ def test_the_tests_on_a_page_pass(
     assert outcomes["passed"] >= sum(block.tests for block in written) > 0
 
 
-def test_the_test_of_a_service_in_examples_passes(
+def test_service_test_in_examples_passes(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (ROOT / "examples/test_my_service.py").read_text()
@@ -79,7 +80,7 @@ def test_the_test_of_a_service_in_examples_passes(
     run_pytest(pytester, monkeypatch).assert_outcomes(passed=1)
 
 
-def test_readmes_program_sends_a_message_and_reads_it_for_ever() -> None:
+def test_program_of_readme_sends_a_message_and_reads_on() -> None:
     [program] = [
         block.text
         for block in blocks("README.md")
@@ -101,19 +102,19 @@ def test_readmes_program_sends_a_message_and_reads_it_for_ever() -> None:
     assert said == ["0 0\n", "0 b'k' b'hello'\n"]
 
 
-def test_the_testing_page_names_every_option_line_handle_and_effect() -> None:
+def test_testing_page_names_options_methods_and_faults() -> None:
     page = (ROOT / "docs/testing.md").read_text()
-    told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
+    written = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
     handles = {name for name in dir(EmbeddedCluster) if not name.startswith("_")}
     effects = set(testing.__all__) - {"LINES", "LoggedMessage", "NodeInfo", "Offsets", "Recorded"}
-    assert {*inspect.signature(EmbeddedCluster).parameters, *handles, *effects} - told == set()
+    assert {*inspect.signature(EmbeddedCluster).parameters, *handles, *effects} - written == set()
     assert all(f'`"{line}"`' in page for line in LINES)
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"\w+", row)]
-    assert len(named) == len(set(named)), "a row for each, and one"
+    assert len(named) == len(set(named)), "expected one row for each option"
 
 
-def test_the_command_on_the_testing_page_runs_a_cluster_until_ctrl_c() -> None:
+def test_command_on_testing_page_runs_until_ctrl_c() -> None:
     [block] = [block for block in blocks("docs/testing.md") if block.language == "sh"]
     command = shlex.split(block.text.replace("--port 9092", "--port 0"))
     assert command[0] == "python"

@@ -1,4 +1,4 @@
-"""Every example is run as its docstring says, in a process of its own, on a real 0.8.2.2 broker."""
+"""Every example runs as its docstring says, in a process of its own, on a real 0.8.2.2 broker."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.real
 
@@ -47,7 +48,7 @@ def run_example(name: str, *arguments: str, stdin: bytes = b"") -> subprocess.Co
 
 @contextmanager
 def started(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that is ended at the latest here."""
+    """Start a Python process, and kill it at the end."""
     process = subprocess.Popen(
         [sys.executable, *command],
         stderr=subprocess.PIPE,
@@ -67,11 +68,11 @@ def wait_for_line(process: subprocess.Popen[str], pattern: str) -> re.Match[str]
     for line in process.stderr:
         if found := re.search(pattern, line):
             return found
-    raise AssertionError(f"{process.args!r} ended without saying {pattern!r}")
+    raise AssertionError(f"{process.args!r} ended without a line that matches {pattern!r}")
 
 
 async def read_values(cluster: RealCluster, topic: str, count: int) -> list[bytes | None]:
-    """`count` values of the topic, partition after partition, each in order."""
+    """Read `count` values of the topic, partition by partition, each in order."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
     )
@@ -85,7 +86,7 @@ async def read_values(cluster: RealCluster, topic: str, count: int) -> list[byte
     return [value for values in found.values() for value in values]
 
 
-def test_produce_and_consume_print_what_went_through(
+def test_produce_and_consume_print_the_messages(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
     options = ("--bootstrap", cluster.bootstrap_servers, "--topic", unique_topic())
@@ -95,7 +96,7 @@ def test_produce_and_consume_print_what_went_through(
     assert sorted(re.findall(r"b'hello \d'", read)) == [f"b'hello {n}'" for n in range(5)]
 
 
-async def test_the_web_backend_answers_with_the_offset_of_each_event(
+async def test_web_backend_returns_the_offset_of_each_event(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
     topic, port = unique_topic("events"), free_port()
@@ -110,11 +111,11 @@ async def test_the_web_backend_answers_with_the_offset_of_each_event(
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             assert (await client.get("/health")).status_code == 200
             bodies = [f'{{"user": {number}}}'.encode() for number in range(20)]
-            answers = await asyncio.gather(
+            responses = await asyncio.gather(
                 *[client.post(f"/events/{topic}", content=body) for body in bodies]
             )
-            assert [answer.status_code for answer in answers] == [200] * 20
-            places = {(one.json()["partition"], one.json()["offset"]) for one in answers}
+            assert [response.status_code for response in responses] == [200] * 20
+            places = {(one.json()["partition"], one.json()["offset"]) for one in responses}
             assert len(places) == 20
             refused = await client.post("/events/a%20b", content=b"x")
             assert refused.status_code == 400
@@ -124,7 +125,7 @@ async def test_the_web_backend_answers_with_the_offset_of_each_event(
     assert sorted(filter(None, await read_values(cluster, topic, 20))) == sorted(bodies)
 
 
-async def test_the_ingest_daemon_sends_every_line_of_stdin(
+async def test_ingest_daemon_sends_every_line_of_stdin(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
     topic = unique_topic("lines")
@@ -139,7 +140,7 @@ async def test_the_ingest_daemon_sends_every_line_of_stdin(
     assert sorted(filter(None, await read_values(cluster, topic, 20_000))) == sorted(lines)
 
 
-async def test_the_ingest_daemon_reads_files_too(
+async def test_ingest_daemon_reads_a_regular_file(
     cluster: RealCluster, unique_topic: NewName, tmp_path: Path
 ) -> None:
     topic, file = unique_topic("file"), tmp_path / "lines"
@@ -159,7 +160,7 @@ async def test_the_ingest_daemon_reads_files_too(
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("name", "arguments", "expected"),
     [
         ("produce", ["--bootstrap", "127.0.0.1:1"], "error: NoBrokersAvailable.*127.0.0.1:1"),
         ("produce", ["--bootstrap", "kafka:x"], "error: .*port 'x'"),
@@ -170,10 +171,10 @@ async def test_the_ingest_daemon_reads_files_too(
             ["--topic", "t", "--bootstrap", "127.0.0.1:1"],
             "error: NoBrokersAvailable.*127.0.0.1:1",
         ),
-        ("ingest_daemon", ["--topic", "t", "--listen", "h:70000"], "'h:70000' is not HOST:PORT"),
+        ("ingest_daemon", ["--topic", "t", "--listen", "h:70000"], "'h:70000': expected HOST:PORT"),
     ],
 )
-def test_what_goes_wrong_is_told_in_a_line(name: str, arguments: list[str], says: str) -> None:
+def test_failure_is_an_error_of_one_line(name: str, arguments: list[str], expected: str) -> None:
     done = subprocess.run(
         [sys.executable, f"examples/{name}.py", *arguments],
         capture_output=True,
@@ -182,11 +183,11 @@ def test_what_goes_wrong_is_told_in_a_line(name: str, arguments: list[str], says
         cwd=ROOT,
     )
     assert done.returncode != 0
-    assert re.search(says, done.stderr)
+    assert re.search(expected, done.stderr)
     assert "Traceback" not in done.stderr
 
 
-async def test_sigterm_makes_the_ingest_daemon_send_what_it_has_and_end_with_0(
+async def test_ingest_daemon_sends_its_lines_on_sigterm(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
     topic = unique_topic("tcp")
@@ -209,7 +210,7 @@ async def test_sigterm_makes_the_ingest_daemon_send_what_it_has_and_end_with_0(
 
 @contextmanager
 def worker(printed: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A group worker whose work is in a file."""
+    """Start a group worker that prints its work into a file."""
     with printed.open("w") as stdout:
         process = subprocess.Popen(
             [sys.executable, "examples/group_worker.py", *arguments], stdout=stdout, cwd=ROOT
@@ -221,17 +222,15 @@ def worker(printed: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-async def wait_for_work(sent: set[str], *files: Path) -> list[str]:
-    async with asyncio.timeout(40):
-        while True:
-            done = [line.split(" b")[1].strip("'") for f in files for line in _lines(f)]
-            if set(done) == sent:
-                return done
-            await asyncio.sleep(0.05)
+async def wait_for_work(sent: set[str], *files: Path) -> None:
+    def done() -> set[str]:
+        return {line.split(" b")[1].strip("'") for file in files for line in _lines(file)}
+
+    await until(lambda: done() == sent, "all work is done", timeout_s=40, pause_s=0.05)
 
 
 def _lines(file: Path) -> list[str]:
-    """The whole lines of a file that grows, or isn't there yet."""
+    """Return the complete lines of a file that grows, or doesn't exist yet."""
     text = file.read_text() if file.exists() else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
@@ -258,7 +257,7 @@ async def test_group_workers_share_and_hand_over(
 
     one, two = tmp_path / "one", tmp_path / "two"
     with worker(one, *options) as first, worker(two, *options) as second:
-        for round_ in range(100):  # until both have a share
+        for round_ in range(100):  # until both have partitions
             await produce(f"round {round_}")
             await wait_for_work(sent, one, two)
             if _lines(one) and _lines(two):
