@@ -1,7 +1,8 @@
-"""Producing messages: `AIOKafkaProducer` and what it is made of.
+"""The producer: `AIOKafkaProducer` and its parts.
 
-`producer` is the public face, `intake` the way in, `accumulator` what waits, `sender` and `link`
-the way out, `settle`, `batch_delivery` the end of a message.
+A message passes through these modules: `producer` (the public class) → `fast_path` or `intake`
+(accept it) → `accumulator` (buffer it in a batch) → `sender` and `sink` (send the batch) →
+`outcome` and `batch_delivery` (resolve its future). `engine` builds the parts.
 """
 
 from aiokafka08.producer.batch_builder import BatchBuilder

@@ -8,7 +8,7 @@ does nothing and returns None, and `Appender.append()` calls the `append_slowly`
 `Appender`, `DeliveryFuture` and `choose_each` are the compiled ones of `_producer_c` where
 `protocol.twins` loads that, else the pure ones: `PureAppender`, `batch_delivery.PureDeliveryFuture`
 and `pure_choose_each`. The producer's other modules import these names only from here. `intake`
-calls the appender, `bulk` calls `choose_each`.
+calls the appender, `messages` calls `choose_each`.
 
 Invariant: both twins have the same effects for the same arguments, and `_producer_c` imports no
 module of the producer: `bind()` gives it the classes whose slots it reads.

@@ -63,7 +63,7 @@ class Strike:
 
     @property
     def is_unexplained(self) -> bool:
-        """A producer tries again a few times only (`producer.verdict`)."""
+        """A producer tries again a few times only (`producer.outcome`)."""
         return self.request is api.ProduceRequest and (
             isinstance(self.then, Omit)
             or (isinstance(self.then, Answer) and self.then.code in (-1, 99))

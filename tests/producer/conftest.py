@@ -1,4 +1,4 @@
-"""Producers that are stopped whatever happens, and a cluster in the test's own loop."""
+"""Fixtures: a cluster in the test's own loop, and producers that are stopped after the test."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ MakeProducer = Callable[..., Awaitable[AIOKafkaProducer]]
 
 
 class Producer(AIOKafkaProducer):
-    """Remembers what it told its hook."""
+    """Keeps the events that it emits."""
 
     def __init__(self, **options: Any) -> None:
         self.events: list[Event] = []
         super().__init__(on_event=self.events.append, **options)
 
-    def told(self, kind: type[Event]) -> list[Any]:
-        """The events of one kind."""
+    def events_of(self, kind: type[Event]) -> list[Any]:
+        """Return the events of one type, oldest first."""
         return [event for event in self.events if type(event) is kind]
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    """Three brokers of 0.8.2 and the topic "t" with three partitions, one per broker."""
+    """Run three brokers of 0.8.2, with the topic "t" of three partitions, one per broker."""
     async with EmbeddedCluster(brokers=3, version="0.8.2", topics={"t": 3}) as running:
         yield running
 
 
 @pytest.fixture
 async def producer_for() -> AsyncIterator[Callable[..., Awaitable[Producer]]]:
-    """`await producer_for(cluster, **options)`: a started producer, quick to try again."""
+    """`await producer_for(cluster, **options)` returns a started producer with a short backoff."""
     made: list[Producer] = []
 
     async def start(cluster: Any, **options: Any) -> Producer:

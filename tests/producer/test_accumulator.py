@@ -1,4 +1,4 @@
-"""The queues of batches: what is due when, one batch of a partition out at a time, and its size."""
+"""`Accumulator`: when a batch is due, one batch of a partition in flight, and batch sizes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def values(batch: Batch) -> list[bytes | None]:
     return [entry.value for entry in entries(batch.builder.build())]
 
 
-# --- when -----------------------------------------------------------------------------------------
+# --- when a batch is due --------------------------------------------------------------------------
 
 
 def test_without_linger_a_message_is_due_at_once() -> None:
@@ -87,7 +87,7 @@ def test_sender_is_woken_once_between_two_passes() -> None:
     accumulator.flush(0.0)
     assert woken == ["sender"]
     accumulator.begin_pass(2.0)
-    accumulator.set_leader(second, 2, 2.0)  # the pass is still to see it
+    accumulator.set_leader(second, 2, 2.0)  # no wake-up: this pass is still to see it
     assert accumulator.ready_nodes() == [1, 2]
     assert accumulator.end_pass() == 120.0
     assert woken == ["sender"]
@@ -101,7 +101,7 @@ def test_end_pass_returns_the_end_of_linger() -> None:
     add(accumulator, queue, now=10.0)
     assert drain(accumulator, 10.4) == []
     assert accumulator.end_pass() == 10.5
-    add(accumulator, queue, now=10.4)  # doesn't begin it anew
+    add(accumulator, queue, now=10.4)  # doesn't restart the linger
     (batch,) = drain(accumulator, 10.5)
     assert batch.count == 2
 
@@ -138,7 +138,7 @@ def test_closing_the_open_batch_calls_on_new_batch() -> None:
     assert closed == [0]
 
 
-# --- order: one batch of a partition out at a time ------------------------------------------------
+# --- order: one batch of a partition in flight ----------------------------------------------------
 
 
 def test_next_batch_waits_for_the_one_in_flight() -> None:
@@ -292,11 +292,11 @@ def test_split_queues_the_halves_and_lowers_the_limit() -> None:
     accumulator = make()
     queue = add_queue(accumulator)
     add(accumulator, queue)
-    (out,) = drain(accumulator)
+    (in_flight,) = drain(accumulator)
     for number in range(50):
         add(accumulator, queue, value=b"%04d" % number + MESSAGE[4:])
     add(accumulator, queue, value=b"last")
-    accumulator.finish(out, 0.0)
+    accumulator.finish(in_flight, 0.0)
     (batch,) = drain(accumulator)
     first, second = accumulator.split(batch, 0.0)
     assert (first.count, second.count) == (25, 25)
@@ -319,7 +319,7 @@ def test_large_stored_batches_raise_a_lowered_limit() -> None:
         assert queue.limit_bytes == limit
 
 
-# --- the end of patience --------------------------------------------------------------------------
+# --- expiry ---------------------------------------------------------------------------------------
 
 
 def test_next_batch_is_due_after_a_buffered_one_expires() -> None:

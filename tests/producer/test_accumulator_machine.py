@@ -1,4 +1,4 @@
-"""Any sequence of events keeps the accumulator's promises."""
+"""The accumulator's invariants hold for any sequence of events (Hypothesis)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ choices = st.integers(0, 1 << 30)
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
-    """Messages are numbered per partition; what is finished must come in that order."""
+    """Messages are numbered per partition; they must be stored in the order of their numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,8 +43,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.queues = [self.accumulator.new_queue(TopicPartition("t", p)) for p in range(3)]
         self.sent = [0, 0, 0]
         self.stored: list[list[int]] = [[], [], []]
-        self.given_up: list[set[int]] = [set(), set(), set()]
-        self.out: list[Batch] = []
+        self.expired: list[set[int]] = [set(), set(), set()]
+        self.in_flight: list[Batch] = []
 
     def wake_sender(self) -> None:
         assert not self.is_in_pass
@@ -79,23 +79,23 @@ class AccumulatorMachine(RuleBasedStateMachine):
         assert bool(batches) == ready
         assert len({batch.queue for batch in batches}) == len(batches)
         assert all(batch.queue.leader == node and batch.in_flight for batch in batches)
-        self.out += batches
+        self.in_flight += batches
 
-    @precondition(lambda self: self.out)
+    @precondition(lambda self: self.in_flight)
     @rule(choice=choices)
     def finish(self, choice: int) -> None:
-        batch = self.out.pop(choice % len(self.out))
+        batch = self.in_flight.pop(choice % len(self.in_flight))
         numbers = self.numbers(batch)
         if not batch.is_expired:
             self.stored[batch.queue.topic_partition.partition] += numbers
         self.accumulator.finish(batch, self.now)
 
-    @precondition(lambda self: any(not batch.is_expired for batch in self.out))
+    @precondition(lambda self: any(not batch.is_expired for batch in self.in_flight))
     @rule(choice=choices, split=st.booleans(), delay_s=st.sampled_from([0.0, 0.1, 3.0]))
-    def come_back(self, choice: int, split: bool, delay_s: float) -> None:
-        candidates = [batch for batch in self.out if not batch.is_expired]
+    def put_back_or_split(self, choice: int, split: bool, delay_s: float) -> None:
+        candidates = [batch for batch in self.in_flight if not batch.is_expired]
         batch = candidates[choice % len(candidates)]
-        self.out.remove(batch)
+        self.in_flight.remove(batch)
         if split and batch.count > 1:
             numbers = self.numbers(batch)
             first, second = self.accumulator.split(batch, self.now)
@@ -108,7 +108,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.now += seconds
         with self.sender_pass():
             for batch in self.accumulator.expire(self.now):
-                self.given_up[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
+                self.expired[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
 
     @rule()
     def flush(self) -> None:
@@ -131,12 +131,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
             assert stored == sorted(set(stored))
 
     @invariant()
-    def at_most_one_batch_of_a_partition_is_out(self) -> None:
-        assert len({batch.queue for batch in self.out}) == len(self.out)
+    def at_most_one_batch_of_a_partition_is_in_flight(self) -> None:
+        assert len({batch.queue for batch in self.in_flight}) == len(self.in_flight)
 
     @invariant()
-    def nobody_is_forgotten(self) -> None:
-        """What is due has a place among the ready, what isn't a time to look again."""
+    def every_queue_is_ready_or_has_a_timer(self) -> None:
+        """A queue with batches is ready, muted, or waits for a time in the future."""
         for queue in self.queues:
             if queue.batches and queue.muted_by is None and not queue.is_ready:
                 due = max(queue.batches[0].due_at, queue.not_before)
@@ -156,8 +156,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
         for queue in self.queues:
             self.accumulator.set_leader(queue, 0, self.now)
         for _ in range(2000):
-            for batch in list(self.out):
-                self.out.remove(batch)
+            for batch in list(self.in_flight):
+                self.in_flight.remove(batch)
                 if not batch.is_expired:
                     self.stored[batch.queue.topic_partition.partition] += self.numbers(batch)
                 self.accumulator.finish(batch, self.now)
@@ -165,15 +165,15 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 break
             self.accumulator.flush(self.now)
             with self.sender_pass():
-                self.out += self.accumulator.drain(0, 1000, self.now)
+                self.in_flight += self.accumulator.drain(0, 1000, self.now)
             self.now += 0.01
             for batch in self.accumulator.expire(self.now):
-                self.given_up[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
+                self.expired[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
         assert self.accumulator.unfinished == 0
-        for sent, stored, given_up in zip(self.sent, self.stored, self.given_up, strict=True):
+        for sent, stored, expired in zip(self.sent, self.stored, self.expired, strict=True):
             assert stored == sorted(set(stored))
-            assert set(stored) | given_up == set(range(sent))
-            assert not set(stored) & given_up
+            assert set(stored) | expired == set(range(sent))
+            assert not set(stored) & expired
 
 
 TestAccumulatorMachine = AccumulatorMachine.TestCase

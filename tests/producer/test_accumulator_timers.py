@@ -1,4 +1,4 @@
-"""Times by key: the earliest first, changed and discarded, and nothing left of what was."""
+"""`Timers`: the earliest time comes first, and stale entries don't accumulate."""
 
 from __future__ import annotations
 

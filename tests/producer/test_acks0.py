@@ -1,4 +1,4 @@
-"""acks=0: no answer, no offset; what was on its way when the broker closed is unknown."""
+"""acks=0: no response, no offsets; messages in flight when the broker closes are unknown."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ async def test_flush_waits_for_the_broker_the_future_does_not(
     producer = await producer_for(cluster, acks=0)
     await producer.partitions_for("t")
     hanging = cluster.fault(ProduceRequest, then=Hang())
-    asked = cluster.next_request(ProduceRequest)
+    request = cluster.next_request(ProduceRequest)
     assert (await producer.send_and_wait("t", b"v", partition=0)).offset == -1
-    await asyncio.wrap_future(asked)
+    await asyncio.wrap_future(request)
     assert hanging.hits == 1
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(producer.flush(), 0.05)
@@ -57,11 +57,14 @@ async def test_each_produce_is_followed_by_a_request_with_response(
     producer = await producer_for(cluster, acks=0)
     await producer.send("t", b"v", partition=0)
     await producer.flush()
-    produced = [one for one in cluster.history if type(one.request) is ProduceRequest]
+    produced = [
+        recorded for recorded in cluster.history if type(recorded.request) is ProduceRequest
+    ]
     pings = [
-        one
-        for one in cluster.history
-        if type(one.request) is ListOffsetsRequest and one.connection == produced[0].connection
+        recorded
+        for recorded in cluster.history
+        if type(recorded.request) is ListOffsetsRequest
+        and recorded.connection == produced[0].connection
     ]
     assert len(produced) == len(pings) == 1
 
@@ -80,7 +83,7 @@ async def test_messages_behind_a_refused_request_count_as_unknown(
         await producer.send("t", b"good", partition=0)
         await producer.flush()
         refreshed = cluster.next_request(MetadataRequest)
-        # Its ping holds up the broker until all that comes behind is on its way.
+        # Its ping keeps the broker busy until the next requests are in flight.
         cluster.fault(ListOffsetsRequest, then=Delay(0.5))
         await producer.send("t", b"slow", partition=3)
         await in_flight(producer, 1)
@@ -92,15 +95,15 @@ async def test_messages_behind_a_refused_request_count_as_unknown(
             await in_flight(producer, partition + 2)
         await producer.flush()
         assert {(await future).offset for future in futures} == {-1}
-        (unknown,) = producer.told(Acks0Unknown)
+        (unknown,) = producer.events_of(Acks0Unknown)
         assert unknown.messages == 3
         assert producer.metrics()["acks0_unknown"] == 3
         assert producer.metrics()["buffer_used_bytes"] == 0
-        assert producer.told(BatchFailed) == producer.told(BatchRetried) == []
+        assert producer.events_of(BatchFailed) == producer.events_of(BatchRetried) == []
         await producer.send("t", b"after", partition=0)  # on a new connection
         await producer.flush()
         assert [message.value for message in cluster.log("t", 0)] == [b"good", b"after"]
-        assert cluster.log("t", 1) == []  # read by nobody (docs/brokers.md 3.3)
+        assert cluster.log("t", 1) == []  # the broker never read it (docs/brokers.md 3.3)
         await asyncio.wrap_future(refreshed)
 
 

@@ -1,4 +1,4 @@
-"""A bug of ours in the background: everybody hears of it, and nobody waits until a deadline."""
+"""A crash: an unexpected exception in the background raises in every call that sends, at once."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def bug(*args: Any, **kwargs: Any) -> NoReturn:
     ("where", "name"),
     [
         (Router, "connection"),  # in the task that connects
-        (Accumulator, "drain"),  # wherever batches are taken
+        (Accumulator, "drain"),  # in a pass of the sender, and after a response
         (Accumulator, "begin_pass"),  # on a timer
-        (BatchResolver, "resolve"),  # in the callback of an answer
+        (BatchResolver, "resolve"),  # in the callback of a response
     ],
 )
 async def test_after_a_crash_every_send_raises(
@@ -43,8 +43,8 @@ async def test_after_a_crash_every_send_raises(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     producer = await producer_for(cluster)
     await producer.partitions_for("t")
     monkeypatch.setattr(where, name, bug)
@@ -53,19 +53,19 @@ async def test_after_a_crash_every_send_raises(
         with pytest.raises(KafkaError, match=CRASH):
             await sent
         await producer.flush()
-        for again in (
+        for call in (
             producer.send("t", b"v"),
             producer.send("other", b"v"),
             producer.send_many("t", [b"v"]),
         ):
             with pytest.raises(KafkaError, match=CRASH):
-                await again
+                await call
     assert not producer.ready()
     assert producer.metrics()["buffer_used_bytes"] == 0
     monkeypatch.undo()
     await producer.stop()
-    assert told == []
-    logged = [one.exc_info[1] for one in caplog.records if one.exc_info is not None]
+    assert unhandled == []
+    logged = [record.exc_info[1] for record in caplog.records if record.exc_info is not None]
     assert [type(error) for error in logged] == [RuntimeError]
 
 

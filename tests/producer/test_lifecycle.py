@@ -1,4 +1,4 @@
-"""Starting and stopping: always ends, names what it gives up, leaves nothing behind."""
+"""`start()` and `stop()`: they always end, fail unsent messages by name, leave nothing open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ProducerFor = Callable[..., Awaitable[Producer]]
 
 
 async def all_closed(cluster: EmbeddedCluster) -> None:
-    """The cluster notices a little later that a connection is closed."""
+    """Wait until the cluster has noticed that all connections are closed."""
     while cluster.connections():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
@@ -90,11 +90,11 @@ async def test_a_failed_start_leaves_nothing_open(unused_tcp_port: int) -> None:
 
 
 async def test_a_cancelled_start_leaves_nothing_open(cluster: EmbeddedCluster) -> None:
-    cluster.fault(ListOffsetsRequest, then=Silence(), times=None)  # what it asks first
-    for turns in range(20):
+    cluster.fault(ListOffsetsRequest, then=Silence(), times=None)  # its first request
+    for iterations in range(20):
         producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
         starting = asyncio.create_task(producer.start())
-        for _ in range(turns):
+        for _ in range(iterations):
             await asyncio.sleep(0)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -105,9 +105,9 @@ async def test_a_cancelled_start_leaves_nothing_open(cluster: EmbeddedCluster) -
 async def test_stop_during_start_ends_both(cluster: EmbeddedCluster) -> None:
     cluster.fault(ListOffsetsRequest, then=Silence(), times=None)
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
-    asked = cluster.next_request(ListOffsetsRequest)
+    probed = cluster.next_request(ListOffsetsRequest)
     starting = asyncio.create_task(producer.start())
-    await asyncio.wrap_future(asked)
+    await asyncio.wrap_future(probed)
     await producer.stop()
     with pytest.raises(ProducerClosed):
         await starting
@@ -140,9 +140,9 @@ async def test_a_cancelled_stop_still_closes_everything(
     behind = await producer.send("t", b"v" * 20000, partition=1)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(producer.stop(), 0.05)
-    for one in (future, behind):
+    for unacknowledged in (future, behind):
         with pytest.raises(ProducerClosed, match="not acknowledged: the producer was stopped"):
-            one.result()
+            unacknowledged.result()
     await all_closed(cluster)
 
 
@@ -192,10 +192,10 @@ async def test_stop_raises_in_senders_waiting_for_metadata(
     producer = await producer_for(cluster)
     cluster.fault(MetadataRequest, then=Silence(), times=None)
     waiting = [asyncio.create_task(producer.send("other", b"v")) for _ in range(3)]
-    asked = asyncio.create_task(producer.partitions_for("other"))
+    partitions = asyncio.create_task(producer.partitions_for("other"))
     await asyncio.wrap_future(cluster.next_request(MetadataRequest))
     await producer.stop()
-    for task in (*waiting, asked):
+    for task in (*waiting, partitions):
         with pytest.raises(ProducerClosed):
             await task
 
@@ -274,8 +274,8 @@ async def test_a_producer_dropped_with_messages_logs_an_error(
     assert engine is not None
     with pytest.warns(ResourceWarning, match="was dropped"):
         producer = None  # type: ignore[assignment]
-    [said] = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
-    assert re.search(r"AIOKafkaProducer was dropped without stop\(\): \d+ bytes of mess", said)
+    [message] = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert re.search(r"AIOKafkaProducer was dropped without stop\(\): \d+ bytes of mess", message)
     await engine.stop(ProducerClosed())
     await router.stop()
     assert isinstance(future.exception(), ProducerClosed)

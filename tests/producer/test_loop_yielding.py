@@ -1,5 +1,4 @@
-"""Whoever sends, or awaits results, in a tight loop gives others turns of the event loop, at no
-cost of order."""
+"""A task that sends, or awaits results, in a tight loop yields to the event loop; order is kept."""
 
 from __future__ import annotations
 
@@ -27,34 +26,34 @@ pytestmark = pytest.mark.both_loops
 
 
 @pytest.fixture(autouse=True)
-def every_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn is due at once, however quick the machine."""
+def yield_is_always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a yield due at each check, however fast the machine is."""
     monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", -1.0)
 
 
-async def turns_until_done(task: asyncio.Task[Any]) -> int:
-    turns = 0
+async def iterations_until_done(task: asyncio.Task[Any]) -> int:
+    iterations = 0
     while not task.done():
-        turns += 1
+        iterations += 1
         await asyncio.sleep(0)
     await task
-    return turns
+    return iterations
 
 
-async def turns_until_refused(sending: Coroutine[Any, Any, object], match: str) -> int:
+async def iterations_until_refused(sending: Coroutine[Any, Any, object], match: str) -> int:
     task = asyncio.ensure_future(sending)
-    turns = 0
+    iterations = 0
     while not task.done():
-        turns += 1
+        iterations += 1
         await asyncio.sleep(0)
     with pytest.raises(Exception, match=match):
         await task
-    return turns
+    return iterations
 
 
 @pytest.fixture(params=sorted({DeliveryFuture, PureDeliveryFuture}, key=str))
 def twin(request: pytest.FixtureRequest) -> type[DeliveryFuture]:
-    """The future's compiled twin, where it is in use, then the pure one."""
+    """Both twins of the future, if the compiled one is in use."""
     found: type[DeliveryFuture] = request.param
     return found
 
@@ -85,7 +84,7 @@ async def test_a_tight_loop_of_sends_yields_and_keeps_order(
         for number in range(5000):
             await producer.send("t", b"%d" % number, partition=0)
 
-    assert await turns_until_done(asyncio.create_task(send())) > 5000 // 128 - 2
+    assert await iterations_until_done(asyncio.create_task(send())) > 5000 // 128 - 2
     await producer.flush()
     assert [entry.value for entry in cluster.log("t", 0)] == [b"%d" % n for n in range(5000)]
 
@@ -100,7 +99,7 @@ async def test_a_tight_loop_of_small_send_many_yields(
         for _ in range(100):
             await producer.send_many("t", [b"v"] * 10, partition=0)
 
-    assert await turns_until_done(asyncio.create_task(send())) > 50
+    assert await iterations_until_done(asyncio.create_task(send())) > 50
     await producer.flush()
     assert len(cluster.log("t", 0)) == 1000
 
@@ -138,13 +137,13 @@ async def test_a_send_cancelled_while_it_yields_is_withdrawn(
     assert len(cluster.log("t", 0)) == accepted
 
 
-# --- what `send_many` is given --------------------------------------------------------------------
+# --- the arguments of send_many -------------------------------------------------------------------
 
 MANY = 50_000
 
 
 class Drawn:
-    """Has no length."""
+    """An iterable without a length."""
 
     def __iter__(self) -> Iterator[object]:
         for _ in range(MANY):
@@ -187,7 +186,7 @@ async def test_send_many_yields_while_it_checks_its_arguments(
 ) -> None:
     producer = await producer_for(cluster, max_request_size=1000, **options)
     sending = producer.send_many("t", partition=0, **arguments)
-    assert await turns_until_refused(sending, match) > 20
+    assert await iterations_until_refused(sending, match) > 20
     assert producer.metrics()["buffer_used_bytes"] == 0
     await producer.flush()
     assert cluster.log("t", 0) == []
@@ -200,7 +199,7 @@ async def test_send_arrow_yields_while_it_measures_rows(
     producer = await producer_for(cluster, max_request_size=1000)
     batch = pa.record_batch({"value": [b"v"] * 2050 + [b"v" * 1000, b"v"]})
     sending = producer.send_arrow("t", batch)
-    assert await turns_until_refused(sending, "row 2050 takes 1034 bytes") >= 10
+    assert await iterations_until_refused(sending, "row 2050 takes 1034 bytes") >= 10
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
@@ -241,7 +240,7 @@ async def test_send_many_cancelled_during_checks_sends_nothing(
     assert cluster.log("t", 0) == []
 
 
-# --- what it returns ------------------------------------------------------------------------------
+# --- the result of send_many ----------------------------------------------------------------------
 
 
 async def test_awaiting_completed_deliveries_yields() -> None:
@@ -253,24 +252,24 @@ async def test_awaiting_completed_deliveries_yields() -> None:
         return len(await Deliveries(2000, groups, None, LoopYield()))
 
     task = asyncio.create_task(wait())
-    assert await turns_until_done(task) > 2000 // 128 - 2
+    assert await iterations_until_done(task) > 2000 // 128 - 2
     assert task.result() == 2000
 
 
 async def test_awaiting_many_short_completed_deliveries_yields() -> None:
     delivery = acknowledged()
     delivery.finish()
-    turns = LoopYield()
+    loop_yield = LoopYield()
 
     async def wait() -> None:
         for index in range(500):
-            await Deliveries(1, [DeliveryGroup([index], delivery, index, -1)], None, turns)
+            await Deliveries(1, [DeliveryGroup([index], delivery, index, -1)], None, loop_yield)
 
-    assert await turns_until_done(asyncio.create_task(wait())) > 500 // 2 - 2
+    assert await iterations_until_done(asyncio.create_task(wait())) > 500 // 2 - 2
 
 
 async def test_deliveries_of_a_split_batch_use_its_parts() -> None:
-    """Not by message: a million of them, each asked for its place, held the loop for 0.5 s."""
+    """Not one lookup per message: for a million messages that held the loop for 0.5 s."""
     tp = TopicPartition("t", 0)
     whole, rest, first, second, third = (BatchDelivery(tp, None) for _ in range(5))
     whole.split(10**8, first, rest)
@@ -311,7 +310,7 @@ def test_indexing_deliveries_skips_later_groups() -> None:
 
 async def test_awaiting_many_completed_futures_yields(twin: type[DeliveryFuture]) -> None:
     task = asyncio.create_task(offsets(done_futures(twin)))
-    assert await turns_until_done(task) > AWAITED // 512 - 2
+    assert await iterations_until_done(task) > AWAITED // 512 - 2
     assert task.result() == list(range(AWAITED))
 
 
@@ -319,7 +318,7 @@ async def test_awaiting_does_not_yield_before_the_limit(
     twin: type[DeliveryFuture], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 3600.0)
-    assert await turns_until_done(asyncio.create_task(offsets(done_futures(twin)))) == 1
+    assert await iterations_until_done(asyncio.create_task(offsets(done_futures(twin)))) == 1
 
 
 async def test_awaiting_failed_futures_yields_too(twin: type[DeliveryFuture]) -> None:
@@ -335,7 +334,7 @@ async def test_awaiting_failed_futures_yields_too(twin: type[DeliveryFuture]) ->
             except KafkaError:
                 caught += 1
 
-    assert await turns_until_done(asyncio.create_task(wait())) > AWAITED // 512 - 2
+    assert await iterations_until_done(asyncio.create_task(wait())) > AWAITED // 512 - 2
     assert caught == AWAITED
 
 
@@ -376,7 +375,7 @@ async def test_a_task_cancelled_while_it_yields_loses_nothing(
 
 
 async def test_a_deadline_is_kept_while_results_are_awaited(twin: type[DeliveryFuture]) -> None:
-    """Without turns the timer couldn't run."""
+    """The timer can only run because the task yields."""
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(offsets(done_futures(twin, 1) * 1_000_000), 0.001)
 
@@ -444,4 +443,4 @@ async def test_a_loop_over_results_of_sends_yields(
     producer = await producer_for(cluster)
     futures = [await producer.send("t", b"v", partition=0) for _ in range(AWAITED)]
     await producer.flush()
-    assert await turns_until_done(asyncio.create_task(offsets(futures))) > AWAITED // 512 - 2
+    assert await iterations_until_done(asyncio.create_task(offsets(futures))) > AWAITED // 512 - 2

@@ -1,4 +1,4 @@
-"""The bound on buffered bytes: first come, first served; who is cancelled takes nothing along."""
+"""`BufferMemory`: waiters are served in FIFO order, and cancelled waiters hold nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def waiters(memory: BufferMemory, *sizes: int) -> list[asyncio.Task[None]]
     return tasks
 
 
-async def settled(tasks: list[asyncio.Task[None]]) -> list[bool]:
+async def done_soon(tasks: list[asyncio.Task[None]]) -> list[bool]:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return [task.done() for task in tasks]
@@ -28,13 +28,13 @@ async def test_waiters_are_served_in_fifo_order() -> None:
     tasks = await waiters(memory, 50, 10, 40)
     assert memory.waiters == 3
     assert memory.available_bytes() == 0
-    assert not memory.try_acquire(1)  # the small ones don't pass the large one
+    assert not memory.try_acquire(1)  # smaller requests don't overtake the large one
     memory.release(30)
-    assert await settled(tasks) == [False, False, False]
+    assert await done_soon(tasks) == [False, False, False]
     memory.release(20)
-    assert await settled(tasks) == [True, True, False]
+    assert await done_soon(tasks) == [True, True, False]
     memory.release(40)
-    assert await settled(tasks) == [True, True, True]
+    assert await done_soon(tasks) == [True, True, True]
     assert memory.used_bytes == 100
     assert memory.available_bytes() == 0
 
@@ -44,7 +44,7 @@ async def test_cancelling_a_waiter_serves_smaller_ones_behind_it() -> None:
     await memory.acquire(90)
     tasks = await waiters(memory, 50, 10)
     tasks[0].cancel()
-    assert await settled(tasks) == [True, True]
+    assert await done_soon(tasks) == [True, True]
     assert memory.used_bytes == 100
 
 

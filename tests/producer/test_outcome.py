@@ -1,4 +1,4 @@
-"""What an answer to Produce means for a batch."""
+"""`outcome.decide`: what each response to Produce means for a batch."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from aiokafka08.structs import TopicPartition
 TP = TopicPartition("t", 3)
 
 
-def verdict(code: int, offset: int = -1, messages: int = 2, unexplained: int = 0) -> BatchDecision:
+def decision(code: int, offset: int = -1, messages: int = 2, unexplained: int = 0) -> BatchDecision:
     return decide(ProducedPartition(3, code, offset), TP, messages, unexplained)
 
 
 def test_code_0_with_an_offset_is_stored() -> None:
-    assert verdict(0, 0) == BatchDecision(Outcome.STORED)
+    assert decision(0, 0) == BatchDecision(Outcome.STORED)
 
 
 @pytest.mark.parametrize("code", [3, 5, 6])
 def test_stale_metadata_refreshes_and_retries(code: int) -> None:
-    result = verdict(code)
+    result = decision(code)
     assert (result.outcome, result.refresh, result.may_be_stored) == (Outcome.RETRY, True, False)
     assert "t/3" in str(result.error)
 
 
 @pytest.mark.parametrize(("code", "may_be_stored"), [(7, True), (20, True), (19, False)])
 def test_replica_errors_are_retried(code: int, may_be_stored: bool) -> None:
-    result = verdict(code, 17)  # 7 comes with an offset (docs/brokers.md 5.1)
+    result = decision(code, 17)  # 7 comes with an offset (docs/brokers.md 5.1)
     assert (result.outcome, result.may_be_stored) == (Outcome.RETRY, may_be_stored)
     assert not result.unexplained
 
 
 @pytest.mark.parametrize("code", [10, 18])
 def test_too_large_splits_down_to_single_messages(code: int) -> None:
-    assert verdict(code).outcome is Outcome.SPLIT
-    alone = verdict(code, messages=1)
+    assert decision(code).outcome is Outcome.SPLIT
+    alone = decision(code, messages=1)
     assert alone.outcome is Outcome.FAILED
     assert isinstance(alone.error, MessageSizeTooLargeError)
     if code == MessageSizeTooLargeError.errno:
@@ -57,7 +57,7 @@ def test_too_large_splits_down_to_single_messages(code: int) -> None:
 
 @pytest.mark.parametrize("code", [2, 17, 21, 29, 32, 87])
 def test_final_codes_fail_the_batch(code: int) -> None:
-    result = verdict(code)
+    result = decision(code)
     assert result.outcome is Outcome.FAILED
     assert isinstance(result.error, BrokerResponseError)
     assert result.error.errno == code
@@ -66,9 +66,9 @@ def test_final_codes_fail_the_batch(code: int) -> None:
 @pytest.mark.parametrize("code", [-1, 4711, 9, 16])
 def test_unexplained_errors_are_retried_a_few_times(code: int) -> None:
     for before in range(MAX_UNEXPLAINED_RETRIES):
-        result = verdict(code, unexplained=before)
+        result = decision(code, unexplained=before)
         assert (result.outcome, result.unexplained) == (Outcome.RETRY, True)
-    result = verdict(code, unexplained=MAX_UNEXPLAINED_RETRIES)
+    result = decision(code, unexplained=MAX_UNEXPLAINED_RETRIES)
     assert result.outcome is Outcome.FAILED
     assert isinstance(result.error, BrokerResponseError)
     assert result.error.errno == code
@@ -76,13 +76,13 @@ def test_unexplained_errors_are_retried_a_few_times(code: int) -> None:
 
 
 def test_success_without_an_offset_is_not_stored() -> None:
-    result = verdict(0, -1)
+    result = decision(0, -1)
     assert (result.outcome, result.may_be_stored, result.unexplained) == (
         Outcome.RETRY,
         False,
         True,
     )
-    assert verdict(0, -1, unexplained=MAX_UNEXPLAINED_RETRIES).outcome is Outcome.FAILED
+    assert decision(0, -1, unexplained=MAX_UNEXPLAINED_RETRIES).outcome is Outcome.FAILED
 
 
 def test_a_partition_without_response_may_be_stored() -> None:
@@ -92,5 +92,5 @@ def test_a_partition_without_response_may_be_stored() -> None:
 
 
 def test_errors_match_the_table_of_codes() -> None:
-    assert isinstance(verdict(6).error, NotLeaderForPartitionError)
-    assert isinstance(verdict(2).error, CorruptRecordException)
+    assert isinstance(decision(6).error, NotLeaderForPartitionError)
+    assert isinstance(decision(2).error, CorruptRecordException)

@@ -1,4 +1,4 @@
-"""`AIOKafkaProducer` on the embedded cluster: what is sent arrives, as and where it should."""
+"""`AIOKafkaProducer` on the embedded cluster: messages, batches, options, errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def logged(cluster: EmbeddedCluster, topic: str = "t", partitions: int = 3) -> l
 async def test_a_timer_in_the_past_can_be_replaced(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    # uvloop's call_at gives a Handle without when() there, which failed in the sender's _pump.
+    # For such a time uvloop's call_at returns a Handle without when(), which the sender called.
     producer = await producer_for(cluster, linger_ms=5)
     assert producer._engine is not None
     sender = producer._engine.sender
@@ -207,7 +207,7 @@ async def test_added_partitions_are_found_when_named(
     assert len(cluster.requests(MetadataRequest)) == before + 1
 
 
-async def test_each_topic_has_its_own_partitioner(
+async def test_a_partitioner_gets_the_key_and_the_partitions(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     seen: list[Any] = []
@@ -289,7 +289,7 @@ async def test_partitions_of_a_broker_share_a_request(producer_for: ProducerFor)
         assert sum(len(topic.partitions) for topic in request.topics) == 10
 
 
-# --- batches of the caller's ----------------------------------------------------------------------
+# --- batches that the user fills ------------------------------------------------------------------
 
 
 async def test_send_batch_sends_the_batch_unchanged(
@@ -461,7 +461,7 @@ def test_names_arguments_and_defaults_are_those_of_aiokafka() -> None:
             ours = our_parameters[parameter.name]
             assert ours.kind == parameter.kind, (name, parameter.name)
             if (name, parameter.name) in {("__init__", "acks"), ("__init__", "partitioner")}:
-                continue  # sentinels there
+                continue  # aiokafka uses sentinels
             assert ours.default == parameter.default, (name, parameter.name)
         extra = set(our_parameters) - set(their_parameters)
         assert all(our_parameters[one].default is not inspect.Parameter.empty for one in extra)
@@ -550,7 +550,7 @@ async def test_a_message_larger_than_the_memory_is_refused(
         await producer.send("t", b"v" * 75)
 
 
-# --- answers that are errors ----------------------------------------------------------------------
+# --- error codes ----------------------------------------------------------------------------------
 
 
 async def test_a_final_error_fails_the_batch_and_is_logged_once(

@@ -64,7 +64,7 @@ async def reader(cluster: RealCluster) -> AsyncIterator[Router]:
 async def read(
     cluster: RealCluster, topic: str, partition: int = 0, count: int = 0
 ) -> list[ConsumerRecord[bytes, bytes]]:
-    """A partition's log, up to `count` messages at least, or to its end."""
+    """Return the log of a partition, to its end and at least `count` messages."""
     records: list[ConsumerRecord[bytes, bytes]] = []
     topic_partition = TopicPartition(topic, partition)
     async with reader(cluster) as router:
@@ -75,14 +75,16 @@ async def read(
             fetch = FetchRequest(
                 -1, 100, 1, [Topic(topic, [FetchPartition(partition, offset, 2 << 20)])]
             )
-            answer = (await router.request(fetch, node_id=leader)).topics[0].partitions[0]
-            if answer.error_code == NotLeaderForPartitionError.errno:  # just moved
+            response = (await router.request(fetch, node_id=leader)).topics[0].partitions[0]
+            if (
+                response.error_code == NotLeaderForPartitionError.errno
+            ):  # the leader has just changed
                 await router.metadata.refresh()
                 continue
-            assert answer.error_code == 0
+            assert response.error_code == 0
             decoded = MessageSetReader(
                 topic_partition,
-                answer.message_set,
+                response.message_set,
                 offset,
                 max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
             ).read(1 << 30)
@@ -120,7 +122,7 @@ async def test_every_broker_line_stores_every_kind_of_batch(
             assert offsets == ([-1] * 500 if acks == 0 else list(range(500)))
             stamped = version in ("0.10.2.2", "3.9.1")
             assert (futures[0].result().timestamp is not None) is (stamped and acks != 0)
-            assert producer.told(BatchRetried) == producer.told(Acks0Unknown) == []
+            assert producer.events_of(BatchRetried) == producer.events_of(Acks0Unknown) == []
             await producer.stop()
 
 
@@ -133,10 +135,10 @@ async def test_acks_above_1_needs_the_0_8_lines(
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, version)
     if version == "0.9.0.1":
-        with pytest.raises(UnsupportedVersionError, match=r"0\.8 lines only"):
+        with pytest.raises(UnsupportedVersionError, match=r"needs brokers of the 0\.8 lines"):
             await producer_for(cluster, acks=2)
         return
-    # More than there are: 7 after the timeout, stored all the same (docs/brokers.md 5.1).
+    # More replicas than exist: error 7 after the timeout, but stored (docs/brokers.md 5.1).
     topic = unique_topic("acks")
     await asyncio.to_thread(cluster.create_topic, topic)
     producer = await producer_for(
@@ -145,7 +147,7 @@ async def test_acks_above_1_needs_the_0_8_lines(
     await producer.partitions_for(topic)
     with pytest.raises(KafkaTimeoutError):
         await producer.send_and_wait(topic, b"v", partition=0)
-    assert producer.told(BatchRetried)[0].may_be_stored
+    assert producer.events_of(BatchRetried)[0].may_be_stored
     assert len(await read(cluster, topic)) >= 1
 
 
@@ -180,7 +182,10 @@ async def test_a_batch_above_the_message_limit_arrives_in_parts(
     unique_topic: NewName,
     producer_for: ProducerFor,
 ) -> None:
-    """What is too large as one wrapper, or as one batch of a modern broker, is split (6.5, 5.4)."""
+    """A compressed batch, or any batch on a modern broker, is split if it is too large.
+
+    docs/brokers.md 6.5, 5.4.
+    """
     cluster = await asyncio.to_thread(broker_clusters.get, version)
     topic = unique_topic("split")
     producer = await producer_for(
@@ -288,8 +293,8 @@ asyncio.run(main())
 """
 
 CONSTANT_BYTES = 16 * 1024 * 1024
-"""What a producer may take beside `buffer_memory`: a request that is being written and what the
-socket's transport holds of it, an eighth that a growing buffer has in reserve, the allocator's."""
+"""Memory that a producer may take beside `buffer_memory`: the request being written and its copy in
+the transport, the reserve of growing buffers (an eighth), and the allocator's overhead."""
 
 
 @pytest.mark.parametrize("size", [10, 1000])

@@ -1,4 +1,4 @@
-"""`send_arrow`: the rows of a record batch, where each goes, and what is refused."""
+"""`send_arrow`: the partition of each row of a record batch, and the rows that are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.protocol.twins import TWINS, Twin
 ProducerFor = Callable[..., Awaitable[Producer]]
 
 COUNT = 9_000
-"""More than are spread over partitions at a time."""
+"""More rows than are split by queue in one step."""
 
 
 def numbers(count: int) -> list[str]:
@@ -86,10 +86,10 @@ async def test_rows_with_a_partition_go_there(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     def to_last(key: bytes | None, every: Sequence[int], available: Sequence[int]) -> int:
-        asked.append(key)
+        called.append(key)
         return 2
 
-    asked: list[bytes | None] = []
+    called: list[bytes | None] = []
     producer = await producer_for(cluster, partitioner=to_last)
     batch = pa.record_batch(
         {
@@ -100,7 +100,7 @@ async def test_rows_with_a_partition_go_there(
     )
     results = await (await producer.send_arrow("t", batch))
     assert [one.partition for one in results] == [1, 2, 0, 1, 2]
-    assert asked == [b"a", b"c"]
+    assert called == [b"a", b"c"]
     assert logs(cluster) == [
         [(None, b"2")],
         [(None, b"0"), (b"b", b"3")],

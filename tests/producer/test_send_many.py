@@ -1,4 +1,4 @@
-"""`send_many`: whole sequences at once, accepted as memory allows, with the fate of each."""
+"""`send_many`: sequences of messages, accepted as memory allows, with a result for each."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_wrong_arguments_raise_before_anything_is_buffered(
 async def test_keys_and_values_may_be_missing(
     cluster: EmbeddedCluster, producer_for: ProducerFor, codec: str | None
 ) -> None:
-    """Both, too: a log that is copied may hold that."""
+    """Both may be missing as well: a log that is copied may have such messages."""
     producer = await producer_for(cluster, compression_type=codec)
     pairs = [(None, b""), (b"", None), (None, None), (b"k", b"v"), (None, None)]
     keys, values = zip(*pairs, strict=True)
@@ -219,14 +219,13 @@ async def test_cancelled_midway_it_sends_the_accepted_messages(
 async def test_it_does_not_hold_the_event_loop(
     cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "aiokafka08.concurrency.loop_yield.HOLD_S", 0.0002
-    )  # on any machine, any twin
+    # small enough for the fastest machine and twin
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0002)
     producer = await producer_for(cluster)
-    turns = 0
+    iterations = 0
     sending = asyncio.create_task(producer.send_many("t", [b"v" * 100] * 100_000))
     while not sending.done():
-        turns += 1
+        iterations += 1
         await asyncio.sleep(0)
-    assert turns > 20
+    assert iterations > 20
     await sending.result()
