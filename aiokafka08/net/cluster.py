@@ -1,7 +1,10 @@
-"""The cluster as Metadata last described it: an immutable snapshot, and how answers merge into it.
+"""The cluster as an immutable snapshot, and how Metadata responses merge into it.
 
-Pure. Law: a snapshot is never replaced by an emptier one: an answer without brokers, or a topic's
-error, leaves what was known (docs/brokers.md 4.1, 4.4, 4.5). When to ask is `metadata`'s business.
+Pure: no I/O, no clock. Also the checks of topic names and partitions that users pass in. `metadata`
+decides when to refresh, and keeps the current snapshot.
+
+Invariant: a snapshot is never replaced by an emptier one. A response without brokers, or with an
+error for a topic, keeps what was known (docs/brokers.md 4.1, 4.4, 4.5).
 """
 
 from __future__ import annotations
@@ -17,22 +20,22 @@ from aiokafka08.errors import (
     InvalidTopicError,
     NoError,
     ReplicaNotAvailableError,
+    UnknownError,
     UnknownTopicOrPartitionError,
     broker_error,
 )
-from aiokafka08.net.config import Address
 from aiokafka08.protocol.api import Broker, MetadataResponse, TopicState
 from aiokafka08.structs import TopicPartition
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
-"""Topics of the brokers' own; Metadata 0 doesn't mark them."""
+"""Topics that brokers use themselves; Metadata 0 doesn't mark them."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition; `leader` is None in an election. Decide nothing on `isr`: 0.8's is stale."""
+    """A partition. `leader` is None during an election. Don't rely on `isr`: it is stale on 0.8."""
 
     partition: int
     leader: int | None
@@ -43,7 +46,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic; `error_code` is that of the last answer, `partitions` those last known."""
+    """A topic, with the `error_code` of the last response and the last known `partitions`."""
 
     topic: str
     error_code: int
@@ -52,7 +55,7 @@ class TopicInfo:
 
     @property
     def error(self) -> BrokerResponseError:
-        """What `error_code` says of the topic."""
+        """The exception for `error_code`."""
         where = f"topic {self.topic!r}"
         if self.error_code == UnknownTopicOrPartitionError.errno:
             return UnknownTopicOrPartitionError(
@@ -63,26 +66,21 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Brokers and topics at one moment."""
+    """The brokers and topics at one moment."""
 
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
     controller_id: int = -1
 
-    def address(self, node_id: int) -> Address | None:
-        """Where a broker listens; None where it isn't known (any more)."""
-        broker = self.brokers.get(node_id)
-        return None if broker is None else (broker.host, broker.port)
-
     def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
-        """The partitions of a topic by number; empty where the topic isn't known."""
+        """Return the partitions of a topic by number; none if the topic is unknown."""
         info = self.topics.get(topic)
         return {} if info is None else info.partitions
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """The node that leads a partition; None in an election, or where it isn't known.
+        """Return the node id of a partition's leader; None if it has none, or is unknown.
 
-        Also None where Metadata names a leader whose address it doesn't give.
+        Also None if the metadata names a leader, but not its address.
         """
         partition = self.partitions(tp.topic).get(tp.partition)
         if partition is None or partition.leader not in self.brokers:
@@ -90,7 +88,7 @@ class ClusterSnapshot:
         return partition.leader
 
     def no_leader_reason(self, tp: TopicPartition) -> str | None:
-        """Why `leader` knows none, for people; None where the topic's metadata isn't there yet."""
+        """Return why `leader()` is None, as text; None if there is no metadata of the topic yet."""
         info = self.topics.get(tp.topic)
         if info is None:
             return None
@@ -104,39 +102,39 @@ class ClusterSnapshot:
             )
         if partition.leader is None:
             return "it has no leader now"
-        return f"its leader, node {partition.leader}, isn't among the brokers that are known"
+        return f"its leader, node {partition.leader}, isn't among the known brokers"
 
-    def merge(self, answer: MetadataResponse, *, everything: bool) -> ClusterSnapshot:
-        """The snapshot after this answer; `everything`: all topics were asked for."""
-        brokers = {broker.node_id: broker for broker in answer.brokers}
+    def merge(self, response: MetadataResponse, *, all_topics: bool) -> ClusterSnapshot:
+        """Return the snapshot after this response; `all_topics`: all topics were requested."""
+        brokers = {broker.node_id: broker for broker in response.brokers}
         topics = dict(self.topics)
-        if everything and brokers:
-            named = {state.topic for state in answer.topics}
+        if all_topics and brokers:
+            named = {state.topic for state in response.topics}
             topics = {name: info for name, info in topics.items() if name in named}
         if not brokers:
             brokers = dict(self.brokers)
-        elif not everything:
-            # 0.8.0 and 0.8.1 name only the brokers of the topics that were asked for.
-            for node_id in _leaders(topics.keys() - _described(answer), topics):
+        elif not all_topics:
+            # 0.8.0 and 0.8.1 name only the brokers of the requested topics (docs/brokers.md 4.11).
+            for node_id in _leaders(topics.keys() - _described(response), topics):
                 if node_id in self.brokers:
                     brokers.setdefault(node_id, self.brokers[node_id])
-        for state in answer.topics:
+        for state in response.topics:
             topics[state.topic] = _merge_topic(topics.get(state.topic), state)
         return replace(
             self,
             brokers=MappingProxyType(dict(sorted(brokers.items()))),
             topics=MappingProxyType(topics),
-            controller_id=answer.controller_id if answer.brokers else self.controller_id,
+            controller_id=response.controller_id if response.brokers else self.controller_id,
         )
 
 
-def _described(answer: MetadataResponse) -> set[str]:
-    """The topics whose partitions the answer tells."""
-    return {state.topic for state in answer.topics if state.partitions}
+def _described(response: MetadataResponse) -> set[str]:
+    """Return the topics whose partitions the response lists."""
+    return {state.topic for state in response.topics if state.partitions}
 
 
 def _leaders(names: Iterable[str], topics: Mapping[str, TopicInfo]) -> set[int]:
-    """The brokers that lead something of these topics."""
+    """Return the brokers that lead a partition of these topics."""
     return {
         partition.leader
         for name in names
@@ -172,33 +170,37 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
     )
 
 
-def is_failed_by_one_topic(answer: MetadataResponse, asked: Collection[str]) -> bool:
-    """Whether one topic has spoilt the answer for the others: on 0.8 a bad name, or a topic that
-    can't be created, gives every topic its error, and no brokers (docs/brokers.md 4.4, 4.5)."""
-    return len(asked) > 1 and rejects_all_topics(answer)
+def is_failed_by_one_topic(response: MetadataResponse, requested: Collection[str]) -> bool:
+    """Return whether one topic may have failed the response for all requested ones.
+
+    On 0.8, an invalid name, or a topic that can't be created, gives every topic its error, and the
+    response no brokers (docs/brokers.md 4.4, 4.5).
+    """
+    return len(requested) > 1 and has_only_errors(response)
 
 
-def rejects_all_topics(answer: MetadataResponse) -> bool:
-    """Whether it is an answer as one bad topic on 0.8 gets: no brokers, and its error for all."""
+def has_only_errors(response: MetadataResponse) -> bool:
+    """Return whether the response has no brokers, and the error of one bad topic for each topic."""
+    bad_topic_codes = (UnknownError.errno, InvalidTopicError.errno)
     return (
-        not answer.brokers
-        and bool(answer.topics)
-        and all(state.error_code in (-1, InvalidTopicError.errno) for state in answer.topics)
+        not response.brokers
+        and bool(response.topics)
+        and all(state.error_code in bad_topic_codes for state in response.topics)
     )
 
 
 def check_topic_name(topic: object) -> str:
-    """`topic`, if brokers would take it as a name.
+    """Return `topic` if it is a valid topic name.
 
-    Checked before it is sent: one bad name empties the whole answer of an 0.8 broker.
+    Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
 
     Raises:
-        InvalidTopicError: it isn't text of 1 to 255 letters, digits, ".", "_", "-", or is "."/"..".
+        InvalidTopicError: It isn't 1 to 255 letters, digits, ".", "_", "-", or it is "." or "..".
     """
     if not isinstance(topic, str) or not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
         raise InvalidTopicError(
-            f"{_shortened(topic)} is not a topic name: allowed are 1 to 255 of a-z A-Z 0-9 . _ -, "
-            'but not "." and ".."'
+            f"invalid topic name {_shortened(topic)}: expected 1 to 255 characters of a-z A-Z 0-9 "
+            '. _ -, but not "." or ".."'
         )
     return topic
 
@@ -209,33 +211,34 @@ def _shortened(value: object) -> str:
 
 
 def check_topic_names(topics: Iterable[object]) -> list[str]:
-    """`check_topic_name` for each; a single string in place of a list is told, not split."""
+    """Return the topics if all names are valid. A single string is an error: it isn't a list."""
     if isinstance(topics, str):
-        raise InvalidTopicError(f"a list of topics is wanted, not the string {_shortened(topics)}")
+        raise InvalidTopicError(
+            f"topics={_shortened(topics)}: expected a list of topics, not a string"
+        )
     return [check_topic_name(topic) for topic in topics]
 
 
 def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
-    """Each as a `TopicPartition`; a plain pair will do.
+    """Return each of them as a `TopicPartition`; plain pairs are accepted.
 
     Raises:
-        TypeError: something else, or one partition in place of a list.
-        InvalidTopicError: a name that brokers don't take.
-        IllegalArgumentError: a number that no partition has.
+        TypeError: An item is something else, or the argument isn't a list.
+        InvalidTopicError: A topic name is invalid.
+        IllegalArgumentError: A partition number is invalid.
     """
-    wanted = "a list of TopicPartition(topic, partition)"
+    expected = "expected a list of TopicPartition(topic, partition)"
     if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
-        raise TypeError(f"{wanted} is wanted, not {_shortened(partitions)}")
+        raise TypeError(f"partitions={_shortened(partitions)}: {expected}")
     checked = []
     for one in partitions:
         if not isinstance(one, tuple) or len(one) != 2:
-            raise TypeError(f"{wanted} is wanted, but {_shortened(one)} is in it")
+            raise TypeError(f"partitions: {_shortened(one)} in the list; {expected}")
         topic, partition = one
         check_topic_name(topic)
         if type(partition) is not int or not 0 <= partition <= 0x7FFFFFFF:
             raise IllegalArgumentError(
-                f"topic {topic!r} can't have a partition {_shortened(partition)}: allowed are "
-                "integers from 0 on"
+                f"topic {topic!r}, partition {_shortened(partition)}: expected an integer >= 0"
             )
         checked.append(TopicPartition(topic, partition))
     return checked

@@ -1,8 +1,10 @@
-"""From an address to a socket: names resolved anew each time, all their addresses tried, errors in
-words.
+"""Connect to a host name: resolve it anew, try all its addresses, and say why they failed.
 
-Law: whatever an address is, the error is a Kafka one and says why. Brokers may advertise anything,
-and one that is switched off is silent, not refusing.
+`transport` (connections of lanes) and `probe` (throw-away connections) use it. An address that a
+broker advertises may be anything: a name that can't be resolved, an impossible port, the address of
+a machine that is switched off.
+
+Invariant: whatever the address is, a failure is a `KafkaConnectionError` that states the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from aiokafka08.net.staggered_race import AllAttemptsFailedError, stagger_delay,
 T = TypeVar("T")
 
 CONNECT_ERRORS = (OSError, UnicodeError, OverflowError)
-"""What connecting may raise; the last two for names and ports that can't be."""
+"""What connecting may raise; the last two for impossible names and ports."""
 
 
 async def connect_to_any_ip(
@@ -33,12 +35,18 @@ async def connect_to_any_ip(
     connect: Callable[[str], Coroutine[Any, Any, T]],
     discard: Callable[[T], object],
 ) -> T:
-    """What `connect` makes of the first IP address that works, of those the host stands for.
+    """Return the result of `connect` for the first IP address of the host that works.
 
     A name may stand for several brokers, or for IPv6 and IPv4, and each of them may be dead.
 
+    Args:
+        address: Host and port.
+        config: For the time limit and the error texts.
+        connect: Connects to an IP address.
+        discard: Called with further results, of addresses that worked as well.
+
     Raises:
-        KafkaConnectionError: no address can be connected to.
+        KafkaConnectionError: No address works.
     """
     errors: Collection[Exception]
     try:
@@ -56,12 +64,12 @@ async def connect_to_any_ip(
         errors = failed.errors.values()
     except CONNECT_ERRORS as error:
         errors = [error]
-    reasons = dict.fromkeys(_why_unreachable(config, error) for error in errors)
+    reasons = dict.fromkeys(_reason(config, error) for error in errors)
     raise KafkaConnectionError(f"{address_text(address)}: {', '.join(reasons)}")
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The IP addresses of a host name, as it is told at this moment."""
+    """Return the current IP addresses of a host name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -71,8 +79,8 @@ async def resolve(host: str, port: int) -> list[str]:
     return [host]
 
 
-def _why_unreachable(config: NetConfig, error: Exception) -> str:
-    reason = describe(error)
+def _reason(config: NetConfig, error: Exception) -> str:
+    reason = describe_error(error)
     if isinstance(error, ssl.SSLError):
         return f"the TLS handshake failed: {reason}"
     if (
@@ -80,23 +88,23 @@ def _why_unreachable(config: NetConfig, error: Exception) -> str:
         and isinstance(error, ConnectionError)
         and not isinstance(error, ConnectionRefusedError)
     ):
-        return f"the TLS handshake failed: {reason}; is it a TLS listener?"
+        return f"the TLS handshake failed: {reason}. Check that the port is a TLS listener"
     return reason
 
 
-def unreachable(address: Address, config: NetConfig, error: Exception) -> KafkaConnectionError:
-    """The error for a socket that broke."""
-    return KafkaConnectionError(f"{address_text(address)}: {_why_unreachable(config, error)}")
+def connection_error(address: Address, config: NetConfig, error: Exception) -> KafkaConnectionError:
+    """Return the Kafka error for a socket error."""
+    return KafkaConnectionError(f"{address_text(address)}: {_reason(config, error)}")
 
 
-def unreached(address: Address, config: NetConfig, limit_s: float) -> str:
-    """The text for an address that can't be connected to in time."""
-    tls = "" if config.ssl_context is None else ", or doesn't finish the TLS handshake,"
-    return f"{address_text(address)} can't be reached{tls} within {limit_s * 1000:.0f} ms"
+def timeout_text(address: Address, config: NetConfig, limit_s: float) -> str:
+    """Return the error text for an address that can't be connected to in time."""
+    tls = "" if config.ssl_context is None else ", or no complete TLS handshake,"
+    return f"{address_text(address)}: no connection{tls} within {limit_s * 1000:.0f} ms"
 
 
-def describe(error: BaseException) -> str:
-    """A socket error in words; asyncio's own texts repeat the address, and keep the reason back."""
+def describe_error(error: BaseException) -> str:
+    """Return the reason of a socket error. asyncio's own texts repeat the address instead."""
     numbers = re.findall(r"\[Errno (\d+)\]", str(error))
     reasons = dict.fromkeys(os.strerror(int(number)) for number in numbers)
     if reasons:

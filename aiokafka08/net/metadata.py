@@ -1,8 +1,12 @@
 """The metadata cache: one snapshot, refreshed by one request at a time.
 
-Refreshed at once (with backoff) when somebody has met NotLeaderForPartition, LeaderNotAvailable,
-UnknownTopicOrPartition or a socket error, and every `metadata_max_age_ms`. What an answer means is
-`cluster`'s business; whom to ask, and how, `inquiry`'s.
+A refresh runs every `metadata_max_age_ms`, and soon (with backoff) when a caller requests it: after
+NotLeaderForPartition, LeaderNotAvailable, UnknownTopicOrPartition or a socket error. `router` owns
+the one `Metadata` of a client. `metadata_fetcher` sends the requests, `cluster` merges the
+responses into snapshots.
+
+Invariant: at most one refresh runs at a time, and `snapshot` is immutable and never replaced by an
+emptier one.
 """
 
 from __future__ import annotations
@@ -38,128 +42,125 @@ _logger = logging.getLogger("aiokafka08.net")
 
 
 class Metadata:
-    """Keeps the snapshot fresh, for the topics that somebody has asked for (or for all)."""
+    """Keep a snapshot of the cluster, for the tracked topics or for all.
+
+    Attributes:
+        snapshot: The cluster as of the last response.
+        all_topics: Request every topic on each refresh (pattern subscriptions).
+        may_create_topics: With `all_topics`, request by name a topic that a caller waits for and
+            the brokers don't list. Brokers may create it then.
+    """
 
     def __init__(self, nodes: NodeRegistry, config: NetConfig, telemetry: Telemetry) -> None:
         self.snapshot = ClusterSnapshot()
         self.all_topics = False
-        """Ask for every topic on each refresh (pattern subscriptions)."""
         self.may_create_topics = True
-        """Beside all topics, ask by name for one that isn't among them and is waited for: brokers
-        may create it then."""
         self._topics: set[str] = set()
-        self._waiting: Counter[str] = Counter()  # topics that `topic()` waits for
-        self._inquiry = MetadataFetcher(nodes, config)
+        self._waiting: Counter[str] = Counter()  # callers of `wait_for_topic()`, by topic
+        self._fetcher = MetadataFetcher(nodes, config)
         self._nodes = nodes
         self._config = config
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
-        self._begun = 0  # refreshes that have sent their questions
+        self._started_refreshes = 0
         self._wanted = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._refresher: asyncio.Task[None] | None = None
         self._stopped = False
-        self._watchers: list[Callable[[ClusterSnapshot], object]] = []
+        self._listeners: list[Callable[[ClusterSnapshot], object]] = []
         self._backoff = config.backoff()
 
     def start(self) -> None:
-        """Start keeping the snapshot fresh.
+        """Start the background refreshes.
 
         Raises:
-            IllegalStateError: it was stopped.
+            IllegalStateError: It was stopped.
         """
         self._check()
-        self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
+        self._refresher = asyncio.get_running_loop().create_task(self._refresh_loop())
 
     def close(self) -> None:
-        """Stop; whoever waits for a refresh gets an error."""
+        """Stop the refreshes; callers that wait for one get an error."""
         self._stopped = True
         for task in self._tasks():
             task.cancel()
-        self._tell_changed()
 
     async def stop(self) -> None:
-        """`close`, and wait until the background work has ended."""
+        """Stop the refreshes, and wait until the background tasks have ended."""
         self.close()
         await asyncio.gather(*self._tasks(), return_exceptions=True)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
-        return [task for task in (self._keeper, self._refreshing) if task is not None]
+        return [task for task in (self._refresher, self._refreshing) if task is not None]
 
     def _check(self) -> None:
         if self._stopped:
             raise IllegalStateError("the client was stopped")
 
-    def add_listener(self, watcher: Callable[[ClusterSnapshot], object]) -> None:
-        """Call `watcher` with each new snapshot."""
-        self._watchers.append(watcher)
+    def add_listener(self, listener: Callable[[ClusterSnapshot], object]) -> None:
+        """Call `listener` with each new snapshot."""
+        self._listeners.append(listener)
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the snapshot from the next refresh on.
+        """Track these topics too, from the next refresh on.
 
         Raises:
-            InvalidTopicError: a name that brokers don't take.
+            InvalidTopicError: A topic name is invalid.
         """
         self._topics.update(map(check_topic_name, topics))
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Keep just these topics in the snapshot. Raises as `add_topics`."""
+        """Track exactly these topics; raises as `add_topics()`."""
         self._topics = set(map(check_topic_name, topics))
 
     def request_refresh(self) -> None:
-        """Something is stale: refresh soon, in the background."""
+        """Refresh soon in the background: something in the snapshot is stale."""
         self._wanted.set()
 
     async def refresh(self) -> ClusterSnapshot:
-        """Ask now; the snapshot after the answer.
+        """Refresh now and return the new snapshot. Concurrent callers share one refresh.
 
-        Callers share one refresh. A refresh that is under way already is not joined but waited for,
-        and another one asked for: the broker may have answered it before what the caller has met
-        (NotLeaderForPartition, say) was so, and topics that were added since aren't in it.
+        A refresh that runs already doesn't count: it may lack topics that were added since, and its
+        response may be older than the error that the caller has met (NotLeaderForPartition, say).
+        The caller waits for it, and then for another one.
 
         Raises:
-            NoBrokersAvailable: no broker answered.
-            IllegalStateError: the client was stopped.
+            NoBrokersAvailable: No broker responded.
+            IllegalStateError: The client was stopped.
         """
-        wanted = self._begun + 1
+        needed = self._started_refreshes + 1
         while True:
             self._check()
             if self._refreshing is None:
                 self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
-                self._refreshing.add_done_callback(self._refreshed)
+                self._refreshing.add_done_callback(self._on_refreshed)
             task = self._refreshing
             await asyncio.wait((task,))
             self._check()
-            if self._begun >= wanted:
+            if self._started_refreshes >= needed:
                 task.result()
                 return self.snapshot
-
-    async def wait_change(self, timeout_s: float) -> None:
-        """Wait for the next new snapshot, or until the time is over."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
 
     async def wait_for_topic(
         self, topic: str, *, timeout_s: float, leaders: Callable[[Iterable[bool]], bool] = all
     ) -> TopicInfo:
-        """A topic with its partitions, asked for if need be (brokers may create it then).
+        """Return a topic with its partitions; request it, if necessary (brokers may create it).
 
-        Waits until the topic is there and its partitions have leaders (`all` or `any` of them), or
-        the time is over; partitions that are without a leader then are given as they are.
+        Args:
+            topic: Its name.
+            timeout_s: How long to wait until the topic exists and its partitions have leaders. If
+                some have none at the deadline, return them as they are.
+            leaders: Whether `all` or `any` partitions need a leader.
 
         Raises:
-            InvalidTopicError: a name that brokers don't take.
-            UnknownTopicOrPartitionError: the topic doesn't exist, and isn't created.
-            KafkaTimeoutError: no broker could tell in time; says what was seen last.
-            IllegalStateError: the client was stopped.
+            InvalidTopicError: The name is invalid.
+            UnknownTopicOrPartitionError: The topic doesn't exist, and isn't created.
+            KafkaTimeoutError: No broker reported the topic in time; the text has the last error.
+            IllegalStateError: The client was stopped.
         """
         check_topic_name(topic)
         info = self.snapshot.topics.get(topic)
         if info is None or not info.partitions:
-            # Not among the tracked ones yet: a name that isn't there isn't asked for for ever.
+            # Tracked only once it is found, so that a missing topic isn't requested for ever.
             self._waiting[topic] += 1
             try:
                 info = await self._wait_for_topic(topic, timeout_s, leaders)
@@ -191,17 +192,17 @@ class Metadata:
                     one.leader is not None for one in info.partitions.values()
                 ):
                     return info
-                return self._why_unusable(info)
+                return self._unusable_error(info)
             if not self.may_create_topics:
-                return UnknownTopicOrPartitionError(f"the cluster has no topic {topic!r}")
+                return UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
             return failure or KafkaUnavailableError("the brokers' metadata left the topic out")
 
         def timed_out(last: KafkaError | None) -> KafkaError:
             if isinstance(last, UnknownTopicOrPartitionError | InvalidTopicError):
                 return last
             return KafkaTimeoutError(
-                f"no metadata of topic {topic!r} within {timeout_s * 1000:.0f} ms"
-                + (f"; last seen: {last}" if last else "")
+                f"topic {topic!r}: no metadata within {timeout_s * 1000:.0f} ms"
+                + (f"; last error: {last}" if last else "")
             )
 
         first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)
@@ -217,7 +218,7 @@ class Metadata:
                 return info
             raise
 
-    def _why_unusable(self, info: TopicInfo) -> KafkaError:
+    def _unusable_error(self, info: TopicInfo) -> KafkaError:
         if info.error_code:
             return info.error
         leaderless = [one.partition for one in info.partitions.values() if one.leader is None]
@@ -225,60 +226,54 @@ class Metadata:
             f"topic {info.topic!r}: partitions {leaderless} have no leader"
         )
 
-    def _refreshed(self, task: asyncio.Task[None]) -> None:
+    def _on_refreshed(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None
         if not task.cancelled():
-            task.exception()  # told to those who wait; nobody else needs it
+            task.exception()  # mark it as retrieved: the callers of `refresh()` raise it
 
     async def _refresh(self) -> None:
-        self._begun += 1
+        self._started_refreshes += 1
         topics = sorted(self._topics | self._waiting.keys())
         try:
             if self.all_topics:
-                answers = await self._inquiry.everything(
-                    self._waiting if self.may_create_topics else ()
-                )
+                by_name = self._waiting if self.may_create_topics else ()
+                replies = await self._fetcher.all_topics(by_name)
             else:
-                answers = await self._inquiry.topics(topics)
+                replies = await self._fetcher.topics(topics)
         except KafkaError as error:
             self._telemetry.emit(MetadataFailed(error.text))
             raise
-        self._merge(answers)
+        self._merge(replies)
 
     async def fetch_all(self) -> MetadataResponse:
-        """Ask for all topics once, whatever is tracked; the answer is merged into the snapshot.
+        """Request all topics once, merge the response into the snapshot, and return it.
 
         Raises:
-            NoBrokersAvailable: no broker answered.
-            IllegalStateError: the client was stopped.
+            NoBrokersAvailable: No broker responded.
+            IllegalStateError: The client was stopped.
         """
         self._check()
-        answers = await self._inquiry.everything()
-        self._merge(answers)
-        return answers[0].response
+        replies = await self._fetcher.all_topics()
+        self._merge(replies)
+        return replies[0].response
 
-    def _merge(self, answers: Iterable[MetadataReply]) -> None:
-        # Into the snapshot of this moment: another answer may have come since this was asked for.
+    def _merge(self, replies: Iterable[MetadataReply]) -> None:
+        # Into the current snapshot: another response may have been merged during the request.
         snapshot = self.snapshot
-        for answer, everything in answers:
-            snapshot = snapshot.merge(answer, everything=everything)
+        for response, all_topics in replies:
+            snapshot = snapshot.merge(response, all_topics=all_topics)
         if self._stopped or snapshot == self.snapshot:
             return
         self.snapshot = snapshot
         self._telemetry.emit(MetadataChanged(tuple(snapshot.brokers), len(snapshot.topics)))
         self._nodes.follow(snapshot)
-        for watcher in self._watchers:
+        for listener in self._listeners:
             try:
-                watcher(snapshot)
+                listener(snapshot)
             except Exception:
-                _logger.exception("a watcher of the metadata failed: %r", watcher)
-        self._tell_changed()
+                _logger.exception("metadata listener failed: %r", listener)
 
-    def _tell_changed(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def _keep_fresh(self) -> None:
+    async def _refresh_loop(self) -> None:
         loop = asyncio.get_running_loop()
         last = loop.time()
         while True:
@@ -287,7 +282,7 @@ class Metadata:
                     await self._wanted.wait()
             except TimeoutError:
                 pass
-            # The first complaint is heard at once; during an outage they come in crowds.
+            # The first request for a refresh is met at once; during an outage there are many.
             if loop.time() - last > self._config.retry_backoff_max_s:
                 self._backoff.reset()
             else:
@@ -296,8 +291,8 @@ class Metadata:
             try:
                 await self.refresh()
             except KafkaError:
-                self._wanted.set()  # told by the refresh already; try until it works
+                self._wanted.set()  # already reported by the event; try until it works
             except Exception:
                 self._wanted.set()
-                _logger.exception("the refresh of the metadata failed")
+                _logger.exception("metadata refresh failed: internal error")
             last = loop.time()

@@ -1,8 +1,8 @@
-"""Asking for metadata: which broker, for how long, and topic by topic where one spoils the rest.
+"""Request metadata: choose a broker, limit its time, and isolate topics that fail the others.
 
-Law: one broker that hangs, or one topic that a broker can't answer for, costs the others nothing
-but time (docs/brokers.md 4.4, 4.5). When to ask, and what is kept of the answers, is `metadata`'s
-business.
+Invariant: a broker that hangs delays the result, but doesn't prevent it, and a topic for which
+brokers return only errors is requested alone, so that it doesn't fail the others (docs/brokers.md
+4.4, 4.5). `metadata` decides when to refresh and how to merge the responses.
 """
 
 from __future__ import annotations
@@ -12,110 +12,111 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from aiokafka08.errors import KafkaError, NoBrokersAvailable
-from aiokafka08.net.cluster import is_failed_by_one_topic, rejects_all_topics
+from aiokafka08.net.cluster import has_only_errors, is_failed_by_one_topic
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.protocol.api import MetadataRequest, MetadataResponse
 
-PATIENCE_S = 5.0
-"""How long one broker may keep a metadata request before the next one is asked."""
+ATTEMPT_S = 5.0
+"""How long to wait for one broker's response before the request goes to the next one."""
 
 
 class MetadataReply(NamedTuple):
-    """A broker's answer; `everything`: all topics were asked for."""
+    """A Metadata response, and whether all topics were requested."""
 
     response: MetadataResponse
-    everything: bool
+    all_topics: bool
 
 
 class MetadataFetcher:
-    """Asks brokers for metadata, each question within `request_timeout_ms`."""
+    """Send metadata requests; each call ends within `request_timeout_ms`."""
 
     def __init__(self, nodes: NodeRegistry, config: NetConfig) -> None:
         self._nodes = nodes
         self._config = config
-        self._spoilers: set[str] = set()  # topics that spoil the answer for others
+        self._isolated: set[str] = set()  # topics that fail the response for the others
 
-    async def everything(self, wanted: Collection[str] = ()) -> list[MetadataReply]:
-        """Ask for all topics; for those that are `wanted`, but not listed, by name too.
+    async def all_topics(self, by_name: Collection[str] = ()) -> list[MetadataReply]:
+        """Request all topics, and then by name those of `by_name` that the brokers don't list.
 
         Raises:
-            NoBrokersAvailable: no broker answered.
+            NoBrokersAvailable: No broker responded.
         """
-        end = self._end()
-        listing = await self._ask_any([], True, end)
-        answers = [MetadataReply(listing, True)]
-        # The listing creates none, and may leave out one that was just created.
+        deadline = self._deadline()
+        listing = await self._request_any([], True, deadline)
+        replies = [MetadataReply(listing, True)]
+        # The listing creates no topic, and may lack one that was just created.
         listed = {state.topic for state in listing.topics}
-        if missing := sorted(set(wanted) - listed):
-            answers += await self._ask_topics(missing, end)
-        return answers
+        if missing := sorted(set(by_name) - listed):
+            replies += await self._request_topics(missing, deadline)
+        return replies
 
     async def topics(self, topics: list[str]) -> list[MetadataReply]:
-        """Ask for these topics: one answer, or one for each where a topic spoils the others'.
+        """Request these topics: in one request, or one by one if a topic fails the others.
 
         Raises:
-            NoBrokersAvailable: no broker answered.
+            NoBrokersAvailable: No broker responded.
         """
-        return await self._ask_topics(topics, self._end())
+        return await self._request_topics(topics, self._deadline())
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _ask_topics(self, topics: list[str], end: float) -> list[MetadataReply]:
-        alone = [topic for topic in topics if topic in self._spoilers]
-        together = [topic for topic in topics if topic not in self._spoilers]
-        answers = []
+    async def _request_topics(self, topics: list[str], deadline: float) -> list[MetadataReply]:
+        alone = [topic for topic in topics if topic in self._isolated]
+        together = [topic for topic in topics if topic not in self._isolated]
+        replies = []
         if together or not alone:
-            answer = await self._ask_any(together, False, end)
-            if is_failed_by_one_topic(answer, together):
+            response = await self._request_any(together, False, deadline)
+            if is_failed_by_one_topic(response, together):
                 alone = topics
             else:
-                answers.append(MetadataReply(answer, False))
+                replies.append(MetadataReply(response, False))
         for topic in alone:
-            answer = await self._ask_any([topic], False, end)
-            answers.append(MetadataReply(answer, False))
-            if rejects_all_topics(answer):
-                self._spoilers.add(topic)
+            response = await self._request_any([topic], False, deadline)
+            replies.append(MetadataReply(response, False))
+            if has_only_errors(response):
+                self._isolated.add(topic)
             else:
-                self._spoilers.discard(topic)
-        self._spoilers.intersection_update(topics)
-        return answers
+                self._isolated.discard(topic)
+        self._isolated.intersection_update(topics)
+        return replies
 
-    def _end(self) -> float:
-        """When questions that begin now must have been answered."""
+    def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._config.request_timeout_s
 
-    async def _ask_any(self, topics: list[str], everything: bool, end: float) -> MetadataResponse:
-        """The answer of the first broker that gives one."""
+    async def _request_any(
+        self, topics: list[str], all_topics: bool, deadline: float
+    ) -> MetadataResponse:
+        """Return the response of the first broker that sends one."""
         loop = asyncio.get_running_loop()
         errors: dict[str, None] = {}
         candidates = self._nodes.candidates()
         while candidates:
             node = candidates.pop(0)
-            left_s = end - loop.time()
+            left_s = deadline - loop.time()
             if left_s <= 0:
-                errors["no time is left to ask others"] = None
+                errors["no time left to try other brokers"] = None
                 break
-            # One that hangs must not take all the time from those that would answer.
-            patience_s = min(PATIENCE_S, left_s / 2 if candidates else left_s)
+            # A broker that hangs must leave time for the others.
+            timeout_s = min(ATTEMPT_S, left_s / 2 if candidates else left_s)
             try:
-                return await self._ask(node, topics, everything, patience_s)
+                return await self._request(node, topics, all_topics, timeout_s)
             except KafkaError as error:
                 errors[error.text] = None
-        raise NoBrokersAvailable("no broker answers: " + "; ".join(sorted(errors)))
+        raise NoBrokersAvailable("no broker responded: " + "; ".join(sorted(errors)))
 
-    async def _ask(
-        self, node: Node, topics: list[str], everything: bool, timeout_s: float
+    async def _request(
+        self, node: Node, topics: list[str], all_topics: bool, timeout_s: float
     ) -> MetadataResponse:
         loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_s
+        deadline = loop.time() + timeout_s
         connection = await node.connection(Lane.CONTROL, timeout_s=timeout_s)
         version = connection.version.highest(MetadataRequest)
         request = MetadataRequest(topics)
-        if everything:
+        if all_topics:
             request = MetadataRequest([] if version == 0 else None)
         elif not topics and version == 0:
-            # [] would mean all topics; an 0.8 broker can't name brokers only.
+            # In version 0, [] requests all topics; no request names the brokers only.
             return MetadataResponse([], -1, [])
-        return await connection.request(request, version=version, timeout_s=end - loop.time())
+        return await connection.request(request, version=version, timeout_s=deadline - loop.time())

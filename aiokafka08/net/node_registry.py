@@ -1,9 +1,11 @@
-"""All the nodes that are known: by id from Metadata, and the bootstrap addresses as a way back.
+"""All known brokers: by node id, and the bootstrap addresses as a way back.
 
-Follows the snapshots: a broker that left or moved to another address loses its connections. Beside
-them brokers may be introduced by who was told their address otherwise (a group's coordinator says
-its own; the snapshot of a client that tracks no topic names none). Of two addresses for a node id
-the one that was told last holds.
+The registry follows the metadata snapshots. Besides, the router registers brokers whose address it
+has from elsewhere: the coordinator of a group, which no snapshot names if the client tracks no
+topic.
+
+Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
+broker leaves or moves to another address, its connections are closed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from aiokafka08.telemetry import Telemetry
 
 
 class NodeRegistry:
-    """The registry of nodes of one client."""
+    """The `Node` objects of one client."""
 
     def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
         self._config = config
@@ -37,8 +39,8 @@ class NodeRegistry:
             address: Node(None, address, config, telemetry) for address in config.bootstrap
         }
         self._by_id: dict[int, Node] = {}
-        self._named: dict[int, Address] = {}  # by the last snapshot
-        self._introduced: dict[int, Address] = {}
+        self._in_snapshot: dict[int, Address] = {}  # in the last snapshot
+        self._registered: dict[int, Address] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -46,12 +48,11 @@ class NodeRegistry:
         return iter([*self._by_id.values(), *self._bootstrap.values()])
 
     def get(self, node_id: int) -> Node | None:
-        """The node with this id, if Metadata has named it, or somebody has introduced it."""
+        """Return the node with this id; None if neither a snapshot nor the router named it."""
         return self._by_id.get(node_id)
 
     def candidates(self) -> list[Node]:
-        """Each address once, those first that are likely to answer soon: not hanging, connected,
-        not failing."""
+        """Return each address once, the brokers that are likely to respond soon first."""
         by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
         return sorted(
             by_address.values(),
@@ -64,21 +65,21 @@ class NodeRegistry:
         )
 
     async def bootstrap(self) -> Node:
-        """The first bootstrap address that turns out to be a broker.
+        """Connect to the bootstrap addresses and return the first one that is a broker.
 
-        Addresses are tried in order, each with a head start, so a dead or silent one among them
-        costs a second at most; all of it ends within `request_timeout_ms`.
+        The addresses are tried in order with staggered starts, so a dead or silent one costs a
+        second at most. The whole call ends within `request_timeout_ms`.
 
         Raises:
-            UnsupportedVersionError: the only brokers found are 4.x.
-            NoBrokersAvailable: no address is a broker; the text says why for each.
+            UnsupportedVersionError: All brokers found are 4.x.
+            NoBrokersAvailable: No address is a broker; the text says why for each.
         """
         limit_s = self._config.request_timeout_s
-        end = asyncio.get_running_loop().time() + limit_s
+        deadline = asyncio.get_running_loop().time() + limit_s
         nodes = list(self._bootstrap.values())
         try:
             return await staggered_race(
-                {node: partial(_connected, node, end) for node in nodes},
+                {node: partial(_connect, node, deadline) for node in nodes},
                 delay_s=stagger_delay(limit_s, len(nodes)),
                 expected=(KafkaError,),
             )
@@ -92,27 +93,27 @@ class NodeRegistry:
         )
 
     def follow(self, snapshot: ClusterSnapshot) -> None:
-        """Take over the brokers of a new snapshot."""
-        self._named = {
+        """Update the nodes to the brokers of a new snapshot."""
+        self._in_snapshot = {
             node_id: (broker.host, broker.port) for node_id, broker in snapshot.brokers.items()
         }
-        for node_id in self._named:
-            self._introduced.pop(node_id, None)
-        self._settle()
+        for node_id in self._in_snapshot:
+            self._registered.pop(node_id, None)
+        self._update_nodes()
 
     def register_broker(self, node_id: int, address: Address) -> None:
-        """Know a broker that says so itself; it stays until a snapshot or somebody says other."""
-        if self._named.get(node_id) == address:
-            self._introduced.pop(node_id, None)
+        """Add a broker that no snapshot names yet; the next one that names it may move it."""
+        if self._in_snapshot.get(node_id) == address:
+            self._registered.pop(node_id, None)
         else:
-            self._introduced[node_id] = address
-        self._settle()
+            self._registered[node_id] = address
+        self._update_nodes()
 
-    def _settle(self) -> None:
-        """Have a node for each broker that is known now, and no others."""
+    def _update_nodes(self) -> None:
+        """Create and close nodes so that there is one for each known broker."""
         if self._closed:
             return
-        addresses = self._named | self._introduced
+        addresses = self._in_snapshot | self._registered
         for node_id, node in list(self._by_id.items()):
             if addresses.get(node_id) != node.address:
                 del self._by_id[node_id]
@@ -124,19 +125,22 @@ class NodeRegistry:
                 self._by_id[node_id] = self._new(node_id, address)
 
     def close(self) -> None:
-        """Close every connection, for good; `stop` waits until the sockets are gone."""
+        """Close every connection for good, without waiting for the sockets."""
         self._closed = True
         for node in self:
             node.close()
 
     async def stop(self) -> None:
-        """`close`, and wait until the sockets are gone."""
+        """Close every connection for good, and wait until the sockets are closed."""
         self.close()
         await asyncio.gather(*(node.stop() for node in self))
         await asyncio.gather(*self._tasks)
 
     def _new(self, node_id: int, address: Address) -> Node:
-        """The node for a broker; that of a bootstrap address becomes it, connections and all."""
+        """Return the node of a broker: a connected bootstrap node at its address, or a new one.
+
+        A bootstrap node keeps its connections when it gets its id.
+        """
         known = self._bootstrap.get(address)
         if known is None or not known.is_connected:
             return Node(node_id, address, self._config, self._telemetry)
@@ -150,8 +154,8 @@ class NodeRegistry:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _connected(node: Node, end: float) -> Node:
-    left_s = max(end - asyncio.get_running_loop().time(), 0.0)
+async def _connect(node: Node, deadline: float) -> Node:
+    left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
     connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
     if connection.close_reason is not None:
         raise KafkaConnectionError(f"{address_text(node.address)}: {connection.close_reason}")

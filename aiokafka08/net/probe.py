@@ -16,7 +16,12 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
 )
 from aiokafka08.net.config import Address, NetConfig, address_text
-from aiokafka08.net.connect import CONNECT_ERRORS, connect_to_any_ip, unreachable, unreached
+from aiokafka08.net.connect import (
+    CONNECT_ERRORS,
+    connect_to_any_ip,
+    connection_error,
+    timeout_text,
+)
 from aiokafka08.net.versions import BrokerVersion, Probe, detect
 from aiokafka08.protocol.api import decode_correlation_id, encode_request
 
@@ -55,12 +60,12 @@ async def probe_version(
                     return version
     except TimeoutError:
         if conversation.asked is None:
-            raise KafkaTimeoutError(unreached(address, config, limit_s)) from None
+            raise KafkaTimeoutError(timeout_text(address, config, limit_s)) from None
         raise KafkaTimeoutError(
             f"{where} {conversation.asked} within {limit_s * 1000:.0f} ms; is it a Kafka broker?"
         ) from None
     except CONNECT_ERRORS as error:
-        raise unreachable(address, config, error) from error
+        raise connection_error(address, config, error) from error
     except KafkaError as error:
         text = error.text.removeprefix(f"{where}: ")
         raise type(error)(f"{where}: {text}") from None

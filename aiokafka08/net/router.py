@@ -168,4 +168,4 @@ class Router:
                 if not error.retriable:
                     raise
                 errors[error.text] = None
-        raise NoBrokersAvailable("no broker answers: " + "; ".join(errors))
+        raise NoBrokersAvailable("no broker responded: " + "; ".join(errors))

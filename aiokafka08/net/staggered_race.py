@@ -1,7 +1,11 @@
-"""Several ways to one end, tried with a head start each: the first that works wins.
+"""Try several coroutines with staggered starts and return the first success (Happy Eyeballs).
 
-For addresses some of which may be dead or silent: a dead one costs nothing, a silent one its head
-start, and all of them together no more than the time there is.
+`connect` and `node_registry` use it for addresses of which some may be dead or silent. An attempt
+that fails costs no time: the next one starts at once. An attempt that hangs delays the next one by
+`delay_s`.
+
+Invariant: when `staggered_race()` has returned or raised without being cancelled itself, all its
+attempts have ended, and every result but the returned one was passed to `discard`.
 """
 
 from __future__ import annotations
@@ -14,16 +18,19 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 STAGGER_DELAY_S = 1.0
-"""How long a silent address may keep the next one waiting."""
+"""The longest time for which an attempt that hangs delays the next one."""
 
 
 def stagger_delay(limit_s: float, count: int) -> float:
-    """The head start where `count` attempts must end within `limit_s`: the last one has half."""
+    """Return the delay between starts if `count` attempts have `limit_s` in all.
+
+    The last attempt has at least half of the time.
+    """
     return min(STAGGER_DELAY_S, limit_s / 2 / max(count, 1))
 
 
 class AllAttemptsFailedError(Exception, Generic[K]):
-    """No attempt worked; `errors` says why, in the order of the attempts."""
+    """Every attempt failed; `errors` holds their errors, in the order of the attempts."""
 
     def __init__(self, errors: Mapping[K, Exception]) -> None:
         super().__init__("; ".join(map(str, errors.values())))
@@ -37,17 +44,18 @@ async def staggered_race(
     expected: tuple[type[Exception], ...],
     discard: Callable[[T], object] = lambda result: None,
 ) -> T:
-    """The result of the first attempt that works; the others are cancelled.
+    """Return the result of the first attempt that succeeds, and cancel the others.
 
     Args:
-        attempts: tried in this order; each begins when those before it have failed, or have had
-            their head start.
-        delay_s: seconds.
-        expected: what an attempt may raise; anything else is raised at once.
-        discard: given the results of attempts that worked too, but later.
+        attempts: Started in this order. Each starts when all running ones have failed, or
+            `delay_s` after the one before it.
+        delay_s: Seconds between two starts.
+        expected: The exceptions of an attempt that count as its failure. Any other exception is
+            raised at once.
+        discard: Called with each further result, of attempts that succeeded as well.
 
     Raises:
-        AllAttemptsFailedError: none worked.
+        AllAttemptsFailedError: No attempt succeeded.
     """
     waiting = list(attempts.items())
     running: dict[asyncio.Task[T], K] = {}
@@ -72,11 +80,11 @@ async def staggered_race(
                     errors[key] = error
                 else:
                     raise error
-        await _end(running, discard)
+        await _cancel(running, discard)
     except BaseException:
         for result in results:
             discard(result)
-        await _end(running, discard)
+        await _cancel(running, discard)
         raise
     for result in results[1:]:
         discard(result)
@@ -85,9 +93,11 @@ async def staggered_race(
     raise AllAttemptsFailedError({key: errors[key] for key in attempts})
 
 
-async def _end(running: dict[asyncio.Task[T], K], discard: Callable[[T], object]) -> None:
-    """Cancel what runs, once, and wait for it. What it brings is discarded, also if nobody waits:
-    the waiting itself may be cancelled, by one who is in a hurry."""
+async def _cancel(running: dict[asyncio.Task[T], K], discard: Callable[[T], object]) -> None:
+    """Cancel the running attempts, once, and wait until they have ended.
+
+    Their results are discarded even if this wait is cancelled.
+    """
     tasks = list(running)
     running.clear()
 

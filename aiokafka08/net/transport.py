@@ -1,9 +1,11 @@
 """One connection to a broker: `asyncio.BufferedProtocol` around the sans-I/O `ClientConnection`.
 
-Law: every request handed in ends: with its answer, with an error when the connection is lost, or
-by its deadline. A request that timed out or was cancelled keeps its slot in flight: the answer is
-read and dropped, so those behind it stay aligned. Which connection to use, and making it again, is
-`node`'s business.
+`node` opens connections with `open_connection()` and chooses which one to use. The producer's sinks
+call `send()` on them directly.
+
+Invariant: every request ends with its response, with an error when the connection is lost, or at
+its deadline. A request that timed out or was cancelled keeps its place in flight: its response is
+read and dropped, so the later responses still match their requests.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.net.config import Address, NetConfig, address_text
-from aiokafka08.net.connect import connect_to_any_ip, describe, unreached
+from aiokafka08.net.connect import connect_to_any_ip, describe_error, timeout_text
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.protocol.connection import ClientConnection
@@ -22,30 +24,30 @@ from aiokafka08.protocol.connection import ClientConnection
 R = TypeVar("R", bound=Response)
 
 HIGH_WATER_BYTES = 64 * 1024
-"""What a socket may buffer before writers have to wait."""
+"""How many bytes a socket may buffer before callers have to wait."""
 
-_WATCHDOG_SHARE = 1.05
-"""The watchdog's time, in `request_timeout_ms`: a little after the deadlines of those who wait."""
+_SILENCE_CHECK_FACTOR = 1.05
+"""When to check for silence, in `request_timeout_ms`: a little after the callers' own deadlines."""
 
 
-class _Waiter(NamedTuple):
-    """Somebody waits, or waited, for an answer that is still to come."""
+class _PendingRequest(NamedTuple):
+    """A request in flight; its caller may have given it up."""
 
-    answer: asyncio.Future[Response]
-    since: float
-    patience_s: float
-    """How long the broker may be silent over it before it is taken for dead."""
+    response: asyncio.Future[Response]
+    sent_at: float
+    timeout_s: float
+    """How long the broker may be silent before the connection counts as dead."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A pipelined connection; made by `open_connection`.
+    """A pipelined connection to a broker; `open_connection()` makes it.
 
     Attributes:
-        version: what the broker at the other end speaks.
-        close_reason: the reason, once the connection is gone; None before.
-        has_responded: whether any answer came.
-        last_used: loop time of the last request or answer.
-        socket_closed: done when the socket is really closed.
+        version: What the broker supports.
+        close_reason: Why the connection is closed; None while it is open.
+        has_responded: The broker has sent at least one response.
+        last_used: Loop time of the last request or response.
+        socket_closed: Done when the socket is really closed.
     """
 
     def __init__(
@@ -68,12 +70,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._protocol = ClientConnection(
             config.client_id, max_frame_bytes=config.max_frame_bytes, peer=self._name
         )
-        self._waiters: dict[int, _Waiter] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
-        self._blocked_since: float | None = None  # when the socket's buffer was full
-        self._turn = asyncio.Lock()  # those who wait to write, in the order of their calls
-        self._watchdog: asyncio.TimerHandle | None = None
+        self._blocked_since: float | None = None  # since then the socket's buffer is full
+        self._write_lock = asyncio.Lock()  # FIFO: requests are written in order
+        self._silence_timer: asyncio.TimerHandle | None = None
         self.socket_closed: asyncio.Future[None] = self._loop.create_future()
 
     def __repr__(self) -> str:
@@ -82,16 +84,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answers are still to come, waited for or not."""
+        """Number of requests without a response, also of those that their callers gave up."""
         return self._protocol.in_flight
 
     @property
     def response_wait_s(self) -> float:
-        """For how many seconds the broker has owed the answer that is due next; 0 for none."""
-        if not self._waiters:
+        """Seconds for which the broker has owed the next response; 0 if nothing is in flight.
+
+        They count from the request, or from the response before it if that came later: a broker
+        processes one request at a time.
+        """
+        if not self._pending:
             return 0.0
-        oldest = next(iter(self._waiters.values()))
-        return self._loop.time() - max(oldest.since, self._last_received)
+        oldest = next(iter(self._pending.values()))
+        return self._loop.time() - max(oldest.sent_at, self._last_received)
 
     async def request(
         self,
@@ -100,35 +106,36 @@ class BrokerConnection(asyncio.BufferedProtocol):
         version: int | None = None,
         timeout_s: float | None = None,
     ) -> R:
-        """Send a request and wait for its answer; many callers may do so at once.
+        """Send a request and wait for its response; many callers may do so at once.
 
         Args:
-            version: the API version; the highest that both sides speak by default.
-            timeout_s: seconds until the caller gives up; `request_timeout_ms` by default.
+            request: What to send.
+            version: The API version; by default the highest one that both sides support.
+            timeout_s: Seconds until the caller gives up; by default `request_timeout_ms`.
 
         Raises:
-            KafkaConnectionError: the connection was lost before the answer came. It is also given
-                up where an answer isn't what was asked for: the text says so.
-            KafkaTimeoutError: the deadline passed. The broker may have done the work all the same.
-            UnsupportedVersionError: the broker's line doesn't have this API.
-            ValueError: the request can't be encoded, or is never answered.
+            KafkaConnectionError: The connection was lost before the response arrived. A response
+                that doesn't match its request also closes the connection; the text says so.
+            KafkaTimeoutError: The deadline passed. The broker may have processed the request.
+            UnsupportedVersionError: The broker line doesn't have this API.
+            ValueError: The request can't be encoded, or has no response.
         """
         limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
         name = type(request).__name__
         if not request.expects_response:
-            raise ValueError(f"this {name} is never answered: send() it")
-        if limit_s <= 0:  # don't have the broker do what nobody waits for
-            raise KafkaTimeoutError(f"no time is left to send {name} to {self._name}")
+            raise ValueError(f"{name}: brokers never respond to it. Use send()")
+        if limit_s <= 0:  # spare the broker a request whose response no caller waits for
+            raise KafkaTimeoutError(f"{self._name}: no time left to send {name}")
         try:
             async with asyncio.timeout(limit_s):
-                async with self._turn:
+                async with self._write_lock:
                     await self.wait_writable()
-                    answer = self._write(request, version, limit_s)
-                return cast(R, await answer)
+                    response = self._write(request, version, limit_s)
+                return cast(R, await response)
         except TimeoutError:
             self.close_if_silent(self._config.request_timeout_s)
             raise KafkaTimeoutError(
-                f"{self._name} didn't answer {name} within {limit_s * 1000:.0f} ms"
+                f"{self._name}: no response to {name} within {limit_s * 1000:.0f} ms"
             ) from None
 
     @property
@@ -140,48 +147,49 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Wait until the socket has taken most of what was written.
 
         Raises:
-            KafkaConnectionError: the connection is gone.
+            KafkaConnectionError: The connection is closed.
         """
-        # Again after each waking: whoever was woken first may have filled the buffer anew.
+        # In a loop: a task that was woken earlier may have filled the buffer again.
         while not self._writable.is_set():
             await self._writable.wait()
         if self.close_reason is not None:
             raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
 
     def send(self, request: Request[R], *, version: int | None = None) -> asyncio.Future[R]:
-        """Write a request at once; the future has its answer, or a `KafkaConnectionError`.
+        """Write a request at once and return the future of its response.
 
-        For callers who heed `writable` and keep their own deadlines: cancelling the future gives
-        the answer up (it is read and dropped), `close_if_silent` is to be called then. Where no
-        answer will come (Produce with required_acks=0) the future is never done.
+        For callers that check `writable` and keep their own deadlines. To give a request up, cancel
+        its future (the response is then read and dropped) and call `close_if_silent()`. A broken
+        connection fails the future with a `KafkaConnectionError`. If the request has no response
+        (Produce with required_acks=0), the future is never done.
 
         Raises:
-            KafkaConnectionError: the connection is gone.
-            ValueError: the request can't be encoded.
+            KafkaConnectionError: The connection is closed.
+            ValueError: The request can't be encoded.
         """
         if self.close_reason is not None:
             raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
-        answer = self._write(request, version, self._config.request_timeout_s)
-        return cast("asyncio.Future[R]", answer)
+        response = self._write(request, version, self._config.request_timeout_s)
+        return cast("asyncio.Future[R]", response)
 
-    def close_if_silent(self, patience_s: float) -> None:
-        """Close the connection if nothing came for as long as its oldest request has waited.
+    def close_if_silent(self, timeout_s: float) -> None:
+        """Close the connection if the broker has been silent while its oldest request timed out.
 
-        A single slow answer doesn't count while others arrive. It happens by itself as well, a
-        little later than the deadlines of those who wait.
+        A single slow response doesn't count while others arrive. The connection also checks this by
+        itself, a little after the callers' deadlines.
         """
-        silent_s = self._silent_s(patience_s)
-        if self.close_reason is None and silent_s is not None and silent_s >= -0.01 * patience_s:
-            self.close(f"no answer for {patience_s * 1000:.0f} ms")
+        overdue_s = self._overdue_s(timeout_s)
+        if self.close_reason is None and overdue_s is not None and overdue_s >= -0.01 * timeout_s:
+            self.close(f"no response for {timeout_s * 1000:.0f} ms")
 
     def close(self, reason: str) -> None:
-        """Close now; whoever waits for an answer gets a `KafkaConnectionError` with the reason."""
+        """Close at once; callers that wait for a response get a `KafkaConnectionError`."""
         if self.close_reason is None:
-            self._closed(reason)
+            self._mark_closed(reason)
         if self._transport is not None:
             self._transport.abort()
 
-    # --- asyncio's side ---------------------------------------------------------------------------
+    # --- called by asyncio ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -189,7 +197,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self.close_reason is not None:  # TLS goes on handing out what it has read
+        if self.close_reason is not None:  # TLS still delivers what it has read
             return memoryview(bytearray(65536))
         return self._protocol.frames.get_buffer()
 
@@ -200,16 +208,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             for correlation_id, response in self._protocol.received(nbytes):
                 self.has_responded = True
-                waiter = self._waiters.pop(correlation_id)
-                if not waiter.answer.done():  # else: it timed out or was cancelled
-                    waiter.answer.set_result(response)
+                waiting = self._pending.pop(correlation_id).response
+                if not waiting.done():  # else it timed out or was cancelled
+                    waiting.set_result(response)
         except KafkaProtocolError as error:
             self.close(str(error))
 
     def eof_received(self) -> bool:
-        # Not left to the transport: it would first write what it still holds, which a peer that
-        # has closed may never take.
-        self.close(self._why_lost("closed by the broker"))
+        # Not left to the transport: it would first write what it has buffered, which a peer that
+        # has closed may never read.
+        self.close(self._lost_reason("closed by the broker"))
         return False
 
     def pause_writing(self) -> None:
@@ -217,7 +225,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         self._writable.clear()
         self._blocked_since = self._loop.time()
-        self._watch()
+        self._schedule_silence_check()
 
     def resume_writing(self) -> None:
         self._writable.set()
@@ -225,86 +233,87 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.close_reason is None:
-            reason = f"connection lost: {describe(exc)}" if exc else "closed by the broker"
-            self._closed(self._why_lost(reason))
+            reason = f"connection lost: {describe_error(exc)}" if exc else "closed by the broker"
+            self._mark_closed(self._lost_reason(reason))
         if not self.socket_closed.done():
             self.socket_closed.set_result(None)
 
     # --- inside -----------------------------------------------------------------------------------
 
     def _write(
-        self, request: Request[Any], version: int | None, patience_s: float
+        self, request: Request[Any], version: int | None, timeout_s: float
     ) -> asyncio.Future[Response]:
         if version is None:
             version = self.version.highest(type(request))
         correlation_id, buffers = self._protocol.send(request, version)
         now = self.last_used = self._loop.time()
-        answer: asyncio.Future[Response] = self._loop.create_future()
+        response: asyncio.Future[Response] = self._loop.create_future()
         if correlation_id is not None:
-            patience_s = max(patience_s, self._config.request_timeout_s)
-            self._waiters[correlation_id] = _Waiter(answer, now, patience_s)
-            self._watch()
+            timeout_s = max(timeout_s, self._config.request_timeout_s)
+            self._pending[correlation_id] = _PendingRequest(response, now, timeout_s)
+            self._schedule_silence_check()
         assert self._transport is not None
-        # Not writelines: 3.11's joins all the same, and those of 3.12.0 - 3.12.8, 3.13.0 and 3.13.1
-        # don't pause the protocol when their buffer is full (CPython gh-127655).
+        # Not writelines: on 3.11 it joins as well, and on 3.12.0 - 3.12.8, 3.13.0 and 3.13.1 it
+        # doesn't pause the protocol when the buffer is full (CPython gh-127655).
         self._transport.write(b"".join(buffers))
-        return answer
+        return response
 
-    def _why_lost(self, reason: str) -> str:
-        """Closing is how brokers meet requests that they don't know."""
+    def _lost_reason(self, reason: str) -> str:
+        """Add a hint to `reason`: brokers close the connection on requests that they don't know."""
         pinned = self._config.pinned_version
-        if pinned is None or self.has_responded or not self._waiters:
+        if pinned is None or self.has_responded or not self._pending:
             return reason
-        line = f"api_version pins the line {pinned.line}"
-        return f"{reason} without an answer; {line}; is it the broker's?"
+        return (
+            f"{reason} without a response. api_version pins the line {pinned.line}: check that it "
+            "is the broker's"
+        )
 
-    def _silent_s(self, patience_s: float = 0.0) -> float | None:
-        """For how many seconds longer than allowed the peer has been silent; None: it needn't talk.
+    def _overdue_s(self, timeout_s: float = 0.0) -> float | None:
+        """Return for how many seconds too long the broker has been silent; negative: not yet.
 
-        The clock of the oldest request begins when it was written, or with the last answer before
-        it: a broker serves one after the other.
+        Each timeout is at least `timeout_s`. None: there is nothing that the broker should do.
         """
-        over = []
-        if self._waiters:
-            oldest = next(iter(self._waiters.values()))
-            over.append(self.response_wait_s - max(oldest.patience_s, patience_s))
+        overdue = []
+        if self._pending:
+            oldest = next(iter(self._pending.values()))
+            overdue.append(self.response_wait_s - max(oldest.timeout_s, timeout_s))
         if self._blocked_since is not None:
             blocked_s = self._loop.time() - max(self._blocked_since, self._last_received)
-            over.append(blocked_s - max(self._config.request_timeout_s, patience_s))
-        return max(over, default=None)
+            overdue.append(blocked_s - max(self._config.request_timeout_s, timeout_s))
+        return max(overdue, default=None)
 
-    def _watch(self) -> None:
-        if self._watchdog is None:
-            self._watchdog = self._loop.call_later(
-                self._config.request_timeout_s * _WATCHDOG_SHARE, self._look
+    def _schedule_silence_check(self) -> None:
+        if self._silence_timer is None:
+            self._silence_timer = self._loop.call_later(
+                self._config.request_timeout_s * _SILENCE_CHECK_FACTOR, self._check_silence
             )
 
-    def _look(self) -> None:
-        """Close a dead connection also when all who waited have given up by themselves.
+    def _check_silence(self) -> None:
+        """Close a dead connection even if all callers have given up.
 
-        It comes after their own deadlines, so that they hear of a timeout, not of our closing.
+        It runs after the callers' own deadlines, so that they report a timeout, not this close.
         """
-        self._watchdog = None
-        silent_s = self._silent_s()
-        if silent_s is None:
-            return  # the next write sets it again
-        late_s = self._config.request_timeout_s * (_WATCHDOG_SHARE - 1)
-        if silent_s >= late_s:
-            self.close(f"no answer for {self._config.request_timeout_s * 1000:.0f} ms")
+        self._silence_timer = None
+        overdue_s = self._overdue_s()
+        if overdue_s is None:
+            return  # the next write schedules a check
+        grace_s = self._config.request_timeout_s * (_SILENCE_CHECK_FACTOR - 1)
+        if overdue_s >= grace_s:
+            self.close(f"no response for {self._config.request_timeout_s * 1000:.0f} ms")
         else:
-            self._watchdog = self._loop.call_later(late_s - silent_s, self._look)
+            self._silence_timer = self._loop.call_later(grace_s - overdue_s, self._check_silence)
 
-    def _closed(self, reason: str) -> None:
+    def _mark_closed(self, reason: str) -> None:
         self.close_reason = reason
-        self._writable.set()  # writers wake up and find it closed
+        self._writable.set()  # wakes the tasks that wait to write; they find it closed
         self._blocked_since = None
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
         lost = len(self._protocol.eof())
-        waiters = [waiter for waiter in self._waiters.values() if not waiter.answer.done()]
-        self._waiters.clear()
-        for waiter in waiters:
-            waiter.answer.set_exception(KafkaConnectionError(f"{self._name}: {reason}"))
+        waiting = [one.response for one in self._pending.values() if not one.response.done()]
+        self._pending.clear()
+        for response in waiting:
+            response.set_exception(KafkaConnectionError(f"{self._name}: {reason}"))
         self._on_close(self, reason, lost)
 
 
@@ -316,9 +325,16 @@ async def open_connection(
 ) -> BrokerConnection:
     """Connect to a broker; the host name is resolved anew each time.
 
+    Args:
+        address: Host and port.
+        config: The options of the network layer.
+        version: What the broker supports.
+        on_close: Called once when the connection is closed, with the reason and the number of
+            requests whose responses are lost.
+
     Raises:
-        KafkaConnectionError: the connection can't be made.
-        KafkaTimeoutError: nor within `request_timeout_ms`.
+        KafkaConnectionError: The connection can't be made.
+        KafkaTimeoutError: It can't be made within `request_timeout_ms`.
     """
     loop = asyncio.get_running_loop()
 
@@ -335,7 +351,7 @@ async def open_connection(
     try:
         async with asyncio.timeout(config.request_timeout_s):
             return await connect_to_any_ip(
-                address, config, connect, lambda one: one.close("another address was quicker")
+                address, config, connect, lambda one: one.close("another address was faster")
             )
     except TimeoutError:
-        raise KafkaTimeoutError(unreached(address, config, config.request_timeout_s)) from None
+        raise KafkaTimeoutError(timeout_text(address, config, config.request_timeout_s)) from None

@@ -1,9 +1,12 @@
-"""ResponseWatchdog about a broker that is silent: somebody else may lead its partitions by now.
+"""Refresh the metadata while a broker's response is overdue.
 
-A broker that hangs (paused, cut off without a reset) keeps its connections, so nothing tells that
-it is gone before `request_timeout_ms`; the others know of a new leader far earlier. Law: an overdue
-answer asks for metadata, and does nothing else; what a new leader means for what is under way is
-for those who wait to decide.
+A broker that hangs (paused, or cut off without a TCP reset) keeps its connections open, so nothing
+shows that it is gone before `request_timeout_ms`. The other brokers know of a new leader much
+earlier.
+
+Invariant: an overdue response only triggers a metadata refresh and the `on_overdue` callback. The
+producer's sinks and the consumer's fetcher decide what a new leader means for their requests in
+flight.
 """
 
 from __future__ import annotations
@@ -15,23 +18,23 @@ from typing import Self
 from aiokafka08.net.metadata import Metadata
 
 OVERDUE_S = 2.0
-"""How long after its expected time a silent broker is doubted."""
+"""How many seconds after its expected time a response is overdue; also the refresh interval."""
 
 
 class ResponseWatchdog:
-    """Watches one wait for a broker, from now to `end()` (or the end of a `with` block).
+    """Watch the wait for one response, from now until `stop()` or the end of a `with` block.
 
     Args:
-        metadata: asked for new leaders when the answer is overdue, again and again.
-        expected_s: seconds that the answer may well take.
-        on_overdue: called each time too.
+        metadata: Refreshed each time that the watchdog fires.
+        expected_s: Seconds that the response may take on a healthy broker.
+        on_overdue: Called each time that the watchdog fires.
 
     Attributes:
-        after_s: how long the broker may be silent.
-        overdue: the answer should have come.
+        limit_s: Seconds after which the response is overdue.
+        overdue: The response is overdue.
     """
 
-    __slots__ = ("_loop", "_metadata", "_on_overdue", "_timer", "after_s", "overdue")
+    __slots__ = ("_loop", "_metadata", "_on_overdue", "_timer", "limit_s", "overdue")
 
     def __init__(
         self,
@@ -44,22 +47,22 @@ class ResponseWatchdog:
         self._metadata = metadata
         self._on_overdue = on_overdue
         self._loop = asyncio.get_running_loop()
-        self.after_s = expected_s + OVERDUE_S
-        self._timer = self._loop.call_later(self.after_s, self._complain)
+        self.limit_s = expected_s + OVERDUE_S
+        self._timer = self._loop.call_later(self.limit_s, self._fire)
 
-    def end(self) -> None:
-        """The answer has come, or nobody waits for it any longer."""
+    def stop(self) -> None:
+        """Stop watching: the response has arrived, or the caller has given it up."""
         self._timer.cancel()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
+        self.stop()
 
-    def _complain(self) -> None:
+    def _fire(self) -> None:
         self.overdue = True
-        self._timer = self._loop.call_later(OVERDUE_S, self._complain)
+        self._timer = self._loop.call_later(OVERDUE_S, self._fire)
         self._metadata.request_refresh()
         if self._on_overdue is not None:
             self._on_overdue()

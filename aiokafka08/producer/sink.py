@@ -82,12 +82,12 @@ class _ProduceInFlight:
     def is_broker_silent(self) -> bool:
         """Whether the response is overdue and no earlier response has come for a while either."""
         watchdog = self.watchdog
-        return watchdog.overdue and self.connection.response_wait_s > watchdog.after_s / 2
+        return watchdog.overdue and self.connection.response_wait_s > watchdog.limit_s / 2
 
     def stop_timers(self) -> None:
         """Stop the timeout and the watchdog."""
         self.timer.cancel()
-        self.watchdog.end()
+        self.watchdog.stop()
 
 
 class Sink:

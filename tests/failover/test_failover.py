@@ -103,7 +103,7 @@ async def test_a_leader_paused_for_longer_than_timeouts_and_session_loses_nothin
         await work.acknowledged(50, timeout=60)
     await work.check()
     reasons = [event.reason for event in events if isinstance(event, Disconnected)]
-    assert any("no answer for 2000 ms" in reason for reason in reasons), reasons
+    assert any("no response for 2000 ms" in reason for reason in reasons), reasons
 
 
 async def test_a_paused_leader_is_left_long_before_the_request_timeout(

@@ -162,8 +162,7 @@ async def test_it_is_refreshed_at_once_when_something_is_stale(connect: Connect)
         cluster.move_leader("t", 0, to=1)
         assert router.metadata.snapshot.leader(tp) == 0
         router.metadata.request_refresh()
-        await router.metadata.wait_change(5)
-        assert router.metadata.snapshot.leader(tp) == 1
+        await until(lambda: router.metadata.snapshot.leader(tp) == 1, "the new leader is known")
 
 
 async def test_a_crowd_of_complaints_is_not_a_crowd_of_requests(connect: Connect) -> None:
@@ -225,7 +224,7 @@ async def test_all_together_ends_within_the_request_timeout(connect: Connect) ->
     ):
         cluster.fault(MetadataRequest, then=Hang(), times=None)
         for _ in range(2):
-            with pytest.raises(NoBrokersAvailable, match="no broker answers"):
+            with pytest.raises(NoBrokersAvailable, match="no broker responded"):
                 await asyncio.wait_for(router.metadata.refresh(), 6)  # 7.5: each in turn
 
 
@@ -357,7 +356,7 @@ async def test_a_topic_while_no_broker_answers_times_out_with_the_reason(
 ) -> None:
     async with EmbeddedCluster() as cluster, connect(cluster) as router:
         cluster.kill(0)
-        with pytest.raises(KafkaTimeoutError, match=r"'t' within 300 ms; last seen: .*refused"):
+        with pytest.raises(KafkaTimeoutError, match=r"within 300 ms; last error: .*refused"):
             await router.metadata.wait_for_topic("t", timeout_s=0.3)
 
 
@@ -492,12 +491,7 @@ async def test_a_watcher_that_fails_stops_nothing(
         cluster.move_leader("t", 0, to=0)
         router.metadata.request_refresh()
         await until(lambda: len(seen) == 2, "the keeper lives on")
-        assert caplog.text.count("a watcher of the metadata failed") == 2
-
-
-async def test_waiting_for_a_change_ends_in_time(connect: Connect) -> None:
-    async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:
-        await asyncio.wait_for(router.metadata.wait_change(0.02), 20)
+        assert caplog.text.count("metadata listener failed") == 2
 
 
 async def test_hosts_and_ports_that_cant_be_are_no_end_of_the_keeping(
@@ -534,11 +528,9 @@ async def test_who_waits_when_the_client_stops_hears_it_at_once(connect: Connect
         await asyncio.wrap_future(cluster.next_request(MetadataRequest))
         cluster.fault(MetadataRequest, then=Hang(), times=None)
         refresh = asyncio.create_task(metadata.refresh())
-        change = asyncio.create_task(metadata.wait_change(60))
         everything = asyncio.create_task(metadata.fetch_all())
         await asyncio.wrap_future(cluster.next_request(MetadataRequest))
         await router.stop()
-        await asyncio.wait_for(change, 20)
         for waiting in (topics, refresh, everything):
             with pytest.raises(KafkaError):
                 await asyncio.wait_for(waiting, 20)

@@ -196,7 +196,7 @@ async def test_a_caller_has_its_own_deadline(make_node: MakeNode) -> None:
     async with listening(swallow) as peer:
         node = make_node(peer.address)
         patient = asyncio.create_task(node.connection(Lane.FETCH))
-        await until(lambda: node._doing.startswith("it accepts"), "it is asked for its version")
+        await until(lambda: node._progress.startswith("it accepts"), "it is asked for its version")
         with pytest.raises(
             KafkaTimeoutError, match="within 50 ms: it accepts connections but doesn't answer"
         ):
@@ -264,7 +264,7 @@ async def test_a_caller_in_the_backoff_is_told_what_it_waits_for(make_node: Make
         with pytest.raises(KafkaConnectionError):
             await node.connection(Lane.CONTROL)
     with pytest.raises(
-        KafkaTimeoutError, match="within 1 ms: waiting to try again after: Connection refused"
+        KafkaTimeoutError, match="within 1 ms: backing off after: Connection refused"
     ):
         await node.connection(Lane.CONTROL, timeout_s=0.001)
 
@@ -324,7 +324,7 @@ async def test_a_broker_that_never_answers_may_not_be_the_version_that_is_pinned
         link.answer(request, ListOffsetsResponse([]))
         await link.read()
 
-    hint = r"closed by the broker.*api_version pins the line 0\.8\.1; is it the broker's\?"
+    hint = r"closed by the broker.*api_version pins the line 0\.8\.1: check that it is the broker's"
     for serve, pinned, hinted in (
         (close, "0.8.1", True),
         (answer_then_close, "0.8.1", False),  # it speaks so; other reasons are likelier
@@ -502,10 +502,10 @@ async def test_idling_ends_at_its_time_and_not_a_quarter_later(
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster, make_config(connections_max_idle_ms=540_000))
         first = await node.connection(Lane.CONTROL)
-        assert node._reaper is not None
-        assert node._reaper.when() == pytest.approx(first.last_used + 540, abs=5)
+        assert node._idle_timer is not None
+        assert node._idle_timer.when() == pytest.approx(first.last_used + 540, abs=5)
         await node.connection(Lane.FETCH)  # later lanes don't put it off
-        assert node._reaper.when() == pytest.approx(first.last_used + 540, abs=5)
+        assert node._idle_timer.when() == pytest.approx(first.last_used + 540, abs=5)
 
 
 async def test_a_lane_in_use_is_not_idle(
@@ -526,7 +526,7 @@ async def test_nothing_is_closed_where_idling_is_allowed(
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster, make_config(connections_max_idle_ms=None))
         await node.request(ASK)
-        assert node._reaper is None
+        assert node._idle_timer is None
 
 
 @pytest.mark.parametrize("idle_ms", [1, 2, 5])

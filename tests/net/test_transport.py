@@ -521,7 +521,7 @@ async def test_sends_without_answers_wait_for_the_socket_but_not_for_ever(
                 await connection.wait_writable()
                 connection.send(produce(1 << 20, acks=0))
 
-        with pytest.raises(KafkaConnectionError, match="no answer for 200 ms"):
+        with pytest.raises(KafkaConnectionError, match="no response for 200 ms"):
             await asyncio.wait_for(send_on(), 5)
 
 
@@ -529,7 +529,7 @@ async def test_waiting_for_an_answer_that_never_comes_by_design_is_a_mistake(
     config: NetConfig,
 ) -> None:
     async with listening() as peer, connected(peer, config) as connection:
-        with pytest.raises(ValueError, match="never answered"):
+        with pytest.raises(ValueError, match="never respond"):
             await connection.request(produce(10, acks=0))
 
 
@@ -543,7 +543,7 @@ async def test_a_silent_peer_is_closed_after_the_request_timeout(make_config: Ma
         with pytest.raises(KafkaTimeoutError, match="ListOffsetsRequest within 100 ms"):
             await connection.request(asking(1))
         await connection.socket_closed
-        assert closed.calls == [("no answer for 100 ms", 1)]
+        assert closed.calls == [("no response for 100 ms", 1)]
 
 
 async def test_a_silent_peer_is_closed_also_when_nobody_waits_any_more(
@@ -562,7 +562,7 @@ async def test_a_silent_peer_is_closed_also_when_nobody_waits_any_more(
         assert connection.close_reason is None
         async with asyncio.timeout(5):
             await connection.socket_closed
-        assert closed.calls == [("no answer for 150 ms", 4)]
+        assert closed.calls == [("no response for 150 ms", 4)]
 
 
 async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -> None:
