@@ -1,10 +1,12 @@
-"""Partitioners: which partition of a topic a message goes to.
+"""Partitioners: choose the partition of a message.
 
-Each is called as in aiokafka: `partitioner(key_bytes, all_partitions, available) -> partition`.
-`all_partitions` are all of the topic, ascending, leaderless ones included: a key's partition must
-not change while a leader is missing. `available` are those with a leader. What a partitioner
-remembers is about one topic, so the producer makes an instance per topic (`partitioner_factory`).
-Which partitions there are is the metadata's business.
+A partitioner is called as in aiokafka: `partitioner(key_bytes, all_partitions, available)`.
+`all_partitions` are all partitions of the topic, ascending; `available` are those with a leader.
+`topics.TopicRoute.choose` calls it, with the partitions from the metadata. A partitioner's state is
+about one topic, so the producer makes an instance per topic (`partitioner_factory`).
+
+Invariant: a key's partition depends only on the key and `all_partitions`, so it doesn't change
+while a partition has no leader.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ __all__ = [
 
 
 class Partitioner(Protocol):
-    """What a producer takes for a partitioner; any function of this shape will do."""
+    """The interface of a partitioner; a function with these parameters is one too."""
 
     def __call__(
         self, key_bytes: bytes | None, all_partitions: Sequence[int], available: Sequence[int], /
@@ -45,21 +47,21 @@ class Partitioner(Protocol):
         """Choose a partition.
 
         Args:
-            key_bytes: the serialised key; None for a message without one. b"" is a key.
-            all_partitions: all partitions of the topic, ascending. Never empty.
-            available: those of them that have a leader, ascending. May be empty.
+            key_bytes: the serialised key; None for a message without a key. b"" is a key.
+            all_partitions: all partitions of the topic, ascending; never empty.
+            available: the partitions that have a leader, ascending; may be empty.
         """
 
 
 @runtime_checkable
 class BatchAware(Protocol):
-    """A partitioner that wants to hear when a batch closes."""
+    """A partitioner that the producer notifies when a batch closes."""
 
     def on_new_batch(self, partition: int) -> None:
-        """The open batch of `partition` was closed; its next message begins a new one.
+        """Called when the open batch of `partition` has closed; a next message begins a new one.
 
-        The producer calls this on its instance for the topic each time a batch closes (full,
-        lingered long enough, flushed), before it asks for the partition of the next message.
+        The producer calls this on the topic's instance each time a batch closes (full, `linger_ms`
+        over, flushed), before it asks for the partition of the next message.
         """
 
 
@@ -72,7 +74,7 @@ _MIN_INT: Final = -0x80000000
 
 
 def java_bytes_hash_code(data: bytes) -> int:
-    """Java's `Arrays.hashCode(byte[])`, a signed 32-bit number."""
+    """Return Java's `Arrays.hashCode(byte[])`, a signed 32-bit number."""
     hash_ = 1
     for byte in memoryview(data).cast("b"):
         hash_ = hash_ * 31 + byte & _MASK
@@ -80,7 +82,7 @@ def java_bytes_hash_code(data: bytes) -> int:
 
 
 def java_string_hash_code(text: str) -> int:
-    """Java's `String.hashCode()`, a signed 32-bit number: over UTF-16 units, not code points."""
+    """Return Java's `String.hashCode()`, a signed 32-bit number over UTF-16 code units."""
     hash_ = 0
     for (unit,) in _UTF_16_UNITS.iter_unpack(text.encode("utf-16-le", "surrogatepass")):
         hash_ = hash_ * 31 + unit & _MASK
@@ -98,7 +100,7 @@ def _signed(number: int) -> int:
 
 
 class _Partitioner:
-    """By murmur2 of the key; without one, at random for each message."""
+    """Choose by murmur2 of the key; at random for each message without a key."""
 
     __slots__ = ()
 
@@ -114,24 +116,25 @@ class _Partitioner:
         return murmur2(key) & _POSITIVE
 
     def _without_key(self, candidates: Sequence[int]) -> int:
-        # An eighth of what random.choice costs, and once for each message.
+        # Once per message, so not random.choice, which takes eight times as long.
         return candidates[int(random.random() * len(candidates))]
 
 
 class DefaultPartitioner(_Partitioner):
-    """What aiokafka does: murmur2 of the key as the Java client; no key: a random partition.
+    """Choose by murmur2 of the key; at random for each message without a key. As aiokafka does.
 
-    Keys go where kafka-clients from 0.8.2 on puts them.
+    Keys go to the partitions that kafka-clients from 0.8.2 on chooses.
     """
 
     __slots__ = ()
 
 
 class RoundRobinPartitioner(_Partitioner):
-    """What the Java producer of 0.8.2 does: murmur2 of the key; no key: partitions in turn.
+    """Choose by murmur2 of the key; one partition after the other for messages without a key.
 
-    Begins at a random one, so that many producers don't all begin with the same. Messages with
-    keys keep their place and don't count, other than with Java's later class of this name.
+    This is what the Java producer of 0.8.2 does. The first partition is random, so that producers
+    don't all begin with the same one. Messages with keys aren't part of the rotation; in Java's
+    later class of this name they are.
     """
 
     __slots__ = ("_counter",)
@@ -146,37 +149,37 @@ class RoundRobinPartitioner(_Partitioner):
 
 
 class StickyPartitioner(_Partitioner):
-    """Murmur2 of the key; no key: one partition until its batch closes, then another at random.
+    """Choose by murmur2 of the key; without a key, one partition until its batch closes (KIP-480).
 
-    Fills batches where `linger_ms` is short (KIP-480). The producer has to say when a batch
-    closes: `on_new_batch`. A partition that isn't available any more is left at once.
+    Then another one at random. So batches fill even with a short `linger_ms`. A partition that
+    loses its leader is replaced at once.
     """
 
-    __slots__ = ("_current", "_left")
+    __slots__ = ("_current", "_previous")
 
     def __init__(self) -> None:
         self._current: int | None = None
-        self._left: int | None = None
+        self._previous: int | None = None
 
     def on_new_batch(self, partition: int) -> None:
-        """See `BatchAware`. Batches of other partitions (of keys, or left before) don't matter."""
+        """See `BatchAware`. Batches of other partitions than the current one are ignored."""
         if partition == self._current:
             self._current = None
-            self._left = partition
+            self._previous = partition
 
     def _without_key(self, candidates: Sequence[int]) -> int:
         current = self._current
         if current is None or current not in candidates:
-            others = [one for one in candidates if one != self._left]
+            others = [one for one in candidates if one != self._previous]
             current = self._current = random.choice(others or candidates)
         return current
 
 
 class RandomPartitioner(_Partitioner):
-    """Murmur2 of the key; no key: one random partition, kept while it is available.
+    """Choose by murmur2 of the key; without a key, one random partition while it has a leader.
 
-    The 0.8 protocol guide's choice where producers outnumber brokers: each needs a connection to
-    one broker only.
+    The 0.8 protocol guide recommends this where producers outnumber brokers: each producer needs a
+    connection to one broker only.
     """
 
     __slots__ = ("_chosen",)
@@ -197,25 +200,25 @@ class _ScalaPartitioner(RandomPartitioner):
     def __init__(self, key_type: Literal["bytes", "string"] = "bytes") -> None:
         super().__init__()
         if key_type not in ("bytes", "string"):
-            raise ValueError(f"key_type is 'bytes' or 'string', not {key_type!r}")
+            raise ValueError(f"key_type={key_type!r}: expected 'bytes' or 'string'")
         self._hash_code: Callable[[bytes], int] = (
             java_bytes_hash_code if key_type == "bytes" else _utf_8_hash_code
         )
 
 
 class ScalaPartitioner080(_ScalaPartitioner):
-    """Puts keys where the Scala producer of Kafka 0.8.0 and 0.8.1 puts them.
+    """Choose the partition that the Scala producer of Kafka 0.8.0 and 0.8.1 chooses for a key.
 
-    By the hash code of the key object, its sign bit dropped, modulo the number of all partitions.
-    Without a key it keeps to one random partition as `RandomPartitioner`; the Scala producer
-    chose again at each metadata refresh (every ten minutes, and after a failed send).
+    That is the hash code of the key object without its sign bit, modulo the number of all
+    partitions. Without a key it keeps one random partition, as `RandomPartitioner` does; the Scala
+    producer chose again at each metadata refresh (every ten minutes, and after a failed send).
 
     Args:
-        key_type: what the key was in the Scala producer. "bytes": `byte[]`, with
-            `kafka.producer.ByteArrayPartitioner` configured (its default partitioner put such
-            keys anywhere, by the address of the array: nothing can be kept together with that).
-            "string": `String`, with the default partitioner and `StringEncoder` in UTF-8; a call
-            raises ValueError when a key isn't UTF-8.
+        key_type: the key's type in the Scala producer. "bytes": `byte[]`, with
+            `kafka.producer.ByteArrayPartitioner` configured. (Its default partitioner chose by the
+            array's address, so equal keys went to different partitions.) "string": `String`, with
+            the default partitioner and `StringEncoder` in UTF-8; a call raises ValueError for a
+            key that isn't UTF-8.
     """
 
     __slots__ = ()
@@ -225,10 +228,11 @@ class ScalaPartitioner080(_ScalaPartitioner):
 
 
 class ScalaPartitioner082(_ScalaPartitioner):
-    """Puts keys where the Scala producer of Kafka 0.8.2 (and later) puts them.
+    """Choose the partition that the Scala producer of Kafka 0.8.2 and later chooses for a key.
 
-    As `ScalaPartitioner080`, but a negative hash code is negated, and the smallest one, which has
-    no positive counterpart, counts as 0 (KAFKA-1469). So about half of the keys lie elsewhere.
+    It differs from `ScalaPartitioner080` for negative hash codes: they are negated, and the lowest
+    one, which has no positive counterpart, counts as 0 (KAFKA-1469). So about half of the keys go
+    to other partitions.
     """
 
     __slots__ = ()
@@ -243,7 +247,8 @@ def _utf_8_hash_code(key: bytes) -> int:
         return java_string_hash_code(str(key, "utf-8"))
     except UnicodeDecodeError:
         raise ValueError(
-            f"a partitioner of string keys was given a key of {len(key)} bytes that isn't UTF-8"
+            f"partition of a string key: a key of {len(key)} bytes isn't UTF-8. Use the "
+            "partitioner for keys of bytes, or encode keys as UTF-8"
         ) from None
 
 
@@ -260,13 +265,13 @@ PARTITIONERS: Final[dict[str, Callable[[], Partitioner]]] = {
     "sticky": StickyPartitioner,
     "random": RandomPartitioner,
 }
-"""The names that a producer's `partitioner=` takes, and what makes an instance for a topic."""
+"""The names that a producer's `partitioner=` accepts, each with the factory of an instance."""
 
 
 BY_MURMUR2: Final[frozenset[type]] = frozenset(
     {DefaultPartitioner, RandomPartitioner, RoundRobinPartitioner, StickyPartitioner}
 )
-"""Partitioners that put a key where `partitions_of` says."""
+"""Partitioners that choose the partition of a key as `partitions_of` does."""
 
 ANYWHERE_WITHOUT_KEY: Final[frozenset[type]] = frozenset(
     {
@@ -277,32 +282,32 @@ ANYWHERE_WITHOUT_KEY: Final[frozenset[type]] = frozenset(
         StickyPartitioner,
     }
 )
-"""Partitioners that promise nothing for messages without a key: asked once per run of them."""
+"""Partitioners that may choose once for a run of messages without a key."""
 
 
 def partitioner_factory(
     partitioner: str | Partitioner | type[Partitioner],
 ) -> Callable[[], Partitioner]:
-    """What makes the partitioner of one topic, from the `partitioner=` given to a producer.
+    """Return the factory that makes a topic's partitioner, given a producer's `partitioner=`.
 
     Args:
-        partitioner: a name of `PARTITIONERS`; or a class, called without arguments for each
-            topic; or an instance of the partitioners here or of a class derived from them, of
-            which each topic gets a copy; or any other callable, which all topics share.
+        partitioner: a name in `PARTITIONERS`; a class, called without arguments for each topic; an
+            instance of a class in this module or of a subclass, of which each topic gets a copy;
+            or any other callable, which all topics share.
 
     Raises:
-        ValueError: no partitioner has this name.
+        ValueError: no partitioner has this name. (The caller adds the option to both texts.)
         TypeError: it is neither a name nor callable.
     """
     if isinstance(partitioner, str):
         factory = PARTITIONERS.get(partitioner)
         if factory is None:
-            raise ValueError(f"no partitioner {partitioner!r}; there are {', '.join(PARTITIONERS)}")
+            raise ValueError(f"expected one of {', '.join(PARTITIONERS)}")
         return factory
     if isinstance(partitioner, type):
         return partitioner
     if not callable(partitioner):
-        raise TypeError(f"a partitioner is a name or a callable, not {type(partitioner).__name__}")
+        raise TypeError("expected a name or a callable")
     if isinstance(partitioner, _Partitioner):
         return partial(copy.copy, partitioner)
     return lambda: partitioner

@@ -1,5 +1,8 @@
-"""What the bytes mean. Sans I/O: no asyncio, sockets, clocks or logging in here.
+"""The wire protocol, without I/O.
 
-`types` compiles declared structs, `api` declares them, `frame` cuts the stream, `connection`
-matches answers to requests, `message_set` and `compression` are the messages themselves.
+`types` compiles declared structs to readers and writers, `api` declares the requests and responses,
+`frame` cuts the byte stream into frames, `connection` matches responses to requests, `message_set`
+and `compression` encode and decode messages, `twins` decides whether their compiled twins run.
+
+Invariant: nothing in here uses asyncio, sockets, clocks or logging.
 """

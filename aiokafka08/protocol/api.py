@@ -1,16 +1,20 @@
-"""Every request and response of the protocol, declared once, for both directions.
+"""All requests and responses of the protocol, declared once, for the client and the server side.
 
-The table at the end, `APIS`, maps api key → request class; a request class knows its versions and
-its response class. Layouts follow the 0.8 and 0.9 protocol guides where real brokers agree with
-them (docs/brokers.md tells where not). What a struct costs on the wire is compiled by `types`;
-message sets are opaque here and live in `message_set`.
+A request class knows its api key, its versions and its response class; `APIS` maps each api key to
+its request class. The layouts follow the 0.8 and 0.9 protocol guides except where real brokers
+deviate (docs/brokers.md). `types` compiles the structs; message sets are opaque bytes here
+(`message_set`). `connection` encodes requests and decodes responses, the embedded cluster
+(`testing`) does the opposite.
+
+Invariant: each struct is declared once, with the versions of its fields; a value that a version
+can't carry raises ValueError instead of being dropped.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
@@ -32,7 +36,7 @@ __all__ = ["APIS", "ApiKey", "Request", "Response", "Topic", "by_topic"]
 
 
 class ApiKey(enum.IntEnum):
-    """Api keys that brokers 0.8 – 0.10 know. 4 – 7 are spoken between brokers and refused here."""
+    """The api keys of brokers 0.8 – 0.10. Keys 4 – 7 are for brokers only, so not in `APIS`."""
 
     PRODUCE = 0
     FETCH = 1
@@ -60,14 +64,14 @@ R = TypeVar("R", bound="Response")
 
 @dataclass(slots=True)
 class Topic(Generic[P]):
-    """The shape that most requests and responses share: per topic, something per partition."""
+    """What most requests and responses consist of: a topic, and one item per partition."""
 
     topic: String
     partitions: list[P]
 
 
 def by_topic(parts: Iterable[tuple[str, P]]) -> list[Topic[P]]:
-    """What is asked for or told of partitions, each with its topic's name, in that shape."""
+    """Group items of partitions, given with their topics' names, into one `Topic` per topic."""
     topics: dict[str, list[P]] = {}
     for topic, part in parts:
         topics.setdefault(topic, []).append(part)
@@ -75,13 +79,13 @@ def by_topic(parts: Iterable[tuple[str, P]]) -> list[Topic[P]]:
 
 
 class Response:
-    """Base of all responses."""
+    """The base class of all responses."""
 
     __slots__ = ()
 
 
 class Request(Generic[R]):
-    """Base of all requests; `R` is the response's class."""
+    """The base class of all requests; `R` is the response's class."""
 
     __slots__ = ()
     api: ClassVar[ApiKey]
@@ -90,7 +94,7 @@ class Request(Generic[R]):
 
     @property
     def expects_response(self) -> bool:
-        """False only for Produce with required_acks=0, which brokers don't answer."""
+        """False only for Produce with required_acks=0: brokers send no response to it."""
         return True
 
 
@@ -105,8 +109,9 @@ class ProducePartition:
 
 @dataclass(slots=True)
 class ProducedPartition:
-    """`offset` is that of the first message; -1 with error 0 means: nothing was stored.
+    """The result for one partition.
 
+    `offset` is the offset of the first message; -1 with error 0 means that nothing was stored.
     `timestamp` is the broker's time under LogAppendTime, else -1.
     """
 
@@ -124,7 +129,11 @@ class ProduceResponse(Response):
 
 @dataclass(slots=True)
 class ProduceRequest(Request[ProduceResponse]):
-    """`required_acks`: 0 no answer at all, 1 the leader, -1 the whole ISR, n > 1 replicas (0.8)."""
+    """Message sets to store.
+
+    `required_acks`: 0 for no response, 1 for the leader, -1 for the whole ISR, n > 1 for n replicas
+    (0.8 only).
+    """
 
     api = ApiKey.PRODUCE
     versions = range(3)
@@ -165,9 +174,10 @@ class FetchResponse(Response):
 
 @dataclass(slots=True)
 class FetchRequest(Request[FetchResponse]):
-    """A long poll: answered when `min_bytes` are there, or after `max_wait_ms`.
+    """A long poll: the broker responds once it has `min_bytes`, or after `max_wait_ms`.
 
-    `replica_id` is -1 for clients; ids ≥ 0 count as followers and can move the high watermark.
+    `replica_id` is -1 for clients; the broker takes an id ≥ 0 for a follower's, whose fetches can
+    move the high watermark.
     """
 
     api = ApiKey.FETCH
@@ -183,9 +193,9 @@ class FetchRequest(Request[FetchResponse]):
 # --- ListOffsets (2) ----------------------------------------------------------------------------
 
 LATEST = -1
-"""`ListOffsetsPartition.timestamp`: the offset of the next message to come."""
+"""A `ListOffsetsPartition.timestamp` for the log end: the offset of the next message."""
 EARLIEST = -2
-"""`ListOffsetsPartition.timestamp`: the offset of the first message kept."""
+"""A `ListOffsetsPartition.timestamp` for the log start: the offset of the first message."""
 
 
 @dataclass(slots=True)
@@ -197,10 +207,11 @@ class ListOffsetsPartition:
 
 @dataclass(slots=True)
 class ListedOffsets:
-    """`offsets` in version 0: segment starts, descending; `LATEST` puts the log's end first.
+    """The offsets of one partition.
 
-    `offset` and `timestamp` in version 1: those of the first message of the time or later, both -1
-    where there is none; of `LATEST` and `EARLIEST` the timestamp is -1.
+    Version 0 has `offsets`: the start offsets of segments, descending; for `LATEST` the log end
+    comes first. Version 1 has `offset` and `timestamp` of the first message with this timestamp or
+    a later one; both are -1 if there is none. For `LATEST` and `EARLIEST` `timestamp` is -1.
     """
 
     partition: Int32
@@ -217,8 +228,8 @@ class ListOffsetsResponse(Response):
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
-    """Two questions: times are those of segments' files in version 0, of messages in version 1
-    (KIP-79, brokers from 0.10.1 on)."""
+    """Offsets by time: version 0 compares with the times of segment files, version 1 with the
+    timestamps of messages (KIP-79, brokers from 0.10.1 on)."""
 
     api = ApiKey.LIST_OFFSETS
     versions = range(2)
@@ -265,7 +276,7 @@ class MetadataResponse(Response):
 
 @dataclass(slots=True)
 class MetadataRequest(Request[MetadataResponse]):
-    """All topics: `[]` in version 0, None in version 1 (where `[]` means none)."""
+    """`topics` for all topics: `[]` in version 0, None in version 1 (there `[]` means no topic)."""
 
     api = ApiKey.METADATA
     versions = range(2)
@@ -298,9 +309,10 @@ class OffsetCommitResponse(Response):
 
 @dataclass(slots=True)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
-    """Version 0 commits to ZooKeeper, 1 and 2 to `__consumer_offsets`; they don't see each other.
+    """Offsets to commit.
 
-    A plain commit outside a group has generation -1 and member "".
+    Version 0 commits to ZooKeeper, 1 and 2 commit to `__consumer_offsets`; these are two separate
+    stores. A commit from outside a group's membership has generation -1 and member "".
     """
 
     api = ApiKey.OFFSET_COMMIT
@@ -329,7 +341,7 @@ class OffsetFetchResponse(Response):
 
 @dataclass(slots=True)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
-    """Version 0 reads ZooKeeper, 1 reads `__consumer_offsets`."""
+    """Version 0 reads from ZooKeeper, version 1 from `__consumer_offsets`."""
 
     api = ApiKey.OFFSET_FETCH
     versions = range(2)
@@ -349,7 +361,7 @@ class GroupCoordinatorResponse(Response):
 
 @dataclass(slots=True)
 class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
-    """Called ConsumerMetadata in 0.8.2, GroupCoordinator in 0.9, FindCoordinator later."""
+    """Named ConsumerMetadata in 0.8.2, GroupCoordinator in 0.9, FindCoordinator later."""
 
     api = ApiKey.GROUP_COORDINATOR
     versions = range(1)
@@ -385,7 +397,7 @@ class JoinGroupResponse(Response):
 
 @dataclass(slots=True)
 class JoinGroupRequest(Request[JoinGroupResponse]):
-    """In version 0 the session timeout is also the time that a rebalance may take."""
+    """In version 0 the session timeout is also the limit for a rebalance."""
 
     api = ApiKey.JOIN_GROUP
     versions = range(1)
@@ -400,7 +412,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
 
 @dataclass(slots=True)
 class GroupError(Response):
-    """The answer that is only an error code (Heartbeat, LeaveGroup)."""
+    """A response that is only an error code (Heartbeat, LeaveGroup)."""
 
     error_code: Int16
 
@@ -520,7 +532,7 @@ class ApiVersionsResponse(Response):
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
-    """Brokers ≥ 0.10 only: 0.8 closes the connection, 0.9 falls silent (docs/brokers.md 2.2)."""
+    """For brokers ≥ 0.10: 0.8 closes the connection, 0.9 never responds (docs/brokers.md 2.2)."""
 
     api = ApiKey.API_VERSIONS
     versions = range(1)
@@ -546,10 +558,10 @@ APIS: dict[int, type[Request[Any]]] = {
         ApiVersionsRequest,
     )
 }
-"""Api key → request class, for all that this package speaks."""
+"""The request class of each api key that this package can use."""
 
 
-# --- envelopes: header and body, both directions --------------------------------------------------
+# --- frames: header and body, of requests and responses -------------------------------------------
 
 
 @dataclass(slots=True)
@@ -560,26 +572,21 @@ class RequestHeader:
     client_id: NullableString
 
 
-@dataclass(slots=True)
-class Envelope:
-    """A request as a server reads it. `body` is None where the key or version is unknown."""
-
-    header: RequestHeader
-    body: Request[Any] | None = field(default=None)
-
-
 def encode_request(
     request: Request[Any], version: int, correlation_id: int, client_id: str
 ) -> list[Buffer]:
-    """The whole frame of a request, size prefix included, as buffers to be written in order.
+    """Encode a request; return its frame, size prefix included, as buffers to write in order.
 
-    Message sets are passed on as they are, not copied.
+    Message sets are among the buffers without being copied.
 
     Raises:
-        ValueError: a value doesn't fit the version's layout (too long, null, not in this version).
+        ValueError: a value doesn't fit the version's layout (too long, None, not in this version).
     """
     if version not in request.versions:
-        raise ValueError(f"{type(request).__name__} has no version {version}")
+        raise ValueError(
+            f"{type(request).__name__}: version {version}; expected {request.versions[0]} to "
+            f"{request.versions[-1]}"
+        )
     out: list[Buffer] = []
     header = RequestHeader(request.api, version, correlation_id, client_id)
     compiled(RequestHeader, 0).write(header, out)
@@ -588,7 +595,7 @@ def encode_request(
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
-    """The whole frame of a response, size prefix included, as buffers to be written in order."""
+    """Encode a response; return its frame, size prefix included, as buffers to write in order."""
     out: list[Buffer] = [correlation_id.to_bytes(4, "big", signed=True)]
     compiled(type(response), version).write(response, out)
     return _framed(out)
@@ -597,40 +604,26 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
 def _framed(out: list[Buffer]) -> list[Buffer]:
     size = sum(map(len, out))
     if size > 0x7FFFFFFF:
-        raise ValueError(f"a frame of {size} bytes is too large for its int32 size")
+        raise ValueError(f"a frame: {size} bytes; expected at most {0x7FFFFFFF}")
     out.insert(0, size.to_bytes(4, "big"))
     return out
 
 
-def decode_request(frame: Buffer) -> Envelope:
-    """A request from its frame (without the size prefix); bytes behind the body are ignored.
-
-    Raises:
-        KafkaProtocolError: the frame is cut short or malformed.
-    """
-    header, pos = compiled(RequestHeader, 0).read(frame, 0, len(frame))
-    request = APIS.get(header.api_key)
-    if request is None or header.api_version not in request.versions:
-        return Envelope(header)
-    body, _ = compiled(request, header.api_version).read(frame, pos, len(frame))
-    return Envelope(header, body)
-
-
 def decode_correlation_id(frame: Buffer) -> int:
-    """The correlation id at the start of a response's frame.
+    """Return the correlation id at the start of a response's frame.
 
     Raises:
-        KafkaProtocolError: the frame is shorter than that.
+        KafkaProtocolError: the frame is too short to have one.
     """
     if len(frame) < 4:
-        raise KafkaProtocolError(f"a response of {len(frame)} bytes has no correlation id")
+        raise KafkaProtocolError(f"a response: {len(frame)} bytes; expected at least 4")
     return int.from_bytes(frame[:4], "big", signed=True)
 
 
 def decode_response(request: type[Request[R]], version: int, frame: Buffer) -> R:
-    """A response from its frame (without the size prefix, correlation id included).
+    """Decode a response from its frame (without the size prefix, with the correlation id).
 
-    Byte fields are views into the frame where it is a memoryview.
+    If the frame is a memoryview, the fields of bytes are views of it.
 
     Raises:
         KafkaProtocolError: the frame is cut short, malformed, or longer than the response.
@@ -638,6 +631,7 @@ def decode_response(request: type[Request[R]], version: int, frame: Buffer) -> R
     response, pos = compiled(request.response, version).read(frame, 4, len(frame))
     if pos != len(frame):
         raise KafkaProtocolError(
-            f"{request.response.__name__} version {version}: {len(frame) - pos} bytes too many"
+            f"{request.response.__name__} version {version}: {len(frame) - pos} bytes after its "
+            "end; expected none"
         )
     return response  # type: ignore[no-any-return]

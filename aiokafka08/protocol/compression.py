@@ -1,9 +1,12 @@
 """Compression of message sets: gzip, snappy (xerial and raw) and lz4, in Kafka's framings.
 
-`compress` makes the value of a wrapper message, `decompress` opens one. Law: a peer's bytes never
-decide how much memory is taken; every length they state is checked before it is believed, and
-only `CorruptCompressedData` and `DecompressedTooLarge` come out. What is read is what the Java
-consumer reads. Wrappers, offsets and CRCs live in `message_set`, public errors too.
+The builders `compress` a message set into the value of a wrapper message; the readers `decompress`
+that value. They handle wrappers, offsets and CRCs, and raise the public errors (`message_set`).
+`decompress` accepts what the Java consumer accepts.
+
+Invariant: compressed bytes can't make this module allocate more memory than the limit allows (each
+length in them is checked first), nor raise any error but `CorruptCompressedData` and
+`DecompressedTooLarge`.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ try:
 
     _missing: str | None = None
 except ModuleNotFoundError as error:
-    # Both are dependencies, but not everywhere that the bare sources get to (Spark executors
-    # given them as a zip): plain and gzip must work there.
+    # Both are dependencies, but are missing where only the sources are (Spark executors that get
+    # them as a zip): without a codec and with gzip the package must work there.
     _missing = error.name or "python-snappy"
 
 __all__ = [
@@ -35,17 +38,17 @@ __all__ = [
 
 
 class Codec(IntEnum):
-    """The codec of a wrapper: the low bits of a message's attributes."""
+    """The codec of a wrapper: bits 0-2 of its attributes."""
 
     NONE = 0
     GZIP = 1
     SNAPPY = 2
     LZ4 = 3
-    """Brokers know it from 0.8.2 on."""
+    """Brokers support it from 0.8.2 on."""
 
 
 class CorruptCompressedData(ValueError):
-    """The data isn't what its codec says, or is cut off."""
+    """The data isn't in its codec's format, or is cut off."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -53,7 +56,7 @@ class CorruptCompressedData(ValueError):
 
 
 class DecompressedTooLarge(ValueError):
-    """The data is larger than `limit` bytes once decompressed."""
+    """The data decompresses to more than `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"more than {limit} bytes once decompressed")
@@ -63,10 +66,10 @@ class DecompressedTooLarge(ValueError):
 def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int = 0) -> bytes:
     """Compress a message set into the value of a wrapper message.
 
-    The same data gives the same bytes each time.
+    The same data always gives the same bytes.
 
     Args:
-        codec: how. `Codec.NONE` copies.
+        codec: the codec; `Codec.NONE` copies the data.
         data: contiguous bytes.
         magic: message format of the wrapper. It decides the header checksum of an lz4 frame:
             brokers below 0.10 know the wrong one only, and brokers from 0.10 on want the wrong
@@ -94,35 +97,36 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int =
 def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int) -> bytes:
     """Decompress the value of a wrapper message.
 
-    Takes at most about twice `limit` of memory, and 4 MiB more for lz4 (its largest block),
-    whatever the data says.
+    Whatever the data is, this allocates at most about twice `limit` bytes, and 4 MiB more for lz4
+    (its largest block).
 
     Args:
-        codec: how. `Codec.NONE` copies.
-        data: contiguous bytes. As in Java these are ignored: what follows a gzip member and
-            doesn't begin another one, what follows the end mark of an lz4 frame, and up to three
-            bytes behind the last snappy block.
-        limit: the most bytes to give back.
+        codec: the codec; `Codec.NONE` copies the data.
+        data: contiguous bytes. As in Java some bytes are ignored: those after a gzip member that
+            don't begin another one, those after the end mark of an lz4 frame, and up to three
+            after the last snappy block.
+        limit: the highest size of the result.
 
     Raises:
         CorruptCompressedData: the data is malformed or cut off.
-        DecompressedTooLarge: there is more than `limit` bytes in it.
+        DecompressedTooLarge: the data decompresses to more than `limit` bytes.
         ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
     """
     decoder = _DECODERS.get(codec)
     if decoder is None:
-        raise CorruptCompressedData(f"there is no codec {codec}")
+        raise CorruptCompressedData(f"unknown codec {codec}")
     _require_library(codec)
     try:
         return decoder(memoryview(data).cast("B"), limit)
-    except MemoryError:  # a limit that this machine can't honour
+    except MemoryError:  # the limit is higher than this machine's memory
         raise DecompressedTooLarge(limit) from None
 
 
 def _require_library(codec: Codec) -> None:
     if _missing is not None and codec in (Codec.SNAPPY, Codec.LZ4):
         raise ModuleNotFoundError(
-            f"{codec.name.lower()} needs python-snappy and cramjam: no module named {_missing!r}",
+            f"codec {codec.name.lower()}: no module named {_missing!r}. Install python-snappy and "
+            "cramjam",
             name=_missing,
         )
 
@@ -138,7 +142,7 @@ def _copy(data: memoryview, limit: int) -> bytes:
 _GZIP_LEVEL: Final = 6  # Java's default
 _GZIP_WBITS: Final = 31  # 16: with gzip header and trailer; 15: the full window
 _GZIP_MEMBER: Final = b"\x1f\x8b\x08"
-_GZIP_STRAY_BYTES: Final = 18  # up to here Java's GZIPInputStream doesn't look for a member
+_GZIP_STRAY_BYTES: Final = 18  # Java's GZIPInputStream ignores so few bytes after a member
 _FIRST_STEP_BYTES: Final = 512
 
 
@@ -146,9 +150,9 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
     pieces: list[bytes] = []
     remaining = limit
     position = 0
-    # zlib hands back a copy of the input that follows a member, so a set of thousands of tiny
-    # members given whole each time would cost the square of its size. One member is the normal
-    # case and goes in whole; those after it in growing steps.
+    # zlib returns a copy of the input after a member. To pass all the rest for each of thousands of
+    # tiny members would therefore cost quadratic time. The first member gets the whole input, since
+    # one is the usual case; those after it get growing steps.
     step = len(data)
     while True:
         member = zlib.decompressobj(wbits=_GZIP_WBITS)
@@ -165,7 +169,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
             if piece:
                 pieces.append(piece)
                 remaining -= len(piece)
-            # With room left in the output all of the input was taken, up to the member's end.
+            # Since the output had room left, zlib has read the input up to the member's end.
             position += len(part) - len(member.unused_data)
             step *= 2
         if (
@@ -178,8 +182,8 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
 
 # --- snappy ---
 
-# What snappy-java's SnappyOutputStream writes, which is what brokers store: magic, version and
-# lowest compatible version, then blocks, each behind its size.
+# The format of snappy-java's SnappyOutputStream, which brokers store: magic, version and lowest
+# compatible version, then blocks, each after its size.
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -195,26 +199,26 @@ def _snappy_stream(data: memoryview) -> Iterator[bytes]:
 
 
 def _unsnappy(data: memoryview, limit: int) -> bytes:
-    # A raw block can't begin like this: its first element would copy from before its start.
+    # A raw block can't begin with the magic: its first element would copy from before its start.
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _unsnappy_block(data, limit, limit)
     plain = bytearray()
     position = 0
     while position < len(data):
-        # Streams may follow one another (snappy-java reads that too). The two version numbers
-        # are not looked at: some writers put them in little-endian, brokers take either.
+        # Streams may follow one another, as in snappy-java. The two version numbers aren't checked:
+        # some clients write them in little-endian, and brokers accept both.
         if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
             if position > len(data):
                 raise CorruptCompressedData("snappy: the xerial header is cut off")
             continue
         if len(data) - position < _UINT32_BIG.size:
-            break  # stray bytes: the end for snappy-java
+            break  # snappy-java ignores these bytes too
         (size,) = _UINT32_BIG.unpack_from(data, position)
         position += _UINT32_BIG.size
         if size > len(data) - position:
             raise CorruptCompressedData(
-                f"snappy: a block of {size} bytes where {len(data) - position} are left"
+                f"snappy: a block of {size} bytes; expected <= {len(data) - position}"
             )
         block = data[position : position + size]
         plain += _unsnappy_block(block, limit - len(plain), limit)
@@ -224,23 +228,23 @@ def _unsnappy(data: memoryview, limit: int) -> bytes:
 
 def _unsnappy_block(block: memoryview, remaining: int, limit: int) -> bytes:
     size = _snappy_size(block)
-    # The library takes the memory that the block asks for before it reads on, and ends the
-    # process if it can't have it. The densest element gives 64 bytes for 3.
+    # The library allocates the size that the block states before it reads on, and aborts the
+    # process if that fails. The densest element makes 64 bytes out of 3.
     if size > len(block) * 64 // 3:
-        raise CorruptCompressedData(f"snappy: {len(block)} bytes can't hold the {size} they claim")
+        raise CorruptCompressedData(f"snappy: a block of {len(block)} bytes claims to hold {size}")
     if size > remaining:
         raise DecompressedTooLarge(limit)
     try:
         piece: bytes = snappy.decompress(block)
     except MemoryError:
         raise
-    except Exception:  # UncompressError here; the library's other backends have others
+    except Exception:  # UncompressError here; the library's other backends raise other errors
         raise CorruptCompressedData("snappy: malformed block") from None
     return piece
 
 
 def _snappy_size(block: memoryview) -> int:
-    """The size of a raw block once decompressed: a varint of at most 32 bits at its start."""
+    """Return the decompressed size of a raw block: a varint of at most 32 bits at its start."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -252,8 +256,8 @@ def _snappy_size(block: memoryview) -> int:
 # --- lz4 ---
 
 # The LZ4 frame format as KafkaLZ4BlockOutputStream writes it: version 1, independent blocks of
-# at most 64 KiB, no checksums and no content size. Kafka before 0.10 took the header checksum
-# over magic and descriptor (0x1a) where the format says descriptor only (0x82) (KAFKA-3160).
+# at most 64 KiB, no checksums and no content size. Kafka before 0.10 computed the header checksum
+# over magic and descriptor (0x1a); the format requires the descriptor only (0x82) (KAFKA-3160).
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_HEADER_FORMAT_0: Final = _LZ4_MAGIC + b"\x60\x40\x1a"
 _LZ4_HEADER: Final = _LZ4_MAGIC + b"\x60\x40\x82"
@@ -290,11 +294,11 @@ def _lz4_frame(data: memoryview, magic: int) -> Iterator[bytes | memoryview]:
 def _unlz4(data: memoryview, limit: int) -> bytes:
     flags, block_max, position = _lz4_header(data)
     # The checksums of header, blocks and content are skipped, and so is the content size. The
-    # message's CRC covers the frame as its writer made it, so they could only find fault with
-    # the writer: the header's is right or wrong by the writer's version, and xxh32 over the
+    # message's CRC covers the frame already, so these checksums could only detect a bug in the
+    # writer: the header's is right or wrong depending on the writer's version, and xxh32 over the
     # content would cost far more in Python than the decompression. Java skips the last two too.
     after_block = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
-    # One scratch for all blocks; a byte of lz4 gives 255 at most.
+    # One scratch buffer for all blocks; a byte of lz4 decompresses to at most 255.
     scratch = memoryview(bytearray(min(block_max, 255 * len(data))))
     plain = bytearray()
     while True:
@@ -303,17 +307,19 @@ def _unlz4(data: memoryview, limit: int) -> bytes:
         (word,) = _UINT32_LITTLE.unpack_from(data, position)
         position += _UINT32_LITTLE.size
         size = word & ~_LZ4_STORED
-        if not size:  # the end mark; Java also takes 0x80000000 for it
+        if not size:  # the end mark; Java accepts 0x80000000 as one too
             break
         if size > block_max:
-            raise CorruptCompressedData(f"lz4: a block of {size} bytes, the maximum is {block_max}")
+            raise CorruptCompressedData(
+                f"lz4: a block of {size} bytes; expected at most {block_max}"
+            )
         if size > len(data) - position:
             raise CorruptCompressedData(
-                f"lz4: a block of {size} bytes where {len(data) - position} are left"
+                f"lz4: a block of {size} bytes; expected <= {len(data) - position}"
             )
         block = data[position : position + size]
         if not word & _LZ4_STORED:
-            try:  # gives the true size from cramjam 2.11 on
+            try:  # returns the true size from cramjam 2.11 on
                 block = scratch[: cramjam.lz4.decompress_block_into(block, scratch)]
             except cramjam.DecompressionError:
                 raise CorruptCompressedData(
@@ -329,18 +335,18 @@ def _unlz4(data: memoryview, limit: int) -> bytes:
 
 
 def _lz4_header(data: memoryview) -> tuple[int, int, int]:
-    """Check the frame header; give its flags, the size limit of a block, and where blocks begin."""
+    """Check the frame header; return its flags, the block size limit, and where blocks begin."""
     if len(data) < len(_LZ4_HEADER):
         raise CorruptCompressedData("lz4: the header is cut off")
     if bytes(data[: len(_LZ4_MAGIC)]) != _LZ4_MAGIC:
         raise CorruptCompressedData("lz4: not a frame (wrong magic number)")
     flags, block_bits = data[4], data[5]
     if flags & _LZ4_VERSION_BITS != _LZ4_VERSION:
-        raise CorruptCompressedData(f"lz4: frame version {flags >> 6}, only 1 is known")
+        raise CorruptCompressedData(f"lz4: frame version {flags >> 6}; expected 1")
     if not flags & _LZ4_INDEPENDENT_BLOCKS:
-        raise CorruptCompressedData("lz4: linked blocks, Kafka allows independent blocks only")
+        raise CorruptCompressedData("lz4: linked blocks; expected independent ones, as Kafka does")
     if flags & _LZ4_DICTIONARY:
-        raise CorruptCompressedData("lz4: needs a dictionary, Kafka has none")
+        raise CorruptCompressedData("lz4: it needs a dictionary; Kafka has none")
     size_code = block_bits >> 4
     if flags & _LZ4_RESERVED_FLAGS or block_bits & _LZ4_RESERVED_BLOCK_BITS or size_code < 4:
         raise CorruptCompressedData(f"lz4: bad frame descriptor {flags:02x} {block_bits:02x}")

@@ -1,8 +1,10 @@
-"""What is in flight on one connection: correlation ids, and answers in the order of the requests.
+"""Match the responses on one connection to the requests in flight.
 
-Law: one FIFO, kept only here; an answer must carry the id of the oldest request in flight, else
-the stream can't be trusted any more. No sockets and no clock: bytes in, answers out
-(`net.transport` does the I/O, `frame` the cutting, `api` the decoding).
+`ClientConnection` assigns correlation ids, encodes requests and owns the FIFO of requests in
+flight. `net.transport` does the I/O and calls it, `frame` cuts the stream, `api` decodes.
+
+Invariant: a response carries the correlation id of the oldest request in flight; with any other id
+the connection is unusable, since brokers answer in the order of the requests.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from aiokafka08.protocol.types import Buffer
 
 
 class InFlight(NamedTuple):
-    """A request whose answer is still to come."""
+    """A request whose response hasn't arrived."""
 
     correlation_id: int
     request: type[Request[Any]]
@@ -40,7 +42,7 @@ class MatchedResponse(NamedTuple):
 
 
 class ClientConnection:
-    """Pipelines requests on one connection and matches the answers to them."""
+    """Pipeline requests on one connection and match the responses to them."""
 
     __slots__ = ("_client_id", "_in_flight", "_next_id", "frames")
 
@@ -58,16 +60,18 @@ class ClientConnection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers."""
+        """The number of requests in flight."""
         return len(self._in_flight)
 
     def send(self, request: Request[Any], version: int) -> tuple[int | None, list[Buffer]]:
-        """The correlation id and the buffers to write; the id is None where no answer will come.
+        """Encode a request; return its correlation id and the buffers to write.
+
+        The id is None if the broker sends no response to it.
 
         Raises:
-            ValueError: the request can't be encoded in this version; nothing is in flight for it.
+            ValueError: the request can't be encoded in this version. Then it isn't in flight.
         """
-        # 0 is left out: 0.8.2 answers it to GroupCoordinator whatever was asked (brokers.md 8.9).
+        # Never 0: 0.8.2 answers GroupCoordinator with that id (docs/brokers.md 8.9).
         correlation_id = self._next_id = self._next_id % 0x7FFFFFFF + 1
         buffers = encode_request(request, version, correlation_id, self._client_id)
         if not request.expects_response:
@@ -76,39 +80,37 @@ class ClientConnection:
         return correlation_id, buffers
 
     def received(self, count: int) -> Iterator[MatchedResponse]:
-        """Yields the answers that `count` bytes put into `frames.get_buffer()` complete.
+        """Yield the responses completed by `count` bytes written into `frames.get_buffer()`.
 
         Raises:
-            KafkaProtocolError: a frame isn't the awaited answer (`CorrelationIdError`), is too
-                large or malformed. The connection is of no use then; `eof()` tells what is lost.
+            KafkaProtocolError: a frame isn't the expected response (`CorrelationIdError`), is too
+                large or malformed. The connection is unusable then; `eof()` returns what is lost.
         """
-        return map(self._answer, self.frames.received(count))
-
-    def receive(self, data: Buffer) -> Iterator[MatchedResponse]:
-        """`received` for bytes that are at hand."""
-        return map(self._answer, self.frames.feed(data))
+        return map(self._match, self.frames.received(count))
 
     def eof(self) -> list[int]:
-        """The connection is gone: the ids that were never answered, oldest first."""
+        """Return the ids of the requests left without a response, oldest first, and forget them."""
         lost = [request.correlation_id for request in self._in_flight]
         self._in_flight.clear()
         return lost
 
-    def _answer(self, frame: memoryview) -> MatchedResponse:
+    def _match(self, frame: memoryview) -> MatchedResponse:
         correlation_id = decode_correlation_id(frame)
         if not self._in_flight:
             raise CorrelationIdError(
-                f"an answer with correlation id {correlation_id} came, but nothing was asked"
+                f"a response has the correlation id {correlation_id}; expected none, since no "
+                "request is in flight"
             )
-        awaited = self._in_flight[0]
-        if correlation_id != awaited.correlation_id and not (
-            # 0.8.2 says 0 while it can't create the offsets topic (docs/brokers.md 8.9)
-            correlation_id == 0 and awaited.request is GroupCoordinatorRequest
+        expected = self._in_flight[0]
+        if correlation_id != expected.correlation_id and not (
+            # 0.8.2 sends 0 while it can't create the offsets topic (docs/brokers.md 8.9)
+            correlation_id == 0 and expected.request is GroupCoordinatorRequest
         ):
             raise CorrelationIdError(
-                f"an answer carries the correlation id {correlation_id}, awaited was "
-                f"{awaited.correlation_id} ({awaited.request.__name__} version {awaited.version})"
+                f"a response has the correlation id {correlation_id}; expected "
+                f"{expected.correlation_id}, of {expected.request.__name__} version "
+                f"{expected.version}"
             )
-        response = decode_response(awaited.request, awaited.version, frame)
+        response = decode_response(expected.request, expected.version, frame)
         self._in_flight.popleft()
-        return MatchedResponse(awaited.correlation_id, response)
+        return MatchedResponse(expected.correlation_id, response)

@@ -1,10 +1,13 @@
-"""Size-prefixed frames out of any chunking, with a limit.
+"""Cut a byte stream into size-prefixed frames, however it is chunked.
 
-Owns the receive buffers: small frames are copied out of one reused buffer, a large one gets a
-buffer of its own that the socket fills directly, so its bytes are never copied and may be handed
-on as views. Law: a size is checked against the limit before anything is allocated for it, and
-memory is used again only when nobody has a view of it any more. What is in a frame is none of its
-business (`api`), nor whose turn it is (`connection`).
+`FrameReader` owns the receive buffers. It copies small frames out of one reused buffer. A large
+frame gets a buffer of its own that the socket fills directly, so its bytes are never copied and
+callers can pass on views of them.
+
+Invariants: a frame's size is checked against the limit before memory is allocated for it. Memory
+is reused only when no view of it is left.
+
+`connection` and the embedded cluster's server read frames; `api` decodes them.
 """
 
 from __future__ import annotations
@@ -15,21 +18,21 @@ from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 
 DEFAULT_MAX_FRAME_BYTES = 256 * 1024 * 1024
-"""Larger than any answer that the default limits of the client can ask for."""
+"""Larger than any response that the client's default limits allow."""
 
 _SCRATCH_BYTES = 64 * 1024
 
-_KEPT_ROOMS = 2
-"""One frame is read by its owner while the next one comes in."""
+_KEPT_BUFFERS = 2
+"""One buffer is read by the frame's owner while the other one receives the next frame."""
 
 _KEPT_BYTES = 4 * 1024 * 1024
-"""The largest room that is kept: three partitions of 1 MiB, the default of a fetch, fit in."""
+"""The size of the largest buffer kept: enough for three partitions of 1 MiB, a fetch's default."""
 
 
-class _Rooms:
-    """The memory that large frames go to: what an earlier one has left, or else new.
+class _FrameBuffers:
+    """Allocate the buffers of large frames; reuse the buffer of an earlier frame if possible.
 
-    New memory costs as much as to fill it: it is zeroed, and each page of it is a page fault.
+    A new buffer costs as much as filling it: it is zeroed, and each of its pages is a page fault.
     """
 
     __slots__ = ("_kept",)
@@ -37,44 +40,43 @@ class _Rooms:
     def __init__(self) -> None:
         self._kept: list[bytearray] = []
 
-    def take(self, size_bytes: int) -> memoryview:
-        """Room for a frame; all of it is to be overwritten."""
-        for room in self._kept:
-            # Not much larger: it is held as a whole for as long as any part of the frame is.
-            if size_bytes <= len(room) <= 2 * size_bytes and _is_left(room):
-                return memoryview(room)[:size_bytes]
-        room = bytearray(size_bytes)
+    def allocate(self, size_bytes: int) -> memoryview:
+        """Return a buffer of this size with arbitrary content."""
+        for buffer in self._kept:
+            # Not much larger: a view of any part of the frame keeps the whole buffer in memory.
+            if size_bytes <= len(buffer) <= 2 * size_bytes and _has_no_views(buffer):
+                return memoryview(buffer)[:size_bytes]
+        buffer = bytearray(size_bytes)
         if size_bytes <= _KEPT_BYTES:
-            self._kept = [*self._kept, room][-_KEPT_ROOMS:]
-        return memoryview(room)
+            self._kept = [*self._kept, buffer][-_KEPT_BUFFERS:]
+        return memoryview(buffer)
 
 
-def _is_left(room: bytearray) -> bool:
-    """Whether nobody has a view of it: as long as there is one, it can't be resized."""
+def _has_no_views(buffer: bytearray) -> bool:
+    """Return True if there is no view of the buffer: a view would forbid to resize it."""
     try:
-        room.pop()
+        buffer.pop()
     except BufferError:
         return False
-    room.append(0)
+    buffer.append(0)
     return True
 
 
 def held_bytes(data: Buffer) -> int:
-    """How much memory is held as long as somebody has this part of a frame."""
+    """Return how much memory this part of a frame keeps alive."""
     return memoryview(data.obj).nbytes if isinstance(data, memoryview) else len(data)
 
 
 class FrameReader:
-    """Cuts a byte stream into frames; made for `asyncio.BufferedProtocol`.
+    """Cut a byte stream into frames; made for `asyncio.BufferedProtocol`.
 
-    The driver asks `get_buffer()` where the next bytes should go, writes n bytes there and walks
-    `received(n)`, which yields the frames (without size prefix) that are complete now. A frame is
-    the caller's to keep: its memory isn't reused while there is a view of it. `feed()` does both
-    for bytes that are at hand. Both are generators, so that the frames before a damaged one still
-    come out: walk them to their end.
+    The caller writes n bytes into `get_buffer()`, then iterates over `received(n)`, which yields
+    the frames, without their size prefix, that are complete now. The caller may keep a frame: its
+    memory isn't reused while there is a view of it. `received()` is a generator so that the frames
+    before a damaged one are still yielded; iterate to its end.
     """
 
-    __slots__ = ("_filled", "_frame", "_max_frame_bytes", "_peer", "_rooms", "_scratch")
+    __slots__ = ("_buffers", "_filled", "_frame", "_max_frame_bytes", "_peer", "_scratch")
 
     def __init__(
         self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES, peer: str = "the peer"
@@ -82,24 +84,19 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
         self._peer = peer
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self._frame: memoryview | None = None  # a large frame in the making
-        self._rooms = _Rooms()
-        self._filled = 0  # bytes in `_frame` if there is one, else in `_scratch`
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of an incomplete frame that have arrived."""
-        return self._filled
+        self._frame: memoryview | None = None  # a large frame that isn't complete yet
+        self._buffers = _FrameBuffers()
+        self._filled = 0  # bytes in `_frame`, or in `_scratch` if there is no `_frame`
 
     def get_buffer(self) -> memoryview:
-        """Where to put the next bytes; never empty."""
+        """Return the buffer for the next bytes; it is never empty."""
         return (self._scratch if self._frame is None else self._frame)[self._filled :]
 
     def received(self, count: int) -> Iterator[memoryview]:
-        """Take `count` bytes that were put into `get_buffer()`; yields the complete frames.
+        """Accept `count` bytes that were written into `get_buffer()`; yield the complete frames.
 
         Raises:
-            KafkaProtocolError: a size is negative or over the limit. The reader is of no use then.
+            KafkaProtocolError: a size is negative or over the limit. The reader is unusable then.
         """
         self._filled += count
         if self._frame is None:
@@ -108,38 +105,27 @@ class FrameReader:
             frame, self._frame, self._filled = self._frame, None, 0
             yield frame
 
-    def feed(self, data: Buffer) -> Iterator[memoryview]:
-        """`get_buffer` and `received` for bytes that are already in memory."""
-        rest = memoryview(data)
-        while rest:
-            room = self.get_buffer()
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
-            rest = rest[count:]
-            yield from self.received(count)
-
     def _cut(self) -> Iterator[memoryview]:
         data, pos, end = self._scratch, 0, self._filled
         while end - pos >= 4:
             size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
             if not 0 <= size <= self._max_frame_bytes:
                 raise KafkaProtocolError(
-                    f"{self._peer} announced a frame of {size} bytes, "
-                    f"0 to {self._max_frame_bytes} are allowed: it isn't a Kafka broker, or the "
-                    "stream is damaged"
+                    f"{self._peer} announced a frame of {size} bytes; expected 0 to "
+                    f"{self._max_frame_bytes}. It isn't a Kafka broker, or the stream is damaged"
                 )
             start = pos + 4
             if start + size <= end:
                 pos = start + size
                 yield memoryview(bytes(data[start:pos]))
             elif 4 + size <= len(data):
-                break  # fits into the scratch buffer, once that is moved to the front
+                break  # it fits into the scratch buffer, once its start is moved to the front
             else:
-                self._frame = self._rooms.take(size)
+                self._frame = self._buffers.allocate(size)
                 self._filled = end - start
                 self._frame[: self._filled] = data[start:end]
                 return
-        if pos:  # else it stands in front already: a frame that drips in isn't moved each time
+        if pos:  # else the frame is in front already and isn't moved again
             rest = bytes(data[pos:end])
             data[: len(rest)] = rest
             self._filled = len(rest)

@@ -1,12 +1,12 @@
 """Wire types, and the compiler from declared structs to readers and writers.
 
-A struct is a `@dataclass(slots=True)` whose fields are annotated with the wire types below; it is
-declared once (in `api`) and compiled once per (struct, version). Neighbouring fixed-width fields
-fuse into one `struct.Struct`.
+A struct is a `@dataclass(slots=True)` whose fields are annotated with the wire types below. `api`,
+`coordinator.protocol` and the sticky assignor declare structs; `compiled(struct, version)` compiles
+each once per version. Neighbouring fixed-width fields become one `struct.Struct`.
 
-Law: a reader turns bytes into a value or raises `KafkaProtocolError`, nothing else. Every length
-is checked against what is left before anything is allocated, array counts against their least
-size. What the structs mean lives in `api`, framing in `frame`.
+Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are. It
+checks each length, and the least size of an array's items, against the bytes left before it
+allocates memory.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
 """`(data, position, end) -> (value, new position)`."""
 Writer = Callable[[Any, list[Buffer]], None]
-"""`(value, out)`: appends the encoded value to `out`, large buffers as they are (no copy)."""
+"""`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fixed:
-    """A fixed-width big-endian integer; `code` is its `struct` letter."""
+    """A fixed-width big-endian integer; `code` is its letter in `struct` formats."""
 
     code: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sized:
-    """Bytes behind a length: `code` is the length's `struct` letter, -1 means null."""
+    """Bytes after their length; `code` is the length's letter in `struct`, -1 means null."""
 
     code: str
     text: bool
@@ -46,7 +46,7 @@ class Sized:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Since:
-    """The field is on the wire from version `first` to `last`; elsewhere it reads as `absent`."""
+    """The field is in versions `first` to `last`; in others its value is `absent`."""
 
     first: int
     absent: Any
@@ -55,12 +55,11 @@ class Since:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NullSince:
-    """The nullable array may be null from version `first` on; before, null has no meaning."""
+    """The nullable array may be null from version `first` on, not in versions before."""
 
     first: int
 
 
-Int8 = Annotated[int, Fixed("b")]
 Int16 = Annotated[int, Fixed("h")]
 Int32 = Annotated[int, Fixed("i")]
 Int64 = Annotated[int, Fixed("q")]
@@ -68,11 +67,11 @@ Boolean = Annotated[bool, Fixed("?")]
 String = Annotated[str, Sized("h", text=True, nullable=False)]
 NullableString = Annotated[str | None, Sized("h", text=True, nullable=True)]
 Bytes = Annotated[Buffer, Sized("i", text=False, nullable=False)]
-"""Opaque bytes behind an int32 length (message sets, group metadata); read as a view, no copy."""
+"""Opaque bytes after an int32 length (message sets, group metadata); read without a copy."""
 
 
 class CompiledType(typing.NamedTuple):
-    """How one type is read and written in one version; `min_size` is its least size in bytes."""
+    """The reader and the writer of a type in one version, and its least size in bytes."""
 
     read: Reader
     write: Writer
@@ -80,8 +79,8 @@ class CompiledType(typing.NamedTuple):
 
 
 def short(what: str, wanted: int, left: int) -> KafkaProtocolError:
-    """The error for a value that would reach past the end of its frame."""
-    return KafkaProtocolError(f"{what} needs {wanted} bytes, {left} are left in the frame")
+    """Make the error for a value that would extend beyond its frame."""
+    return KafkaProtocolError(f"frame cut short: {what} needs {wanted} bytes, {left} are left")
 
 
 def _compile(type_: Any, version: int, type_args: dict[TypeVar, Any]) -> CompiledType:
@@ -117,11 +116,11 @@ def _compile_alone(type_: Any, version: int) -> CompiledType:
 
 
 compiled: Callable[[Any, int], CompiledType] = functools.cache(_compile_alone)
-"""`(type, version) ->` reader and writer of a struct class (or any annotated wire type)."""
+"""Compile a struct class, or any annotated wire type, for a version. Cached."""
 
 
 def _array_in(nullable: Any) -> Any:
-    """The item type of `list[item] | None`."""
+    """Return the item type of `list[item] | None`."""
     (array,) = (arg for arg in typing.get_args(nullable) if arg is not type(None))
     return typing.get_args(array)[0]
 
@@ -156,7 +155,7 @@ def _compile_sized(wire: Sized) -> CompiledType:
         if length < 0:
             if length == -1 and nullable:
                 return None, pos
-            raise KafkaProtocolError(f"{what} has the length {length}")
+            raise KafkaProtocolError(f"{what}: length {length}; expected >= 0")
         if length > end - pos:
             raise short(what, length, end - pos)
         value: Any = data[pos : pos + length]
@@ -164,19 +163,19 @@ def _compile_sized(wire: Sized) -> CompiledType:
             try:
                 value = str(value, "utf-8")
             except UnicodeDecodeError as error:
-                raise KafkaProtocolError(f"{what} is not UTF-8: {error.reason}") from None
+                raise KafkaProtocolError(f"{what}: not UTF-8 ({error.reason})") from None
         return value, pos + length
 
     def write(value: Any, out: list[Buffer]) -> None:
         if value is None:
             if not nullable:
-                raise ValueError(f"{what} can't be null here")
+                raise ValueError(f"{what}: None; expected a value, this field isn't nullable")
             out.append(pack(-1))
             return
         if text:
             value = value.encode()
         if len(value) > longest:
-            raise ValueError(f"{what} has {len(value)} bytes, {longest} are allowed")
+            raise ValueError(f"{what}: {len(value)} bytes; expected at most {longest}")
         out.append(pack(len(value)))
         out.append(value)
 
@@ -197,7 +196,7 @@ def _compile_array(
         if count < 0:
             if count == -1 and nullable:
                 return None, pos
-            raise KafkaProtocolError(f"an array has the count {count}")
+            raise KafkaProtocolError(f"an array: count {count}; expected >= 0")
         if count * item_size > end - pos:
             raise short(f"an array of {count}", count * item_size, end - pos)
         items: list[Any] = []
@@ -210,7 +209,7 @@ def _compile_array(
     def write(value: Any, out: list[Buffer]) -> None:
         if value is None:
             if not nullable:
-                raise ValueError("an array can't be null here")
+                raise ValueError("an array: None; expected a list, this field isn't nullable")
             out.append(pack(-1))
             return
         out.append(pack(len(value)))
@@ -226,7 +225,7 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
     writers: list[Writer] = []
     absent: list[tuple[str, Any]] = []
     min_size = 0
-    run: list[tuple[str, str]] = []  # neighbouring fixed fields: (name, struct code)
+    run: list[tuple[str, str]] = []  # neighbouring fixed-width fields: (name, letter)
 
     def end_run() -> None:
         if run:
@@ -269,7 +268,7 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
     def write(value: Any, out: list[Buffer]) -> None:
         for field_name, default in absent:
             if getattr(value, field_name) != default:
-                raise ValueError(f"{name} version {version} can't carry {field_name}")
+                raise ValueError(f"{name} version {version}: it has no field {field_name}")
         try:
             for write_part in writers:
                 write_part(value, out)

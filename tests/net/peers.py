@@ -16,14 +16,13 @@ from typing import Any
 from aiokafka08.net.config import Address
 from aiokafka08.protocol.api import (
     ApiKey,
-    Envelope,
     GroupError,
     ListOffsetsResponse,
     OffsetFetchResponse,
     Response,
-    decode_request,
     encode_response,
 )
+from tests.protocol.decoding import Envelope, decode_request
 
 
 class Link:

@@ -232,7 +232,7 @@ async def test_a_wrong_correlation_id_ends_the_connection_and_all_that_wait(
         link.answer(requests[2], answering(requests[2].body))
         assert told(await calls[0]) == 0
         for call in calls[1:]:
-            with pytest.raises(KafkaConnectionError, match=rf"correlation id {wrong}, awaited"):
+            with pytest.raises(KafkaConnectionError, match=rf"correlation id {wrong}; expected"):
                 await call
         ((reason, lost),) = closed.calls
         assert "correlation id" in reason
@@ -257,7 +257,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(config: NetCo
         link = await peer.link()
         link.writer.write(b"\0\0\0\4\0\0\0\1")
         await until(lambda: connection.close_reason, "closed")
-        with pytest.raises(KafkaConnectionError, match="nothing was asked"):
+        with pytest.raises(KafkaConnectionError, match="no request is in flight"):
             await connection.request(asking(1))
 
 
@@ -267,9 +267,9 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(config: NetCo
         (b"\x7f\xff\xff\xff", "frame of 2147483647 bytes"),
         (b"\xff\xff\xff\xff", "frame of -1 bytes"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "isn't a Kafka broker"),
-        (b"\0\0\0\2\0\0", "has no correlation id"),
+        (b"\0\0\0\2\0\0", "a response: 2 bytes; expected at least 4"),
         (b"\0\0\0\4\0\0\0\1", "an array count needs 4 bytes"),
-        (b"\0\0\0\x09\0\0\0\1\0\0\0\0!", "1 bytes too many"),
+        (b"\0\0\0\x09\0\0\0\1\0\0\0\0!", "1 bytes after its end"),
         (b"\0\0\0\x08\0\0\0\1\x7f\xff\xff\xff", "array of 2147483647"),
     ],
 )
@@ -297,7 +297,7 @@ async def test_a_frame_over_the_limit_is_refused_before_it_is_read(make_config: 
         request = await link.read()
         big = ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, [0] * 1000)])])
         link.answer(request, big, cut=5)
-        with pytest.raises(KafkaConnectionError, match="0 to 1000 are allowed"):
+        with pytest.raises(KafkaConnectionError, match="expected 0 to 1000"):
             await call
 
 
@@ -612,7 +612,7 @@ async def test_a_request_that_cant_be_encoded_leaves_no_trace(config: NetConfig)
     async with listening(serve) as peer, connected(peer, config) as connection:
         with pytest.raises(ValueError, match="32768"):
             await connection.request(GroupCoordinatorRequest("x" * 32768))
-        with pytest.raises(ValueError, match="has no version 9"):
+        with pytest.raises(ValueError, match="version 9; expected"):
             await connection.request(asking(1), version=9)
         assert connection.in_flight == 0
         assert told(await connection.request(asking(2))) == 2

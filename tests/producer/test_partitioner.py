@@ -278,9 +278,9 @@ def test_only_sticky_wants_to_hear_of_batches() -> None:
 
 @pytest.mark.parametrize("make", [ScalaPartitioner080, ScalaPartitioner082])
 def test_a_string_key_that_is_no_utf_8_is_refused(make: type[ScalaPartitioner080]) -> None:
-    with pytest.raises(ValueError, match="key of 3 bytes that isn't UTF-8"):
+    with pytest.raises(ValueError, match="key of 3 bytes isn't UTF-8"):
         make("string")(b"\xff\xfe\xfd", range(3), [])
-    with pytest.raises(ValueError, match="'bytes' or 'string', not 'str'"):
+    with pytest.raises(ValueError, match="key_type='str': expected 'bytes' or 'string'"):
         make("str")  # type: ignore[arg-type]
 
 
@@ -345,9 +345,9 @@ def test_any_other_callable_is_shared_by_all_topics() -> None:
 
 
 def test_what_is_no_partitioner_is_refused() -> None:
-    with pytest.raises(ValueError, match="no partitioner 'murmur'; there are murmur2, scala-0"):
+    with pytest.raises(ValueError, match="expected one of murmur2, scala-0"):
         partitioner_factory("murmur")
-    with pytest.raises(TypeError, match="a name or a callable, not int"):
+    with pytest.raises(TypeError, match="expected a name or a callable"):
         partitioner_factory(3)  # type: ignore[arg-type]
 
 

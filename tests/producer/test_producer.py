@@ -386,7 +386,7 @@ async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
         ({"buffer_memory": 0}, "buffer_memory=0"),
         ({"delivery_timeout_ms": 0}, "delivery_timeout_ms=0"),
         ({"max_in_flight_requests_per_connection": 0}, "max_in_flight_requests"),
-        ({"partitioner": "murmur"}, "partitioner='murmur': no partitioner 'murmur'; there are"),
+        ({"partitioner": "murmur"}, "partitioner='murmur': expected one of murmur2"),
         ({"partitioner": 5}, "partitioner=5"),
         ({"request_timeout_ms": 0}, "request_timeout_ms=0"),
         ({"connections_max_idle_ms": 0}, "connections_max_idle_ms=0"),

@@ -17,6 +17,7 @@ import pytest
 
 from aiokafka08.protocol import api
 from aiokafka08.protocol.types import Since
+from tests.protocol.decoding import decode_request
 
 VECTOR_DIR = pathlib.Path(__file__).parent / "vectors"
 
@@ -45,7 +46,7 @@ class Vector(NamedTuple):
         return self.response_frame[4:]
 
     def decoded_request(self) -> api.Request[Any]:
-        body = api.decode_request(self.request_body).body
+        body = decode_request(self.request_body).body
         assert body is not None
         return body
 

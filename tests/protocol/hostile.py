@@ -11,6 +11,7 @@ from typing import Any
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import entries
+from tests.protocol.decoding import decode_request
 from tests.protocol.oracle import reader
 from tests.protocol.twins import twin
 
@@ -50,7 +51,7 @@ def endure_response(
 
 def endure_request(frame: bytes, seen: Endured) -> None:
     try:
-        envelope: Any = api.decode_request(memoryview(frame))
+        envelope: Any = decode_request(memoryview(frame))
     except KafkaProtocolError:
         seen.errors += 1
         return

@@ -18,6 +18,7 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.connection import ClientConnection
 from aiokafka08.protocol.frame import FrameReader
+from tests.protocol.decoding import Envelope, decode_request, feed, receive
 from tests.protocol.hostile import (
     LENGTHS,
     Endured,
@@ -146,13 +147,13 @@ def test_an_arbitrary_stream_is_answers_or_a_protocol_error(stream: bytes, asked
     for _ in range(asked):
         client.send(api.HeartbeatRequest("group", 1, "member"), 0)
     try:
-        for answer in client.receive(stream):
+        for answer in receive(client, stream):
             assert isinstance(answer.response, api.GroupError)
     except KafkaProtocolError:
         assert len(client.eof()) <= asked
     try:
-        for frame in FrameReader(1000, "the client").feed(stream):
-            assert isinstance(api.decode_request(frame), api.Envelope)
+        for frame in feed(FrameReader(1000, "the client"), stream):
+            assert isinstance(decode_request(frame), Envelope)
     except KafkaProtocolError:
         pass
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.types import Int16, Int32, Int64, NullableString, String, compiled
+from tests.protocol.decoding import Envelope, decode_request
 from tests.protocol.strategies import examples, since_of, texts, values
 
 SPOKEN = [(request, version) for request in api.APIS.values() for version in request.versions]
@@ -48,7 +49,7 @@ def test_a_request_comes_back_as_it_was_sent(
     correlation_id, client_id = data.draw(correlation_ids), data.draw(texts)
     frame = b"".join(api.encode_request(request, version, correlation_id, client_id))
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    envelope = api.decode_request(frame[4:])
+    envelope = decode_request(frame[4:])
     assert envelope.header == api.RequestHeader(
         request_class.api, version, correlation_id, client_id
     )
@@ -80,7 +81,7 @@ def test_a_response_cut_anywhere_or_too_long_is_a_protocol_error(
     for cut in range(len(frame)):
         with pytest.raises(KafkaProtocolError):
             api.decode_response(request_class, version, frame[:cut])
-    with pytest.raises(KafkaProtocolError, match="1 bytes too many"):
+    with pytest.raises(KafkaProtocolError, match="1 bytes after its end"):
         api.decode_response(request_class, version, frame + b"\0")
 
 
@@ -94,8 +95,8 @@ def test_a_request_cut_anywhere_is_a_protocol_error_and_bytes_behind_it_are_igno
     frame = b"".join(api.encode_request(request, version, 1, "me"))[4:]
     for cut in range(len(frame)):
         with pytest.raises(KafkaProtocolError):
-            api.decode_request(frame[:cut])
-    assert api.decode_request(frame + b"stray").body == request
+            decode_request(frame[:cut])
+    assert decode_request(frame + b"stray").body == request
 
 
 def test_byte_fields_of_a_frame_view_are_views_not_copies() -> None:
@@ -167,7 +168,9 @@ def test_a_value_that_the_version_has_no_field_for_is_refused(
     hint = typing.get_type_hints(cls, include_extras=True)[name]
     value = data.draw(values(hint, version).filter(lambda value: value != absent))
     setattr(struct, name, value)
-    with pytest.raises(ValueError, match=f"{cls.__name__} version {version} can't carry {name}"):
+    with pytest.raises(
+        ValueError, match=f"{cls.__name__} version {version}: it has no field {name}"
+    ):
         compiled(cls, version).write(struct, [])
 
 
@@ -175,11 +178,11 @@ def test_all_topics_is_null_in_metadata_version_1_only() -> None:
     encoded = api.encode_request(api.MetadataRequest(None), 1, 1, "me")
     frame = b"".join(encoded)[4:]
     assert frame.endswith(b"\xff\xff\xff\xff")
-    assert api.decode_request(frame).body == api.MetadataRequest(None)
+    assert decode_request(frame).body == api.MetadataRequest(None)
     with pytest.raises(ValueError, match="null"):
         api.encode_request(api.MetadataRequest(None), 0, 1, "me")
     with pytest.raises(KafkaProtocolError, match="count -1"):
-        api.decode_request(frame[:3] + b"\x00" + frame[4:])
+        decode_request(frame[:3] + b"\x00" + frame[4:])
 
 
 @each_api_and_version
@@ -188,7 +191,7 @@ def test_a_version_beside_the_range_is_refused(
 ) -> None:
     del version
     for unknown in (-1, request_class.versions.stop):
-        with pytest.raises(ValueError, match=f"{request_class.__name__} has no version"):
+        with pytest.raises(ValueError, match=rf"{request_class.__name__}: version -?\d+; expected"):
             api.encode_request(request_class.__new__(request_class), unknown, 1, "me")
 
 
@@ -221,7 +224,7 @@ def test_a_request_over_two_gigabytes_is_refused_before_its_size_turns_negative(
     for count in (2, 5):
         partitions = [api.ProducePartition(index, pages) for index in range(count)]
         request = api.ProduceRequest(1, 1000, [api.Topic("t", partitions)])
-        with pytest.raises(ValueError, match="bytes is too large"):
+        with pytest.raises(ValueError, match="expected at most 2147483647"):
             api.encode_request(request, 0, 1, "me")
 
 
@@ -259,7 +262,7 @@ def test_an_unknown_key_comes_as_an_envelope_without_a_body(key: int) -> None:
     header = api.RequestHeader(key, 0, 7, "me")
     out: list[Any] = []
     compiled(api.RequestHeader, 0).write(header, out)
-    assert api.decode_request(b"".join(out) + b"whatever") == api.Envelope(header, None)
+    assert decode_request(b"".join(out) + b"whatever") == Envelope(header, None)
 
 
 @each_api_and_version
@@ -271,7 +274,7 @@ def test_an_unknown_version_comes_as_an_envelope_without_a_body(
         header = api.RequestHeader(request_class.api, unknown, 7, None)
         out: list[Any] = []
         compiled(api.RequestHeader, 0).write(header, out)
-        assert api.decode_request(b"".join(out)) == api.Envelope(header, None)
+        assert decode_request(b"".join(out)) == Envelope(header, None)
 
 
 def test_only_produce_without_acks_expects_no_response() -> None:

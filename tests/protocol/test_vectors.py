@@ -19,6 +19,7 @@ from aiokafka08.protocol.message_set import (
     entries,
 )
 from aiokafka08.structs import TopicPartition
+from tests.protocol.decoding import decode_request, feed, pending_bytes, receive
 from tests.protocol.golden import (
     FETCHES,
     PRODUCES,
@@ -47,7 +48,7 @@ def test_all_vectors_are_here() -> None:
 
 @every_vector
 def test_a_captured_request_says_what_was_asked(vector: Vector) -> None:
-    envelope = api.decode_request(vector.request_body)
+    envelope = decode_request(vector.request_body)
     assert envelope.header.api_key == vector.request_class.api
     assert envelope.header.api_version == vector.version
     assert envelope.body is not None
@@ -194,21 +195,21 @@ def test_a_client_gets_the_answer_however_the_stream_is_cut(vector: Vector) -> N
             if vector.layout == vector.version:
                 assert sent == vector.request_frame
             client.send(api.MetadataRequest([]), 0)
-            answers = [answer for chunk in chunks for answer in client.receive(chunk)]
+            answers = [answer for chunk in chunks for answer in receive(client, chunk)]
             assert answers[0] == expected
             assert answers[1:] == [MatchedResponse(expected.correlation_id + 1, neighbour)] * behind
             assert client.in_flight == (not behind)
-            assert client.frames.pending_bytes == 0
+            assert pending_bytes(client.frames) == 0
 
 
 @every_vector
 def test_a_server_gets_the_request_however_the_stream_is_cut(vector: Vector) -> None:
     neighbour = b"".join(api.encode_request(api.HeartbeatRequest("g", 1, "m"), 0, 7, "behind"))
-    expected = [api.decode_request(vector.request_body), api.decode_request(neighbour[4:])]
+    expected = [decode_request(vector.request_body), decode_request(neighbour[4:])]
     for behind in (False, True):
         for chunks in chunkings(vector.request_frame + behind * neighbour):
             frames = FrameReader(DEFAULT_MAX_FRAME_BYTES, "the client")
-            got = [api.decode_request(frame) for chunk in chunks for frame in frames.feed(chunk)]
+            got = [decode_request(frame) for chunk in chunks for frame in feed(frames, chunk)]
             assert got == expected[: 1 + behind]
 
 
