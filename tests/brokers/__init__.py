@@ -1,7 +1,8 @@
-"""Real Kafka brokers for the tests: every line from 0.8.0 to 4.1, started on loopback.
+"""Start real Kafka brokers on loopback for tests: each line from 0.8.0 to 4.1.
 
-``from tests.brokers import RealCluster``; alone: ``python -m tests.brokers 0.8.2.2``.
-This package imports nothing of ``aiokafka08``: what judges the client must not share its bugs.
+``from tests.brokers import RealCluster``; as a program: ``python -m tests.brokers 0.8.2.2``.
+
+Invariant: this package imports nothing of ``aiokafka08``, so that it can't share the client's bugs.
 """
 
 from tests.brokers.cluster import RealCluster

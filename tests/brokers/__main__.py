@@ -1,6 +1,6 @@
-"""``python -m tests.brokers 0.8.2.2``: a real cluster to play with, until Ctrl-C or SIGTERM.
+"""Run a real cluster until Ctrl-C or SIGTERM: ``python -m tests.brokers 0.8.2.2``.
 
-Addresses go to stdout, one "name value" a line, for scripts; everything else to stderr.
+Prints addresses to stdout, for scripts, as lines "name value"; and everything else to stderr.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tests.brokers.versions import VERSIONS, find_version
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
+    """Run the command and return its exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
     if options.version is None and not options.fetch:
-        parser.error(f"name a version: {', '.join(VERSIONS)}")
+        parser.error(f"version: none is given; expected one of {', '.join(VERSIONS)}")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if options.fetch:
@@ -41,11 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.brokers",
-        description="Start real Kafka brokers on 127.0.0.1 and keep them until Ctrl-C.",
+        description="Start real Kafka brokers on 127.0.0.1 and run them until Ctrl-C.",
         epilog=f"Known versions: {', '.join(VERSIONS)}.",
     )
     parser.add_argument("version", nargs="?", type=_version, help="for example 0.8.2.2")
-    parser.add_argument("--brokers", type=int, default=1, metavar="N", help="how many (default: 1)")
+    parser.add_argument(
+        "--brokers", type=int, default=1, metavar="N", help="number of brokers (default: 1)"
+    )
     parser.add_argument("--ssl", action="store_true", help="with SSL listeners (0.9 or newer)")
     parser.add_argument(
         "--property",
@@ -53,12 +55,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_property,
         metavar="KEY=VALUE",
-        help="a server property for every broker; may be repeated",
+        help="a server property of all brokers; may be repeated",
     )
     parser.add_argument(
         "--fetch",
         action="store_true",
-        help="only fetch the jars, of all versions unless one is named",
+        help="only download the jars; of all versions, or of the given one",
     )
     return parser
 
@@ -73,7 +75,7 @@ def _version(name: str) -> str:
 def _property(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise argparse.ArgumentTypeError(f"not KEY=VALUE: {text!r}")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
     return key, value
 
 
@@ -93,7 +95,7 @@ def _run(options: argparse.Namespace) -> None:
             print(f"ssl_bootstrap_servers {cluster.ssl_bootstrap_servers}")
             print(f"ca_path {cluster.ca_path}")
         sys.stdout.flush()
-        print(f"logs in {cluster.folder}; Ctrl-C ends it all", file=sys.stderr)
+        print(f"logs are in {cluster.folder}; Ctrl-C stops the cluster", file=sys.stderr)
         endings = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, endings)
         signal.sigwait(endings)

@@ -1,7 +1,7 @@
-"""One broker of a real cluster: its settings file, its process and its readiness.
+"""Run one broker of a real cluster: its properties file, its process, and a check that it responds.
 
-It keeps its node id, data and (unless told otherwise) its ports from one start to the next. Topics
-and everything else that concerns the cluster as a whole live in ``cluster.py``.
+A broker keeps its node id and its data from one start to the next, and its ports unless ``move()``
+is called. ``cluster.py`` creates the brokers; topics and other state of the cluster are there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAIN_CLASS = "kafka.Kafka"
 
 
 class Broker:
-    """One node; started and stopped any number of times."""
+    """One node, which can be started and stopped any number of times."""
 
     def __init__(
         self,
@@ -54,47 +54,47 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Where it listens, whatever it advertises."""
+        """Address on which the broker listens; it may advertise another one."""
         return f"{HOST}:{self.listeners.port}"
 
     @property
     def advertised_address(self) -> str:
-        """Where clients are told to find it."""
+        """Address that the broker advertises to clients."""
         return f"{HOST}:{self.listeners.advertised_port}"
 
     @property
     def process(self) -> JavaProcess:
-        """Its last process."""
+        """The process of its last start."""
         if self._process is None:
-            raise HarnessError(f"broker {self.node_id} was never started")
+            raise HarnessError(f"broker {self.node_id}: never started. Call launch() first")
         return self._process
 
     @property
     def running(self) -> bool:
-        """Whether its process lives (paused ones do)."""
+        """True while its process exists, also a paused one."""
         return self._process is not None and self._process.running
 
     @property
     def responsive(self) -> bool:
-        """Whether it can answer: it lives and is not paused."""
+        """True while its process exists and isn't paused."""
         return self.running and not self.process.paused
 
     @property
     def settings_file(self) -> Path:
-        """Its properties file."""
+        """Path of its properties file."""
         return self._folder / f"server-{self.node_id}.properties"
 
     @property
     def port_clash(self) -> bool:
-        """Whether it ended because somebody took its port before it did."""
+        """True if it ended because another process had its port."""
         return not self.running and "already in use" in self.process.log_tail(200)
 
     def move(self, port: int | None = None) -> None:
-        """Take other ports at the next start; ``port`` for its plain listener."""
+        """Choose other ports for the next start; ``port`` for the plain listener."""
         self.listeners = self._choose_ports(port)
 
     def use_properties(self, properties: Mapping[str, object]) -> None:
-        """Add settings for the following starts."""
+        """Add properties for the next starts."""
         self._properties |= properties
 
     def write_settings(self) -> None:
@@ -111,9 +111,9 @@ class Broker:
         self.settings_file.write_text(render(settings | self._properties))
 
     def launch(self) -> None:
-        """Start its process; the caller waits until it is ready."""
+        """Start its process. The caller waits until the broker is ready."""
         if self.running:
-            raise HarnessError(f"broker {self.node_id} is running already")
+            raise HarnessError(f"broker {self.node_id}: already running. Stop it first")
         self.write_settings()
         self._process = JavaProcess(
             f"broker {self.node_id} of Kafka {self._version.name}",
@@ -128,8 +128,8 @@ class Broker:
             self._folder / f"broker-{self.node_id}.log",
         )
 
-    def answers(self) -> bool:
-        """Whether it answers Metadata."""
+    def responds(self) -> bool:
+        """Return True if it responds to a Metadata request."""
         try:
             metadata(self.listeners.port)
         except OSError:
@@ -142,7 +142,7 @@ class Broker:
         if self._tls:
             listeners = replace(listeners, ssl_port=free_port())
         if self._advertised_port and self._version.number >= (0, 10, 2):
-            # Replication keeps away from the proxy; older brokers have one address for everybody.
+            # Replication bypasses the proxy. Older brokers have one address for all.
             listeners = replace(listeners, internal_port=free_port())
         if not self._version.needs_zookeeper:
             listeners = replace(listeners, controller_port=free_port())

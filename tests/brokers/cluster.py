@@ -1,8 +1,12 @@
-"""A real Kafka cluster on loopback: ZooKeeper and brokers of one version, as a context manager.
+"""Run a real Kafka cluster on loopback, ZooKeeper and brokers of one version, as a context manager.
 
-Law: what a method promises is true when it returns (a started broker answers and is registered, a
-created topic has leaders, a stopped process is gone), and ``close`` leaves nothing behind. All
-calls block: from a coroutine use ``asyncio.to_thread``.
+Invariant: when a method returns, its effect is complete: a started broker responds and is
+registered, a created topic has leaders, a stopped process is gone. ``close()`` leaves no process
+and no file behind.
+
+All calls block; from a coroutine use ``asyncio.to_thread``. Tests get shared clusters from
+``fixtures.py`` or create their own. ``broker.py``, ``zookeeper.py``, ``topics.py`` and ``tools.py``
+do the work for one broker, ZooKeeper, topics and Java programs.
 """
 
 from __future__ import annotations
@@ -35,13 +39,14 @@ _START_ATTEMPTS = 5
 
 
 class RealCluster:
-    """ZooKeeper plus ``brokers`` brokers (node ids 0, 1, ...) of one version.
+    """ZooKeeper and ``brokers`` brokers (node ids 0, 1, ...) of one version.
 
-    ``properties`` are server properties for all brokers and win over the harness's own.
-    ``advertised`` maps node ids to the ports that clients are told (those of proxies). Up to 0.9
-    the brokers' own traffic goes there too: start the proxies first, with ``planned_address``.
-    ``java_options`` come last and win; brokers run without the optimising compiler, which a
-    benchmark takes back with ``["-XX:TieredStopAtLevel=4", "-Xmx2g"]``.
+    ``properties`` are server properties of all brokers; they override those of the harness.
+    ``advertised`` maps node ids to the ports that brokers advertise, for proxies. Up to 0.9 the
+    brokers use these ports among themselves, too: start the proxies first, with
+    ``planned_address``. ``java_options`` override those of the harness. By default brokers run
+    without the optimising compiler; a benchmark turns it on with
+    ``["-XX:TieredStopAtLevel=4", "-Xmx2g"]``.
     """
 
     def __init__(
@@ -70,19 +75,25 @@ class RealCluster:
         self._nodes: dict[int, Broker] = {}
         self._tools: JavaTools | None = None
         if brokers < 1:
-            raise HarnessError(f"a cluster needs at least one broker, not {brokers}")
+            raise HarnessError(f"brokers={brokers}: expected at least one broker")
         if brokers > 1 and not self._version.needs_zookeeper:
-            raise UnsupportedByBrokerError(f"the harness runs one broker of Kafka {version}")
+            raise UnsupportedByBrokerError(
+                f"brokers={brokers}: the harness runs only one broker of Kafka {version}"
+            )
         if ssl and self._version.number < (0, 9):
-            raise UnsupportedByBrokerError(f"Kafka {version} has no SSL listeners (0.9 or newer)")
+            raise UnsupportedByBrokerError(
+                f"ssl=True: Kafka {version} has no SSL listeners; expected 0.9 or newer"
+            )
         if unknown := set(self._advertised) - set(range(brokers)):
-            raise HarnessError(f"advertised ports of unknown nodes {sorted(unknown)}")
+            raise HarnessError(
+                f"advertised: unknown nodes {sorted(unknown)}; expected 0 to {brokers - 1}"
+            )
 
     def __repr__(self) -> str:
         nodes = ", ".join(repr(node) for node in self._nodes.values())
         return f"<RealCluster {self.version} [{nodes}]>"
 
-    # ---- life ---------------------------------------------------------------------------------
+    # ---- start and stop -----------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self.start()
@@ -97,9 +108,9 @@ class RealCluster:
         self.close()
 
     def start(self) -> None:
-        """Start everything; on any failure nothing is left."""
+        """Start ZooKeeper and the brokers. After a failure no process and no file is left."""
         if self._folder is not None:
-            raise HarnessError("the cluster was started already")
+            raise HarnessError("cluster: already started")
         self._folder = Path(tempfile.mkdtemp(prefix="aiokafka08-brokers-"))
         reaper.watch_folder(self._folder)
         try:
@@ -124,7 +135,7 @@ class RealCluster:
             raise
 
     def close(self) -> None:
-        """Kill every process of this cluster and remove its files; may be called twice."""
+        """Kill all processes of the cluster and remove its files. May be called twice."""
         if self._tools is not None:
             self._tools.kill_all()
         for broker in self._nodes.values():
@@ -142,13 +153,13 @@ class RealCluster:
             self._folder = None
 
     def heal(self) -> None:
-        """Back to all nodes running: resume what is paused, start what is down."""
+        """Resume paused nodes and start stopped ones, until all nodes run."""
         if self._zookeeper is not None:
             if not self._zookeeper.process.running:
                 self.start_zookeeper()
             elif self._zookeeper.process.paused:
                 self.resume_zookeeper()
-        # First those who sleep: the controller may be among them.
+        # Resume before starting: a paused broker may be the controller.
         for broker in self._nodes.values():
             if broker.running and broker.process.paused:
                 self.resume(broker.node_id)
@@ -161,12 +172,12 @@ class RealCluster:
 
     @property
     def version(self) -> str:
-        """The version, as it was asked for."""
+        """The version of the brokers."""
         return self._version.name
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given: the advertised addresses of all nodes, also of dead ones."""
+        """The advertised addresses of all nodes, also of stopped ones."""
         return ",".join(broker.advertised_address for broker in self._live().values())
 
     @property
@@ -187,50 +198,50 @@ class RealCluster:
 
     @property
     def nodes(self) -> dict[int, str]:
-        """Where each broker really listens: the upstream address of a proxy."""
+        """The address on which each broker listens, which is the upstream of a proxy."""
         return {node_id: broker.address for node_id, broker in self._live().items()}
 
     def planned_address(self, node_id: int) -> str:
-        """Where a broker is going to listen: the upstream of a proxy, before the start.
+        """Return the address on which a broker will listen, for a proxy that starts before it.
 
-        Brokers up to 0.9 need their proxies to become ready at all. A port told here is kept, so a
-        clash (rare) fails the start instead of being stepped aside.
+        Brokers up to 0.9 become ready only if their proxies run. A port that this method returned
+        is kept: if another process takes it meanwhile (rare), the start fails.
         """
         if node_id not in range(self._brokers):
-            raise HarnessError(f"no node {node_id} among {self._brokers}")
+            raise HarnessError(f"no node {node_id}; expected 0 to {self._brokers - 1}")
         if self._nodes:
             return self._node(node_id).address
         return f"{HOST}:{self._planned_ports.setdefault(node_id, free_port())}"
 
     def port(self, node_id: int) -> int:
-        """Where a broker really listens, for ``tests.brokers.wire``."""
+        """Return the port on which a broker listens, for ``tests.brokers.wire``."""
         return self._node(node_id).listeners.port
 
     @property
     def folder(self) -> Path:
-        """Its temporary folder: logs, data and settings."""
+        """The temporary folder with logs, data and properties."""
         if self._folder is None:
-            raise HarnessError("the cluster is not started")
+            raise HarnessError("cluster: not started. Call start(), or use a with statement")
         return self._folder
 
     def log(self, node_id: int) -> str:
-        """A broker's log so far, all its starts included."""
+        """Return a broker's log of all its starts."""
         return self._node(node_id).process.stderr()
 
     # ---- brokers ------------------------------------------------------------------------------
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL: a crash. ZooKeeper keeps its session until the timeout (6 s)."""
+        """Send SIGKILL, as in a crash. ZooKeeper keeps the session until its timeout (6 s)."""
         self._node(node_id).process.kill()
 
     def stop(self, node_id: int, timeout: float = 60.0) -> None:
-        """SIGTERM: a controlled shutdown, which has ended when this returns."""
+        """Send SIGTERM and wait for the end of the controlled shutdown."""
         self._node(node_id).process.terminate(timeout)
 
     def expire(self, node_id: int) -> None:
-        """Have ZooKeeper forget a killed broker now: the failover starts without the 6 s wait."""
+        """Remove a killed broker from ZooKeeper, so that the failover starts at once."""
         if self._node(node_id).running:
-            raise HarnessError(f"broker {node_id} is running")
+            raise HarnessError(f"broker {node_id}: running. Kill it first")
         self._registry().remove_broker(node_id)
 
     def restart(
@@ -239,16 +250,17 @@ class RealCluster:
         port: int | None = None,
         properties: Mapping[str, object] | None = None,
     ) -> None:
-        """Start a broker again (a running one is stopped first) and wait until it is ready.
+        """Start a broker again and wait until it is ready; stop it first if it runs.
 
-        ``port``: at another port (0: any). ``properties``: added to its settings from now on.
+        ``port`` moves it to another port (0: any). ``properties`` are added for this start and the
+        next ones.
         """
         broker = self._node(node_id)
         if broker.running:
             self.stop(node_id)
         if self._zookeeper is not None:
-            # A registration left from a SIGKILL would make the start fail or wait for its expiry,
-            # depending on the version.
+            # Depending on the version, a start fails or waits while ZooKeeper still has the session
+            # of a killed broker.
             self._registry().remove_broker(node_id)
         if port is not None:
             broker.move(port)
@@ -259,25 +271,25 @@ class RealCluster:
         self._wait_cluster()
 
     def pause(self, node_id: int) -> None:
-        """SIGSTOP: connections stay open, nothing is answered."""
+        """Send SIGSTOP: connections stay open, but the broker doesn't respond."""
         self._node(node_id).process.pause()
 
     def resume(self, node_id: int) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._node(node_id).process.resume()
 
     # ---- ZooKeeper ----------------------------------------------------------------------------
 
     def pause_zookeeper(self) -> None:
-        """SIGSTOP for ZooKeeper: sessions expire when it goes on after their timeout."""
+        """Send SIGSTOP to ZooKeeper. Sessions expire if it resumes after their timeout."""
         self._require_zookeeper().process.pause()
 
     def resume_zookeeper(self) -> None:
-        """SIGCONT for ZooKeeper."""
+        """Send SIGCONT to ZooKeeper."""
         self._require_zookeeper().process.resume()
 
     def stop_zookeeper(self, timeout: float = 30.0) -> None:
-        """SIGTERM for ZooKeeper; it has ended when this returns."""
+        """Send SIGTERM to ZooKeeper and wait for its end."""
         self._require_zookeeper().process.terminate(timeout)
 
     def start_zookeeper(self) -> None:
@@ -285,7 +297,7 @@ class RealCluster:
         self._require_zookeeper().start(self._start_timeout)
 
     def controller(self) -> int | None:
-        """The node that is the controller."""
+        """Return the node id of the controller."""
         return self._registry().controller()
 
     # ---- topics -------------------------------------------------------------------------------
@@ -299,9 +311,9 @@ class RealCluster:
         assignment: Mapping[int, Sequence[int]] | None = None,
         timeout: float = 30.0,
     ) -> None:
-        """Create a topic through ZooKeeper and wait until every live broker names its leaders.
+        """Create a topic through ZooKeeper and wait until all running brokers know its leaders.
 
-        ``assignment`` maps partitions to node ids, the preferred leader first; it replaces
+        ``assignment`` maps partitions to node ids, with the preferred leader first; it replaces
         ``partitions`` and ``replication_factor``. ``config`` needs 0.8.1 or newer.
         """
         self._topics().create(name, partitions, replication_factor, config, assignment, timeout)
@@ -311,26 +323,26 @@ class RealCluster:
         self._topics().delete(name, timeout)
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The leader's node id as ZooKeeper has it; -1 while there is none."""
+        """Return the leader's node id in ZooKeeper; -1 without a leader."""
         return self._topics().leader(topic, partition)
 
     def isr(self, topic: str, partition: int = 0) -> list[int]:
-        """The in-sync replicas as ZooKeeper has them: the truth (Metadata's may be stale)."""
+        """Return the in-sync replicas in ZooKeeper; those in Metadata may be stale."""
         return self._topics().isr(topic, partition)
 
     def wait_isr(
         self, topic: str, partition: int, node_ids: Collection[int], timeout: float = 30.0
     ) -> None:
-        """Wait until exactly these nodes are in sync."""
+        """Wait until exactly these nodes are in sync, in ZooKeeper."""
         self._topics().wait_isr(topic, partition, node_ids, timeout)
 
     def wait_leader(
         self, topic: str, partition: int, node_ids: Collection[int], timeout: float = 30.0
     ) -> int:
-        """Wait until one of these nodes leads (in ZooKeeper), and return it."""
+        """Wait until one of these nodes is the leader, in ZooKeeper, and return it."""
         return self._topics().wait_leader(topic, partition, node_ids, timeout)
 
-    # ---- foreign programs ---------------------------------------------------------------------
+    # ---- Java programs ------------------------------------------------------------------------
 
     def run_java(
         self,
@@ -339,11 +351,11 @@ class RealCluster:
         input: str | None = None,
         timeout: float = 60.0,
     ) -> JavaResult:
-        """Run a class of this version's jars to its end: ``(stdout, stderr, returncode)``."""
+        """Run a class of this version's jars and wait for its end."""
         return self._java_tools().run(main_class, *args, input=input, timeout=timeout)
 
     def popen_java(self, main_class: str, *args: str, writable_stdin: bool = False) -> JavaProcess:
-        """Start a class of this version's jars; it is killed with the cluster at the latest."""
+        """Start a class of this version's jars. ``close()`` kills it if it still runs."""
         return self._java_tools().popen(main_class, *args, writable_stdin=writable_stdin)
 
     # ---- inside -------------------------------------------------------------------------------
@@ -363,7 +375,7 @@ class RealCluster:
         )
 
     def _format_storage(self, broker: Broker) -> None:
-        """4.x starts only on formatted storage."""
+        """Format the storage, without which 4.x doesn't start."""
         if self._version.needs_zookeeper:
             return
         broker.write_settings()
@@ -376,15 +388,15 @@ class RealCluster:
             str(broker.settings_file),
         )
         if result.returncode:
-            raise HarnessError(f"could not format the storage: {result.stdout}{result.stderr}")
+            raise HarnessError(f"storage: format failed: {result.stdout}{result.stderr}")
 
     def _wait_ready(self, broker: Broker, *, may_move: bool) -> None:
-        """Until it answers and is registered; on a port clash try again elsewhere."""
+        """Wait until a broker responds and is registered; after a port clash try other ports."""
         for attempt in range(_START_ATTEMPTS):
             wait_for(
                 lambda: not broker.running or self._is_ready(broker),
                 self._start_timeout,
-                lambda: f"broker {broker.node_id} answers; its log:\n{broker.process.log_tail()}",
+                lambda: f"broker {broker.node_id} responds; its log:\n{broker.process.log_tail()}",
             )
             if broker.running:
                 return
@@ -398,28 +410,28 @@ class RealCluster:
         )
 
     def _is_ready(self, broker: Broker) -> bool:
-        """Cheapest first: ZooKeeper is asked by opening a session."""
+        """Return True if a broker is ready; the cheapest check comes first."""
         if not accepts(broker.listeners.port):
             return False
-        # Only this shows that it is our broker, and nobody else who was quicker to the port.
+        # The port may belong to another process; the registration shows that it is our broker.
         if self._registry_or_none and broker.node_id not in self._registry_or_none.broker_ids():
             return False
-        return broker.answers()
+        return broker.responds()
 
     def _wait_cluster(self) -> None:
-        """Until all live brokers are registered, one of them controls, and they know each other."""
+        """Wait until all running brokers are registered and know each other, with a controller."""
         live = {node.node_id: node for node in self._nodes.values() if node.responsive}
         if self._version.needs_zookeeper:
             registry = self._registry()
             wait_for(
                 lambda: registry.broker_ids() >= set(live) and registry.controller() in live,
                 self._start_timeout,
-                f"the registration of brokers {sorted(live)} and a controller among them",
+                f"brokers {sorted(live)} are registered, and one of them is the controller",
             )
         if self._version.number < (0, 9):
-            return  # 0.8 names its brokers only once there is a topic
+            return  # 0.8 has no brokers in Metadata before the first topic
 
-        def strangers() -> dict[int, set[int]]:
+        def unknown_brokers() -> dict[int, set[int]]:
             views = {
                 node_id: set(live) - set(metadata(node.listeners.port).brokers)
                 for node_id, node in live.items()
@@ -427,35 +439,37 @@ class RealCluster:
             return {node_id: missing for node_id, missing in views.items() if missing}
 
         wait_for(
-            lambda: not strangers(),
+            lambda: not unknown_brokers(),
             self._start_timeout,
-            lambda: f"brokers know each other; missing: {strangers()}",
+            lambda: f"all brokers know each other; missing: {unknown_brokers()}",
         )
 
     def _live(self) -> dict[int, Broker]:
         if not self._nodes:
-            raise HarnessError("the cluster is not started")
+            raise HarnessError("cluster: not started. Call start(), or use a with statement")
         return self._nodes
 
     def _node(self, node_id: int) -> Broker:
         try:
             return self._live()[node_id]
         except KeyError:
-            raise HarnessError(f"no node {node_id}; there are {sorted(self._nodes)}") from None
+            raise HarnessError(
+                f"no node {node_id}; expected one of {sorted(self._nodes)}"
+            ) from None
 
     def _require_ssl(self) -> ServerIdentity:
         if self._identity is None:
-            raise HarnessError("the cluster was not started with ssl=True")
+            raise HarnessError("cluster: no SSL listeners; expected RealCluster(..., ssl=True)")
         return self._identity
 
     def _require_zookeeper(self) -> ZooKeeperServer:
         if not self._version.needs_zookeeper:
             raise UnsupportedByBrokerError(
-                f"Kafka {self.version} has no ZooKeeper; topics appear by auto-creation, or by "
+                f"Kafka {self.version} has no ZooKeeper. Create topics by auto-creation, or with "
                 'run_java("org.apache.kafka.tools.TopicCommand", ...)'
             )
         if self._zookeeper is None:
-            raise HarnessError("the cluster is not started")
+            raise HarnessError("cluster: not started. Call start(), or use a with statement")
         return self._zookeeper
 
     def _registry(self) -> Registry:
@@ -468,5 +482,5 @@ class RealCluster:
 
     def _java_tools(self) -> JavaTools:
         if self._tools is None:
-            raise HarnessError("the cluster is not started")
+            raise HarnessError("cluster: not started. Call start(), or use a with statement")
         return self._tools

@@ -1,22 +1,22 @@
-"""The errors of the harness: a broken environment or a broken broker, never a broken client.
+"""Errors of the harness for real brokers: a broken environment or broker, never a broken client.
 
-Each message says what to do or shows the tail of the log; nothing here is caught silently.
+Each message says what to do, or shows the end of a log.
 """
 
 from __future__ import annotations
 
 
 class HarnessError(Exception):
-    """A real cluster could not be started, changed or asked."""
+    """An operation on a real cluster failed."""
 
 
 class HarnessTimeoutError(HarnessError, TimeoutError):
-    """Something that must come true in a real cluster did not, within its deadline."""
+    """A condition of a real cluster was not met before the deadline."""
 
 
 class MissingToolError(HarnessError):
-    """Java or Maven is not installed, so no real broker can run on this machine."""
+    """Java or Maven is not installed, so that no real broker can run on this machine."""
 
 
 class UnsupportedByBrokerError(HarnessError):
-    """This broker version has no such feature (topic configs on 0.8.0, ZooKeeper on 4.x, ...)."""
+    """The broker version doesn't have a feature (topic configs in 0.8.0, ZooKeeper in 4.x, ...)."""

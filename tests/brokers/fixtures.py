@@ -1,8 +1,8 @@
-"""Pytest fixtures for tests on real brokers; loaded by ``pytest_plugins`` in tests/conftest.py.
+"""Provide real clusters and topic names to tests; ``pytest_plugins`` in tests/conftest.py loads it.
 
-Clusters are started when a test first asks for them, one per (version, number of brokers), and end
-with the session. Without Java or Maven such a test *fails* and says what to install: a suite that
-skips its real brokers silently proves nothing. The way out is AIOKAFKA08_NO_REAL_BROKERS=1.
+A cluster per version and number of brokers is started at its first use, and closed at the end of
+the session. Without Java or Maven a test on real brokers *fails*, with what to install: a suite
+that skips them silently proves nothing. AIOKAFKA08_NO_REAL_BROKERS=1 skips them.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from tests.brokers.errors import MissingToolError
 
 
 def require_real_brokers() -> None:
-    """Skip where the user said that real brokers are not wanted."""
+    """Skip the test if AIOKAFKA08_NO_REAL_BROKERS=1 is set."""
     if os.environ.get("AIOKAFKA08_NO_REAL_BROKERS") == "1":
         pytest.skip("AIOKAFKA08_NO_REAL_BROKERS=1: real brokers are not wanted here")
 
 
 class BrokerClusters:
-    """The real clusters of this session, started on demand."""
+    """The real clusters of the session, started on demand."""
 
     def __init__(self) -> None:
         self._clusters: dict[tuple[str, int], RealCluster] = {}
-        self._lock = threading.Lock()  # asynchronous tests call from worker threads
+        self._lock = threading.Lock()  # asynchronous tests call it in worker threads
 
     def get(self, version: str, brokers: int = 1) -> RealCluster:
-        """The session's cluster of this version, with all its nodes running.
+        """Return the session's cluster of a version, with all its nodes running.
 
-        It is shared: use topics and groups of your own (``unique_topic``). What an earlier test
-        killed or paused is brought back here.
+        Other tests share the cluster: use new names for topics and groups (``unique_topic``). Nodes
+        that an earlier test killed or paused are started again.
         """
         require_real_brokers()
         with self._lock:
@@ -52,21 +52,21 @@ class BrokerClusters:
             cluster.start()
         except MissingToolError as error:
             pytest.fail(
-                f"{error}\nOr set AIOKAFKA08_NO_REAL_BROKERS=1 to do without real brokers.",
+                f"{error}\nOr set AIOKAFKA08_NO_REAL_BROKERS=1 to skip the tests on real brokers.",
                 pytrace=False,
             )
         self._clusters[version, brokers] = cluster
         return cluster
 
     def close(self) -> None:
-        """Kill all of them."""
+        """Close all clusters."""
         while self._clusters:
             self._clusters.popitem()[1].close()
 
 
 @pytest.fixture(scope="session")
 def broker_clusters() -> Iterator[BrokerClusters]:
-    """The real clusters of this session: ``broker_clusters.get("0.8.2.2", brokers=3)``."""
+    """Return the session's real clusters: ``broker_clusters.get("0.8.2.2", brokers=3)``."""
     clusters = BrokerClusters()
     try:
         yield clusters
@@ -76,8 +76,8 @@ def broker_clusters() -> Iterator[BrokerClusters]:
 
 @pytest.fixture(scope="session")
 def unique_topic() -> Callable[..., str]:
-    """A function that gives a new short name at each call: ``unique_topic("orders")``."""
-    # The run's part keeps names apart on clusters that outlive a run (python -m tests.brokers).
+    """Return a function that returns a new short name per call: ``unique_topic("orders")``."""
+    # Clusters of ``python -m tests.brokers`` outlive a run: the names of two runs must differ.
     run = uuid.uuid4().hex[:4]
     numbers = itertools.count(1)
 

@@ -1,9 +1,11 @@
-"""The jars of each broker version, fetched by Maven into a cache outside the repository.
+"""Download the jars of each broker version with Maven, into a cache outside the repository.
 
-Law: a folder of the cache is complete or absent. It is built beside its place and renamed into it
-under a file lock, so any number of processes may ask at once and an interrupted download leaves
-nothing behind that could be mistaken for a result. The folder's name carries a digest of what was
-asked for, so a changed table of versions never meets an old folder.
+Invariant: a folder of the cache is complete or absent. It is filled under another name and then
+renamed, under a file lock. Therefore several processes may request it at the same time, and an
+interrupted download leaves no partial folder under its name. The name has a digest of the
+requested artifacts, so that a changed table of versions gets a new folder.
+
+``java_process.py`` runs classes of the jars; ``find_java_tool`` also finds the programs of the JDK.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _POM = """\
 
 
 def cache_dir() -> Path:
-    """The folder that outlives test runs: ``AIOKAFKA08_CACHE`` or the user's cache folder."""
+    """Return the cache folder: ``AIOKAFKA08_CACHE``, or one in the user's cache folder."""
     chosen = os.environ.get("AIOKAFKA08_CACHE")
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -47,25 +49,25 @@ def cache_dir() -> Path:
 
 
 def java_command() -> str:
-    """The ``java`` to run brokers with: that of JAVA_HOME, else the one on the PATH."""
+    """Return the path of ``java``: from JAVA_HOME, else from the PATH."""
     return find_java_tool("java")
 
 
 def find_java_tool(name: str) -> str:
-    """Find a program of the JDK (``java``, ``keytool``)."""
+    """Return the path of a program of the JDK (``java``, ``keytool``)."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(name, path=str(Path(home) / "bin")) if home else None
     found = found or shutil.which(name)
     if found is None:
         raise MissingToolError(
-            f"`{name}` was not found: real Kafka brokers need a JDK 17"
-            " (Debian/Ubuntu: apt-get install openjdk-17-jdk-headless; or set JAVA_HOME)"
+            f"`{name}` was not found: real Kafka brokers need a JDK 17. Install it (Debian/Ubuntu:"
+            " apt-get install openjdk-17-jdk-headless), or set JAVA_HOME"
         )
     return found
 
 
 def jar_folder(version_name: str) -> Path:
-    """The folder with all jars of a version, fetched when it isn't there yet."""
+    """Return the folder with all jars of a version; download them if it doesn't exist."""
     version = find_version(version_name)
     pom = _pom(version)
     digest = hashlib.sha256(pom.encode()).hexdigest()[:8]
@@ -75,7 +77,7 @@ def jar_folder(version_name: str) -> Path:
         return folder
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root / f"{version.name}.lock"):
-        if not folder.is_dir():  # else another process fetched it while we waited for the lock
+        if not folder.is_dir():  # else another process downloaded it during the wait for the lock
             _fetch(version, pom, folder)
     return folder
 
@@ -96,7 +98,7 @@ def _pom(version: BrokerVersion) -> str:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it when we die
+        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel releases the lock when this process ends
         yield
 
 
@@ -104,12 +106,11 @@ def _fetch(version: BrokerVersion, pom: str, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise MissingToolError(
-            f"`mvn` was not found: the jars of Kafka {version.name} come by Maven"
-            " (Debian/Ubuntu: apt-get install maven), once, into "
-            f"{cache_dir()} (AIOKAFKA08_CACHE)"
+            f"`mvn` was not found: Maven downloads the jars of Kafka {version.name}, once, to "
+            f"{cache_dir()} (AIOKAFKA08_CACHE). Install it (Debian/Ubuntu: apt-get install maven)"
         )
-    find_java_tool("java")  # mvn's own complaint about a missing Java is hard to read
-    # Left over from a killed fetch: we hold this version's lock, so nobody is working there.
+    find_java_tool("java")  # the error of mvn about a missing Java is hard to read
+    # Leftovers of a killed download: the lock of this version shows that no process uses them.
     for stale in folder.parent.glob(f".{version.name}-*"):
         shutil.rmtree(stale, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f".{version.name}-", dir=folder.parent))
@@ -120,7 +121,9 @@ def _fetch(version: BrokerVersion, pom: str, folder: Path) -> None:
         command += ["dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
         _run_maven(command, work, version)
         if not any(jars.glob("kafka_*.jar")):
-            raise HarnessError(f"Maven ended well but brought no broker jar of {version.name}")
+            raise HarnessError(
+                f"Kafka {version.name}: Maven succeeded, but downloaded no broker jar"
+            )
         jars.chmod(0o755)
         jars.rename(folder)
     finally:
@@ -142,11 +145,11 @@ def _run_maven(command: list[str], work: Path, version: BrokerVersion) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise HarnessError(
-            f"Maven did not bring the jars of Kafka {version.name} in {FETCH_TIMEOUT:.0f} s"
+            f"Kafka {version.name}: Maven didn't download the jars within {FETCH_TIMEOUT:.0f} s"
         ) from error
     if done.returncode:
         tail = "\n".join(done.stdout.splitlines()[-25:])
         raise HarnessError(
-            f"Maven could not bring the jars of Kafka {version.name}"
-            f" (exit code {done.returncode}):\n{tail}"
+            f"Kafka {version.name}: Maven couldn't download the jars (exit code"
+            f" {done.returncode}):\n{tail}"
         )

@@ -1,7 +1,10 @@
-"""One Java process of ours: started, signalled, waited for, its output kept in files.
+"""Start one Java process, send it signals, wait for its end, and keep its output in files.
 
-Law: only processes started here are ever signalled, by their own id; each is known to the reaper
-from its start to its end, and output goes to files, so no full pipe can ever block a broker.
+Invariant: only processes that were started here get signals, each by its own id. The reaper knows
+each of them from its start to its end. Output goes to files, so that a full pipe can't block a
+broker.
+
+Used for brokers (``broker.py``), ZooKeeper (``zookeeper.py``) and Java programs (``tools.py``).
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ appender.out.layout.pattern=[%d] %p %m (%c)%n
 
 
 def write_logging_files(folder: Path) -> None:
-    """Logging settings for servers (INFO) and tools (WARN, so that their stderr is readable)."""
+    """Write log4j settings for servers (INFO) and tools (WARN, to keep stderr readable)."""
     for name, level in (("server", "INFO"), ("tool", "WARN")):
         (folder / f"{name}-log4j.properties").write_text(_LOG4J_1.format(level=level))
         (folder / f"{name}-log4j2.properties").write_text(_LOG4J_2.format(level=level))
@@ -52,16 +55,16 @@ def java_argv(
     java_options: Sequence[str] = (),
     logging: str = "tool",
 ) -> list[str]:
-    """The command that runs a class of this version's jars."""
+    """Return the command that runs a class of this version's jars."""
     return [
         java_command(),
-        # Most JVMs of a test run live for seconds: without the optimising compiler a start takes
+        # Most JVMs of a test run exist for seconds. Without the optimising compiler a start takes
         # a quarter less CPU (measured: 3.9.1 2.2 instead of 3.2 s, 0.8.2.2 0.9 instead of 1.2 s).
         "-XX:TieredStopAtLevel=1",
         "-XX:+IgnoreUnrecognizedVMOptions",
         "-Djava.net.preferIPv4Stack=true",
         "-Dfile.encoding=UTF-8",
-        f"-Djava.io.tmpdir={folder}",  # codecs unpack there; a killed JVM leaves them
+        f"-Djava.io.tmpdir={folder}",  # for libraries of codecs, which a killed JVM leaves
         f"-Dlog4j.configuration=file:{folder / f'{logging}-log4j.properties'}",
         f"-Dlog4j2.configurationFile={folder / f'{logging}-log4j2.properties'}",
         f"-Xmx{heap}",
@@ -75,7 +78,7 @@ def java_argv(
 
 
 class JavaProcess:
-    """A running (or ended) JVM; ``log_path`` has its stderr, and its stdout unless told apart."""
+    """A running or ended JVM. ``log_path`` gets stderr, and stdout without ``stdout_path``."""
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class JavaProcess:
                 stdout=stdout,
                 stderr=log,
                 bufsize=0,
-                start_new_session=True,  # a Ctrl-C in the terminal is for us, not for brokers
+                start_new_session=True,  # Ctrl-C in the terminal must not reach it
             )
         reaper.watch_process(self.pid)
 
@@ -112,53 +115,55 @@ class JavaProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._popen.pid
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet (a paused one has not)."""
+        """True until the process ends, also while it is paused."""
         return self.returncode is None
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """The exit code, negative after a signal; None while the process runs."""
         known = self._popen.returncode
         if known is None and self._popen.poll() is not None:
             self._ended()
         return self._popen.returncode
 
     def write(self, text: str) -> None:
-        """Send text to its stdin (only where ``writable_stdin`` was asked for)."""
+        """Write text to stdin; needs ``writable_stdin=True``."""
         if self._popen.stdin is None:
-            raise HarnessError(f"{self.name} was started without a writable stdin")
+            raise HarnessError(
+                f"{self.name}: stdin isn't writable; expected writable_stdin=True at the start"
+            )
         self._popen.stdin.write(text.encode())
 
     def close_stdin(self) -> None:
-        """End its input, as Ctrl-D does."""
+        """Close stdin, as Ctrl-D does."""
         if self._popen.stdin is not None:
             self._popen.stdin.close()
 
     def stdout(self) -> str:
-        """What it has written to stdout so far."""
+        """Return the output on stdout so far."""
         return self.stdout_path.read_text(errors="replace")
 
     def stderr(self) -> str:
-        """What it has written to stderr (and its log) so far."""
+        """Return the output on stderr, and so the log, so far."""
         return self.log_path.read_text(errors="replace")
 
     def log_tail(self, lines: int = 30) -> str:
-        """The end of its log, for an error message."""
+        """Return the end of the log, for an error message."""
         return "\n".join(self.stderr().splitlines()[-lines:])
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and says nothing more from now on."""
+        """Send SIGSTOP: connections stay open, but the process doesn't respond any more."""
         if self.paused:
             return
         self._signal(signal.SIGSTOP)
         self.paused = True
-        # Its many threads stop one by one, and on a busy machine one still answers meanwhile; the
-        # kernel reports the stop when the last one has.
+        # Threads stop one by one, and on a busy machine one of them may still respond. The kernel
+        # reports the stop after the last one has stopped.
         wait_for(
             lambda: os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None,
             10,
@@ -166,12 +171,12 @@ class JavaProcess:
         )
 
     def resume(self) -> None:
-        """SIGCONT: it goes on where it was."""
+        """Send SIGCONT."""
         self._signal(signal.SIGCONT)
         self.paused = False
 
     def terminate(self, timeout: float) -> int:
-        """SIGTERM, and wait until it has ended; return the exit code."""
+        """Send SIGTERM, wait for the end, and return the exit code."""
         if self.running:
             self._signal(signal.SIGTERM)
             if self.paused:
@@ -179,20 +184,20 @@ class JavaProcess:
         return self.wait(timeout)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone; nothing to do if it ended before."""
+        """Send SIGKILL and wait for the end. Does nothing after the end."""
         if self.running:
             self._popen.kill()
             self.wait(30)
 
     def wait(self, timeout: float) -> int:
-        """Wait until it ends; return the exit code."""
+        """Wait for the end and return the exit code."""
         if self.returncode is None:
             try:
                 self._popen.wait(timeout)
             except subprocess.TimeoutExpired:
                 raise HarnessTimeoutError(
-                    f"{self.name} (pid {self.pid}) has not ended after {timeout:g} s;"
-                    f" its log ends:\n{self.log_tail()}"
+                    f"{self.name} (pid {self.pid}): still running after {timeout:g} s; the end of"
+                    f" its log:\n{self.log_tail()}"
                 ) from None
             self._ended()
         assert self._popen.returncode is not None
@@ -200,7 +205,7 @@ class JavaProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.running:
-            raise HarnessError(f"{self.name} is not running (exit code {self.returncode})")
+            raise HarnessError(f"{self.name}: not running (exit code {self.returncode})")
         self._popen.send_signal(number)
 
     def _ended(self) -> None:

@@ -1,10 +1,11 @@
-"""Free TCP ports on 127.0.0.1 for brokers and proxies.
+"""Find free TCP ports on 127.0.0.1 for brokers and proxies.
 
-Ports come from below the range that the kernel gives to outgoing connections: a broker that was
-killed must find its port free again, and a client's outgoing connection could sit on it otherwise.
-For the same reason no process gives one out twice while there are others, and those of one test run
-that work side by side have ports of their own. Finding and binding are two steps, so whoever binds
-must be ready for a clash and ask again.
+A killed broker must find its port free when it is started again. Therefore the ports are below the
+range that the kernel uses for outgoing connections, a process returns no port twice while others
+are left, and parallel workers of a test run use different ports.
+
+Finding and binding a port are two steps. The caller that binds it must handle a clash, and request
+another port.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from tests.brokers.errors import HarnessError
 _FIRST, _LAST = 15000, 32000
 _SHARES = 8
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-# Not the global generator: a test that seeds that one must not make two runs clash.
+# Not the global generator: a test that seeds it would make two runs choose the same ports.
 _random = random.SystemRandom()
 _left: list[int] = []
 
 
 def free_port() -> int:
-    """A port nobody listens on at this moment."""
+    """Return a port on which no process listens now."""
     for _ in range(_LAST - _FIRST):
         if not _left:
             _left.extend(range(_FIRST + int(_WORKER) % _SHARES, _LAST, _SHARES))
             _random.shuffle(_left)
         port = _left.pop()
         with socket.socket() as probe:
-            # As Java does: a port whose old connections are in TIME_WAIT is free.
+            # Like Java: a port is free if its old connections are in TIME_WAIT.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
@@ -42,7 +43,7 @@ def free_port() -> int:
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody listens on this port of 127.0.0.1."""
+    """Return True if a process listens on this port of 127.0.0.1."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True

@@ -1,7 +1,9 @@
-"""The server properties of each broker version, ZooKeeper's included. Pure: no files, no sockets.
+"""Build the properties of brokers and ZooKeeper for each version. Pure: no files, no sockets.
 
-Law: brokers run with their defaults except where loopback, a small machine or short tests ask for
-something else; each such value says why. What the caller gives wins over everything here.
+Invariant: brokers run with their defaults, except where loopback, a small machine or short tests
+need another value; a comment gives the reason. Properties of the caller override all of these.
+
+Called by ``broker.py`` and ``zookeeper.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The ports of one broker; ``advertised_port`` differs when clients come through a proxy."""
+    """The ports of one broker; ``advertised_port`` is that of a proxy, if there is one."""
 
     port: int
     advertised_port: int
@@ -27,24 +29,24 @@ class Listeners:
 
 
 def render(properties: Mapping[str, object]) -> str:
-    """A Java properties file."""
+    """Return the text of a Java properties file."""
     lines = []
     for key, value in properties.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        escaped = text.replace("\\", "\\\\")  # the only character a value of ours could need
+        escaped = text.replace("\\", "\\\\")  # the only character in these values that needs it
         lines.append(f"{key}={escaped}\n")
     return "".join(lines)
 
 
 def zookeeper_properties(data_dir: Path, port: int) -> dict[str, object]:
-    """The settings of the ZooKeeper server."""
+    """Return the settings of the ZooKeeper server."""
     return {
         "dataDir": data_dir,
         "clientPort": port,
         "clientPortAddress": HOST,
         "maxClientCnxns": 0,
-        # Sessions expire on this grid, and the shortest one is twice this long by default: with
-        # 500 ms a test can ask its brokers for quick failovers (zookeeper.session.timeout.ms).
+        # Sessions expire at multiples of it, and last at least twice as long by default. With 500
+        # ms a test can set zookeeper.session.timeout.ms for quick failovers.
         "tickTime": 500,
         "maxSessionTimeout": 120000,
         "admin.enableServer": False,
@@ -60,18 +62,18 @@ def server_properties(
     zookeeper_connect: str | None,
     tls: Mapping[str, object],
 ) -> dict[str, object]:
-    """The settings of one broker, without those the caller adds."""
+    """Return the settings of one broker, without those of the caller."""
     number = version.number
     properties: dict[str, object] = {
         "log.dirs": data_dir,
         "num.partitions": 3,
-        # Above the number of live brokers auto-creation fails.
+        # Auto-creation fails above the number of running brokers.
         "default.replication.factor": min(brokers, 3),
         "auto.create.topics.enable": True,
         "controlled.shutdown.enable": True,
-        # The 0.8 default, the same for all.
+        # The default of 0.8, here for all versions.
         "message.max.bytes": 1000012,
-        # 0.8.0 flushes every 500 messages by default: slow, and nobody crashes the machine here.
+        # By default 0.8.0 flushes each 500 messages: slow, and tests don't crash the machine.
         "log.flush.interval.messages": 1000000,
     }
     if zookeeper_connect is not None:
@@ -79,7 +81,7 @@ def server_properties(
             "broker.id": node_id,
             "zookeeper.connect": zookeeper_connect,
             "zookeeper.connection.timeout.ms": 30000,
-            # The default up to 2.4, the same for all (18 s later on).
+            # The default up to 2.4, here for all versions (18 s later on).
             "zookeeper.session.timeout.ms": 6000,
         }
     else:
@@ -88,14 +90,14 @@ def server_properties(
             "node.id": node_id,
             "controller.quorum.voters": f"{node_id}@{HOST}:{listeners.controller_port}",
             "controller.listener.names": "CONTROLLER",
-            # 9 s by default: so long a killed broker would be refused when it comes back.
+            # 9 s by default: a killed broker would be refused as long when it is started again.
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
         }
     properties |= _listener_properties(number, listeners)
     if number >= (0, 8, 1):
         properties |= {
-            # A compacted topic is compacted within a second or so of a closed segment.
+            # Compaction begins about a second after a segment is closed.
             "log.cleaner.enable": True,
             "log.cleaner.backoff.ms": 250,
             "log.cleaner.min.cleanable.ratio": 0.01,
@@ -110,7 +112,7 @@ def server_properties(
         properties |= {
             "delete.topic.enable": True,
             "offsets.topic.replication.factor": min(brokers, 3),
-            # 50 by default: the first coordinator would take seconds to find.
+            # 50 by default: the first lookup of a coordinator would take seconds.
             "offsets.topic.num.partitions": 4,
         }
     if number >= (0, 9):

@@ -1,12 +1,13 @@
-"""A TCP proxy on loopback that hurts connections on command: for failover tests on real brokers.
+"""A TCP proxy on loopback that delays, holds or closes connections, for failover tests.
 
-It knows nothing of Kafka: bytes in, bytes out, per connection and direction in order. A control
-holds until ``heal()`` and acts on the connections there are as well as on new ones. Where chance is
-wanted it comes from ``seed``, so a failing run can be repeated.
+The proxy forwards bytes in order and knows nothing of Kafka. Delays, holds and cuts act on existing
+and new connections, until ``heal()``. Random numbers come from ``seed``, so that a failed run can
+be repeated.
 
-It lives in the event loop it was started in. Brokers up to 0.9 talk to each other (and a controller
-to itself) through their advertised addresses: start the proxies first, their upstreams being the
-cluster's ``planned_address``, and call its blocking methods through ``asyncio.to_thread``.
+The proxy runs in the event loop that started it. Brokers up to 0.9 connect to each other, and a
+controller to itself, through their advertised addresses: start the proxies first, with the
+cluster's ``planned_address`` as upstream, and call the cluster's blocking methods with
+``asyncio.to_thread``.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from typing import Self
 from tests.brokers.ports import free_port
 
 _CHUNK = 64 * 1024
-_QUEUED_CHUNKS = 256  # what may be on its way, delayed, before the sender is held back
+_QUEUED_CHUNKS = 256  # delayed chunks per direction before the proxy stops reading
 
 
 class TcpProxy:
-    """Listens on 127.0.0.1 and forwards to ``upstream`` ("host:port"; may be set at any time)."""
+    """Forward connections from a port of 127.0.0.1 to ``upstream`` ("host:port").
+
+    ``upstream`` may be set at any time.
+    """
 
     def __init__(self, upstream: str | None = None, *, port: int = 0, seed: int = 0) -> None:
         self.upstream = upstream
@@ -63,34 +67,34 @@ class TcpProxy:
 
     @property
     def address(self) -> str:
-        """``127.0.0.1:port``."""
+        """The address for clients, ``127.0.0.1:port``."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def connections(self) -> int:
-        """How many connections are open through it now."""
+        """Number of open connections."""
         return len(self._links)
 
     async def start(self) -> None:
-        """Listen (again)."""
+        """Listen. Does nothing while the proxy listens."""
         if self._server is None:
             self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
 
     async def close(self) -> None:
-        """Stop listening and close every connection; nothing is left in the loop."""
+        """Stop listening and close all connections; no task is left in the event loop."""
         self.refuse()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def refuse(self) -> None:
-        """Stop accepting: new connections are refused, those there are live on."""
+        """Refuse new connections. Open ones stay open."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     def close_all(self, *, reset: bool = False) -> int:
-        """Close all connections now (with an RST if ``reset``); return how many there were."""
+        """Close all connections now, with an RST if ``reset``; return their number."""
         links = list(self._links)
         for link in links:
             link.abort(reset)
@@ -99,24 +103,25 @@ class TcpProxy:
     def close_after(
         self, low: int, high: int | None = None, *, repeat: bool = False, reset: bool = False
     ) -> int:
-        """Forward N more bytes, of all connections and both directions, then close all; return N.
+        """Forward N more bytes, then close all connections; return N.
 
-        N is drawn from ``low`` to ``high``, both included. With ``repeat`` a new N is drawn after
-        each cut, until ``heal()``.
+        N counts the bytes of all connections and both directions. It is random, from ``low`` to
+        ``high``, both included. With ``repeat``, a new N is chosen after each cut, until
+        ``heal()``.
         """
         self._cut = _Cut(self._random, low, low if high is None else high, repeat, reset)
         return self._cut.left
 
     def black_hole(self) -> None:
-        """Accept and forward nothing more; what is held back flows after ``heal()``."""
+        """Accept connections, but forward nothing. ``heal()`` forwards the held bytes."""
         self._flowing.clear()
 
     def delay(self, *, up: float = 0.0, down: float = 0.0) -> None:
-        """Forward each byte so many seconds after it came: latency, not a limit on the rate."""
+        """Delay each byte by ``up`` or ``down`` seconds, without limiting the rate."""
         self._delay_up, self._delay_down = up, down
 
     async def heal(self) -> None:
-        """Listen, forward at once, cut nothing; closed connections stay closed."""
+        """Listen, and forward without delays and cuts. Closed connections stay closed."""
         self._flowing.set()
         self.delay()
         self._cut = None
@@ -130,7 +135,7 @@ class TcpProxy:
         try:
             await self._serve((reader, writer), task)
         except (OSError, asyncio.CancelledError):
-            pass  # nobody upstream, or cut: for the client the connection ends, that is all
+            pass  # no upstream, or a cut: the client sees a closed connection
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
@@ -145,7 +150,7 @@ class TcpProxy:
         try:
             async with asyncio.TaskGroup() as group:
                 for up, (reader, _), (_, writer) in ((True, near, far), (False, far, near)):
-                    # So that drain() means "handed to the kernel": a cut comes after its N bytes.
+                    # drain() then waits for the kernel, so that a cut comes after its N bytes.
                     writer.transport.set_write_buffer_limits(0)
                     queue: _Queue = asyncio.Queue(_QUEUED_CHUNKS)
                     group.create_task(self._read(reader, queue))
@@ -159,7 +164,7 @@ class TcpProxy:
     async def _read(self, reader: asyncio.StreamReader, queue: _Queue) -> None:
         now = asyncio.get_running_loop().time
         data = b"-"
-        while data:  # the empty one, the end of the stream, goes along with its delay
+        while data:  # the end of the stream, an empty chunk, is delayed, too
             data = await reader.read(_CHUNK)
             await queue.put((now(), data))
 
@@ -194,7 +199,7 @@ _Queue = asyncio.Queue[tuple[float, bytes]]
 
 
 class _Cut:
-    """How many bytes may still pass before all connections are closed."""
+    """The number of bytes that pass before all connections are closed."""
 
     def __init__(
         self, random: random.Random, low: int, high: int, repeat: bool, reset: bool
@@ -205,7 +210,7 @@ class _Cut:
         self.left = random.randint(low, high)
 
     def next(self) -> _Cut | None:
-        """The one that follows this one."""
+        """Return the following cut, if it repeats."""
         return _Cut(*self._arguments) if self._repeat else None
 
 
@@ -217,7 +222,7 @@ class _Link:
         self._task = task
 
     def abort(self, reset: bool) -> None:
-        """Close both sides and end the task that serves them."""
+        """Close both sides and cancel the task that serves them."""
         for writer in self._writers:
             if reset and not writer.transport.is_closing():
                 writer.get_extra_info("socket").setsockopt(

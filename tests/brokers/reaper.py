@@ -1,13 +1,14 @@
-"""Leaves no broker behind: a small watcher process that outlives us, whatever we die of.
+"""Kill brokers and remove folders after the test process ends, whatever ended it.
 
-We tell it over a pipe which processes and folders are ours. When the pipe ends (normal exit,
-Ctrl-C, SIGTERM, SIGKILL, a crash) it kills those processes and removes those folders, then ends.
+A small watcher process gets the processes and folders over a pipe. When the pipe ends (normal exit,
+Ctrl-C, SIGTERM, SIGKILL, a crash) it kills these processes, removes these folders, and ends.
 
-Why not PR_SET_PDEATHSIG: Linux sends that signal when the *thread* that started the child ends, so
-a broker restarted through ``asyncio.to_thread`` would die with the thread pool, in the middle of a
-later test. A process is held by a pidfd where there is one, so a recycled pid is never signalled.
+PR_SET_PDEATHSIG is no alternative: Linux sends that signal when the *thread* that started the child
+ends, so that a broker started with ``asyncio.to_thread`` would die with the thread pool, in the
+middle of a later test. Where the kernel has pidfds, the watcher uses them, so that it never signals
+a process that got a recycled id.
 
-This file is also the watcher's program (run as a script, in isolated mode): standard library only.
+This file is also the watcher's program, run in isolated mode: it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _GRACE = 10.0
 
 
 class Reaper:
-    """Our end of the pipe; one for the whole process, started at its first use."""
+    """The test process's end of the pipe; the first use starts the watcher."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,22 +36,22 @@ class Reaper:
         self._owner = 0
 
     def watch_process(self, pid: int) -> None:
-        """Have this process killed when we are gone."""
-        self._tell(f"+pid {pid}")
+        """Kill this process after the test process ends."""
+        self._send(f"+pid {pid}")
 
     def forget_process(self, pid: int) -> None:
-        """The process ended and we waited for it: its number may become somebody else's."""
-        self._tell(f"-pid {pid}")
+        """Don't kill this process: it has ended, and its id may be used again."""
+        self._send(f"-pid {pid}")
 
     def watch_folder(self, folder: Path) -> None:
-        """Have this folder removed when we are gone."""
-        self._tell(f"+folder {folder}")
+        """Remove this folder after the test process ends."""
+        self._send(f"+folder {folder}")
 
     def forget_folder(self, folder: Path) -> None:
-        """The folder is gone already."""
-        self._tell(f"-folder {folder}")
+        """Don't remove this folder: it no longer exists."""
+        self._send(f"-folder {folder}")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         with self._lock:
             if self._owner != os.getpid():
                 self._start()
@@ -59,12 +60,12 @@ class Reaper:
             self._watcher.stdin.write(os.fsencode(line) + b"\n")
 
     def _start(self) -> None:
-        # A forked child has a watcher of its own: the inherited pipe is the parent's.
+        # A forked child starts its own watcher: the inherited pipe belongs to the parent.
         self._watcher = subprocess.Popen(
             [sys.executable, "-I", __file__, str(os.getpid())],
             stdin=subprocess.PIPE,
             bufsize=0,
-            start_new_session=True,  # a Ctrl-C in the terminal must not reach it
+            start_new_session=True,  # Ctrl-C in the terminal must not reach it
         )
         self._owner = os.getpid()
         atexit.register(self._end)
@@ -82,7 +83,7 @@ reaper = Reaper()
 
 
 class _Process:
-    """A process of our parent's, seen from the watcher."""
+    """A process to kill, in the watcher."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -96,7 +97,7 @@ class _Process:
                 os.kill(self.pid, signal.SIGKILL)
 
     def wait_gone(self) -> None:
-        """Until it can't write to its folder any more."""
+        """Wait until the process can't write to its folder any more."""
         if self.handle is not None:
             select.select([self.handle], [], [], _GRACE)
 
@@ -106,24 +107,24 @@ class _Process:
 
 
 class _Watch:
-    """What the watcher has to do at the end."""
+    """The processes and folders of the parent, in the watcher."""
 
     def __init__(self) -> None:
         self.processes: dict[int, _Process] = {}
         self.folders: set[str] = set()
 
-    def hear(self, line: str) -> None:
-        order, _, value = line.partition(" ")
-        if order == "+pid":
-            with suppress(ProcessLookupError):  # it was quicker
+    def handle(self, line: str) -> None:
+        command, _, value = line.partition(" ")
+        if command == "+pid":
+            with suppress(ProcessLookupError):  # it has ended already
                 self.processes[int(value)] = _Process(int(value))
-        elif order == "-pid":
+        elif command == "-pid":
             known = self.processes.pop(int(value), None)
             if known is not None:
                 known.forget()
-        elif order == "+folder":
+        elif command == "+folder":
             self.folders.add(value)
-        elif order == "-folder":
+        elif command == "-folder":
             self.folders.discard(value)
 
     def finish(self) -> None:
@@ -135,11 +136,11 @@ class _Watch:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _watch_until_alone(parent: int) -> None:
+def _watch_until_orphaned(parent: int) -> None:
     watch = _Watch()
     buffer = b""
-    # The end of the pipe normally says that the parent is gone. Its own forks may hold the pipe
-    # open, though, so look at the parent too.
+    # The pipe normally ends with the parent. Forks of the parent may keep it open, so check the
+    # parent's id, too.
     while os.getppid() == parent:
         if not select.select([0], [], [], 0.5)[0]:
             continue
@@ -148,11 +149,11 @@ def _watch_until_alone(parent: int) -> None:
             break
         *lines, buffer = (buffer + data).split(b"\n")
         for line in lines:
-            watch.hear(os.fsdecode(line))
+            watch.handle(os.fsdecode(line))
     watch.finish()
 
 
 if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    _watch_until_alone(int(sys.argv[1]))
+    _watch_until_orphaned(int(sys.argv[1]))

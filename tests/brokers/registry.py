@@ -1,8 +1,8 @@
-"""What Kafka keeps in ZooKeeper, read and written directly with kazoo.
+"""Read and write Kafka's nodes in ZooKeeper, with kazoo.
 
-Writing a topic's nodes is what the Java tools do as well, and a hundred times quicker than they
-start. Each call opens a connection of its own (a few ms on loopback): no session of ours is left
-to expire, and no thread to shout, while a test pauses or stops ZooKeeper.
+The Java tools write the same nodes of a topic, but take a hundred times as long to start. Each call
+opens a new session (a few ms on loopback), so that none expires, and no kazoo thread logs errors,
+while a test pauses or stops ZooKeeper.
 """
 
 from __future__ import annotations
@@ -20,36 +20,38 @@ from kazoo.handlers.threading import KazooTimeoutError
 from tests.brokers.errors import HarnessError, HarnessTimeoutError
 
 _CONNECT_TIMEOUT = 15.0
-# What goes wrong is raised here; kazoo's own lines about it only dirty the output of tests.
+# Errors are raised here; kazoo's log lines about them would only clutter the output of tests.
 _silent = logging.getLogger("tests.brokers.kazoo")
 _silent.setLevel(logging.CRITICAL + 1)
 
 
 class Registry:
-    """The Kafka part of one ZooKeeper."""
+    """Kafka's nodes in one ZooKeeper."""
 
     def __init__(self, connect: str) -> None:
         self._connect = connect
 
     @contextmanager
     def client(self) -> Iterator[KazooClient]:
-        """A started kazoo client, for whatever has no method here."""
+        """Return a started kazoo client, for nodes without a method here."""
         client = KazooClient(hosts=self._connect, timeout=10.0, logger=_silent)
         try:
             try:
                 client.start(timeout=_CONNECT_TIMEOUT)
             except KazooTimeoutError as error:
-                raise HarnessTimeoutError(f"ZooKeeper at {self._connect} is silent") from error
+                raise HarnessTimeoutError(
+                    f"ZooKeeper at {self._connect}: no response within {_CONNECT_TIMEOUT:g} s"
+                ) from error
             yield client
         finally:
             try:
                 client.stop()
             except AttributeError:
-                pass  # kazoo's own where a signal interrupted its start; it has stopped anyway
+                pass  # a bug of kazoo after a signal during its start; it has stopped anyway
             client.close()
 
     def broker_ids(self) -> set[int]:
-        """The brokers with a live session (or one that has not expired yet)."""
+        """Return the brokers whose session has not expired."""
         with self.client() as client:
             try:
                 return {int(name) for name in client.get_children("/brokers/ids")}
@@ -57,12 +59,12 @@ class Registry:
                 return set()
 
     def controller(self) -> int | None:
-        """The broker that is the controller."""
+        """Return the node id of the controller."""
         found = self._read("/controller")
         return None if found is None else int(found["brokerid"])
 
     def remove_broker(self, node_id: int) -> None:
-        """Remove a dead broker's nodes as the end of its session will do, but now."""
+        """Remove the nodes of a killed broker now, before its session expires."""
         with self.client() as client:
             paths = [f"/brokers/ids/{node_id}"]
             try:
@@ -77,40 +79,42 @@ class Registry:
                     pass
 
     def partition_states(self, topic: str) -> dict[int, dict[str, Any]]:
-        """Leader, isr and epochs of each partition that has a state yet."""
+        """Return leader, isr and epochs of each partition that has a state."""
         found = {}
         base = f"/brokers/topics/{topic}/partitions"
         with self.client() as client:
             try:
                 for name in client.get_children(base):
                     found[int(name)] = json.loads(client.get(f"{base}/{name}/state")[0])
-            except NoNodeError:  # the controller writes the nodes one after the other
+            except NoNodeError:  # the controller writes the nodes one by one
                 pass
         return found
 
     def partition_state(self, topic: str, partition: int) -> dict[str, Any]:
-        """The state of one partition, which must exist."""
+        """Return the state of one partition, which must exist."""
         state = self._read(f"/brokers/topics/{topic}/partitions/{partition}/state")
         if state is None:
-            raise HarnessError(f"ZooKeeper has no state of partition {partition} of {topic!r}")
+            raise HarnessError(f"topic {topic!r}, partition {partition}: no state in ZooKeeper")
         return state
 
     def has_topic(self, topic: str) -> bool:
-        """Whether the topic is known (a deletion may be under way)."""
+        """Return True if the topic exists; its deletion may be in progress."""
         with self.client() as client:
             return client.exists(f"/brokers/topics/{topic}") is not None
 
     def write_topic(
         self, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str] | None
     ) -> None:
-        """Create the topic's nodes; the controller sees the second one and elects leaders."""
+        """Create the nodes of a topic. At the second one the controller elects leaders."""
         partitions = {str(partition): list(nodes) for partition, nodes in assignment.items()}
         with self.client() as client:
             if client.exists(f"/brokers/topics/{topic}") is not None:
-                raise HarnessError(f"topic {topic!r} exists already")
+                raise HarnessError(
+                    f"topic {topic!r}: exists already. Delete it, or choose another name"
+                )
             if config is not None:
-                # First the config: the leader reads it when it creates its log. Overwrite what a
-                # deleted topic of this name may have left.
+                # The config comes first: the leader reads it when it creates the log. A deleted
+                # topic of the same name may have left one, which is overwritten.
                 value = json.dumps({"version": 1, "config": dict(config)}).encode()
                 try:
                     client.create(f"/config/topics/{topic}", value, makepath=True)
@@ -119,8 +123,8 @@ class Registry:
             value = json.dumps({"version": 1, "partitions": partitions}).encode()
             client.create(f"/brokers/topics/{topic}", value, makepath=True)
 
-    def ask_to_delete_topic(self, topic: str) -> None:
-        """Tell the controller to delete a topic."""
+    def request_topic_deletion(self, topic: str) -> None:
+        """Create the node that makes the controller delete a topic."""
         with self.client() as client:
             client.create(f"/admin/delete_topics/{topic}", b"", makepath=True)
 

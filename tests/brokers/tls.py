@@ -1,4 +1,4 @@
-"""A server certificate for brokers' SSL listeners, made anew for each cluster by ``keytool``."""
+"""Create a server certificate for the SSL listeners of one cluster, with ``keytool``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from tests.brokers.errors import HarnessError
 from tests.brokers.jars import find_java_tool
 
-_PASSWORD = "of-no-value"  # it guards a key that lives as long as a test run
+_PASSWORD = "of-no-value"  # it protects a key that exists only during a test run
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """A key with its self-signed certificate for localhost and 127.0.0.1."""
+    """A key and its self-signed certificate, for localhost and 127.0.0.1."""
 
     keystore: Path
     ca_path: Path
 
     def server_properties(self) -> dict[str, object]:
-        """The broker settings that use it."""
+        """Return the broker settings for this identity."""
         return {
             "ssl.keystore.location": self.keystore,
             "ssl.keystore.type": "PKCS12",
@@ -30,15 +30,15 @@ class ServerIdentity:
 
 
 def make_identity(folder: Path) -> ServerIdentity:
-    """Make key, keystore and exported certificate in ``folder``."""
+    """Create key, keystore and exported certificate in ``folder``."""
     identity = ServerIdentity(folder / "server.p12", folder / "ca.pem")
     store = ["-keystore", str(identity.keystore), "-storepass", _PASSWORD, "-alias", "broker"]
     _keytool(
         "-genkeypair", *store, "-storetype", "PKCS12", "-keyalg", "EC", "-groupname", "secp256r1",
         "-dname", "CN=localhost", "-validity", "30",
         "-ext", "san=ip:127.0.0.1,dns:localhost",
-        # It is its own certificate authority; strict verification (the default of Python 3.13)
-        # wants an authority to say so.
+        # The certificate is its own authority; strict verification (the default of Python 3.13)
+        # requires that an authority is marked as one.
         "-ext", "bc:critical=ca:true",
         "-ext", "ku:critical=digitalSignature,keyCertSign",
     )  # fmt: skip
@@ -58,4 +58,4 @@ def _keytool(*args: str) -> None:
         check=False,
     )
     if done.returncode:
-        raise HarnessError(f"keytool failed (exit code {done.returncode}):\n{done.stdout}")
+        raise HarnessError(f"keytool: failed with exit code {done.returncode}:\n{done.stdout}")

@@ -1,7 +1,7 @@
-"""Programs of a broker version's jars: console producers and consumers, admin tools, ...
+"""Run Java programs of a broker version's jars: console producers and consumers, admin tools, ...
 
-They are the foreign peers of interoperability tests. Input and output go through files, so a
-program that nobody reads never blocks; all are killed with their cluster.
+Interoperability tests use them beside this client. Input and output are files, so that a program
+doesn't block if its output isn't read. ``RealCluster.close()`` kills all programs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.brokers.versions import BrokerVersion
 
 
 class JavaResult(NamedTuple):
-    """What a program left."""
+    """Output and exit code of a program."""
 
     stdout: str
     stderr: str
@@ -23,7 +23,7 @@ class JavaResult(NamedTuple):
 
 
 class JavaTools:
-    """Starts programs of one version and keeps hold of them."""
+    """Start programs of one version, and kill them at the end."""
 
     def __init__(self, version: BrokerVersion, folder: Path) -> None:
         self._version = version
@@ -38,7 +38,7 @@ class JavaTools:
         writable_stdin: bool = False,
         stdin_path: Path | None = None,
     ) -> JavaProcess:
-        """Start a program; the caller may wait for it or forget it."""
+        """Start a program, and don't wait for its end."""
         self._running = [process for process in self._running if process.running]
         name = f"{main_class.rpartition('.')[2]}-{next(self._numbers)}"
         process = JavaProcess(
@@ -59,7 +59,7 @@ class JavaTools:
         input: str | None,
         timeout: float,
     ) -> JavaResult:
-        """Run a program to its end; it is killed at the timeout."""
+        """Run a program and wait for its end; kill it at the timeout."""
         stdin_path = None
         if input is not None:
             stdin_path = self._folder / f"input-{next(self._numbers)}"
@@ -72,7 +72,7 @@ class JavaTools:
         return JavaResult(process.stdout(), process.stderr(), returncode)
 
     def kill_all(self) -> None:
-        """Kill whatever still runs."""
+        """Kill all programs that still run."""
         for process in self._running:
             process.kill()
         self._running.clear()

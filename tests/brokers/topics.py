@@ -1,8 +1,10 @@
-"""Topics of a real cluster: made, deleted and watched through ZooKeeper.
+"""Create, delete and watch topics of a real cluster through ZooKeeper.
 
-Law: a topic is created when ZooKeeper has a leader for every partition *and* every broker that can
-answer names those leaders in Metadata: the brokers learn it some milliseconds after ZooKeeper, and
-a test that starts in between would see error 3 or 5.
+Invariant: after ``create`` ZooKeeper has a leader of each partition, *and* each responsive broker
+has these leaders in its Metadata responses. Brokers know a leader some milliseconds later than
+ZooKeeper; a test that starts in between would get error 3 or 5.
+
+Called by ``RealCluster``, whose methods have the same names.
 """
 
 from __future__ import annotations
@@ -40,44 +42,46 @@ class Topics:
         assignment: Mapping[int, Sequence[int]] | None,
         timeout: float,
     ) -> None:
-        """Write the topic's nodes and wait for leaders; see ``RealCluster.create_topic``."""
+        """Write the nodes of a topic and wait for leaders; see ``RealCluster.create_topic``."""
         if not _LEGAL_NAME.fullmatch(name):
-            raise HarnessError(f"not a legal topic name: {name!r}")
+            raise HarnessError(
+                f"topic {name!r}: expected 1 to 249 letters, digits and characters of '._-'"
+            )
         if assignment is None:
             assignment = self._spread(partitions, replication_factor)
         self._check(assignment)
         settings = {key: _java_text(value) for key, value in (config or {}).items()}
         has_configs = self._version.number >= (0, 8, 1)
         if settings and not has_configs:
-            raise UnsupportedByBrokerError("Kafka 0.8.0 has no topic configs (0.8.1 or newer)")
+            raise UnsupportedByBrokerError(
+                "Kafka 0.8.0 has no topic configs; expected 0.8.1 or newer"
+            )
         self._registry.write_topic(name, assignment, settings if has_configs else None)
         self._wait_leaders(name, assignment, timeout)
 
     def delete(self, name: str, timeout: float) -> None:
-        """Ask the controller to delete a topic and wait until its nodes are gone."""
+        """Request the deletion of a topic and wait until its nodes are gone."""
         if self._version.number < (0, 8, 2):
             raise UnsupportedByBrokerError(
-                f"Kafka {self._version.name} can't delete topics (0.8.2 or newer)"
+                f"Kafka {self._version.name} can't delete topics; expected 0.8.2 or newer"
             )
         if not self._registry.has_topic(name):
             raise HarnessError(f"no topic {name!r}")
-        self._registry.ask_to_delete_topic(name)
-        wait_for(
-            lambda: not self._registry.has_topic(name), timeout, f"the deletion of topic {name!r}"
-        )
+        self._registry.request_topic_deletion(name)
+        wait_for(lambda: not self._registry.has_topic(name), timeout, f"topic {name!r} is deleted")
 
     def leader(self, topic: str, partition: int) -> int:
-        """The leader; -1 while there is none."""
+        """Return the leader; -1 without one."""
         return int(self._registry.partition_state(topic, partition)["leader"])
 
     def isr(self, topic: str, partition: int) -> list[int]:
-        """The in-sync replicas."""
+        """Return the in-sync replicas."""
         return [int(node_id) for node_id in self._registry.partition_state(topic, partition)["isr"]]
 
     def wait_isr(
         self, topic: str, partition: int, node_ids: Collection[int], timeout: float
     ) -> None:
-        """Until exactly these nodes are in sync."""
+        """Wait until exactly these nodes are in sync."""
         wanted = set(node_ids)
         self._wait_state(
             topic, partition, lambda state: set(state["isr"]) == wanted, timeout, f"isr {wanted}"
@@ -86,7 +90,7 @@ class Topics:
     def wait_leader(
         self, topic: str, partition: int, node_ids: Collection[int], timeout: float
     ) -> int:
-        """Until one of these nodes leads."""
+        """Wait until one of these nodes is the leader, and return it."""
         wanted = set(node_ids)
         state = self._wait_state(
             topic, partition, lambda state: state["leader"] in wanted, timeout, f"leader {wanted}"
@@ -105,18 +109,18 @@ class Topics:
 
         def probe() -> dict[str, Any] | None:
             nonlocal last
-            # A partition that was only just asked for has no state yet.
+            # A new partition has no state at first.
             last = self._registry.partition_states(topic).get(partition)
             return last if last and test(last) else None
 
         return wait_for(probe, timeout, lambda: f"{what} of {topic}-{partition}; it is {last}")
 
     def _spread(self, partitions: int, replication_factor: int) -> dict[int, list[int]]:
-        """Round robin over the nodes, the leaders too."""
+        """Return replicas and leaders that are assigned to the nodes round robin."""
         nodes = sorted(self._brokers)
         if not 1 <= replication_factor <= len(nodes):
             raise HarnessError(
-                f"replication factor {replication_factor} on {len(nodes)} brokers is not possible"
+                f"replication_factor={replication_factor}: expected 1 to {len(nodes)} (brokers)"
             )
         return {
             partition: [nodes[(partition + i) % len(nodes)] for i in range(replication_factor)]
@@ -125,11 +129,14 @@ class Topics:
 
     def _check(self, assignment: Mapping[int, Sequence[int]]) -> None:
         if not assignment or sorted(assignment) != list(range(len(assignment))):
-            raise HarnessError(f"a topic needs partitions 0, 1, ..., not {sorted(assignment)}")
+            raise HarnessError(f"assignment: partitions {sorted(assignment)}; expected 0, 1, ...")
         for partition, node_ids in assignment.items():
             unique = set(node_ids)
             if not unique or len(unique) < len(node_ids) or not unique <= set(self._brokers):
-                raise HarnessError(f"partition {partition} can't be on the nodes {list(node_ids)}")
+                raise HarnessError(
+                    f"assignment: partition {partition} on nodes {list(node_ids)}; expected "
+                    f"distinct nodes of {sorted(self._brokers)}"
+                )
 
     def _wait_leaders(
         self, name: str, assignment: Mapping[int, Sequence[int]], timeout: float
@@ -140,7 +147,7 @@ class Topics:
             states.update(self._registry.partition_states(name))
             return all(states.get(number, {"leader": -1})["leader"] >= 0 for number in assignment)
 
-        wait_for(elected, timeout, lambda: f"leaders of topic {name!r}; ZooKeeper has {states}")
+        wait_for(elected, timeout, lambda: f"topic {name!r} has leaders; ZooKeeper has {states}")
         leaders = {number: state["leader"] for number, state in states.items()}
         for broker in self._brokers.values():
             if broker.responsive:
@@ -159,9 +166,7 @@ class Topics:
         wait_for(
             known,
             timeout,
-            lambda: (
-                f"broker {broker.node_id} names the leaders {leaders} of {name!r}; it says {seen}"
-            ),
+            lambda: f"broker {broker.node_id} has the leaders {leaders} of {name!r}; it has {seen}",
         )
 
 

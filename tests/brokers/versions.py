@@ -1,7 +1,7 @@
-"""The broker versions the harness knows: where their jars are and what their JVM needs.
+"""The table of supported broker versions: their Maven artifacts and JVM options.
 
-Law: everything that is true of *one version* and is not a server property stands in this table;
-server properties live in ``properties.py``, downloading in ``jars.py``.
+Invariant: what differs between versions and isn't a server property is in this table. Server
+properties are in ``properties.py``, the download is in ``jars.py``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from tests.brokers.errors import HarnessError
 
-# Dependencies of log4j 1.2.15 that no public repository serves; brokers don't need them.
+# Dependencies of log4j 1.2.15 that no public repository has. Brokers don't need them.
 _UNRESOLVABLE = ("com.sun.jmx:jmxri", "com.sun.jdmk:jmxtools", "javax.jms:jms")
-# The old snappy-java defines classes in the boot loader by reflection. Java 17 forbids it, and
-# then every snappy produce is answered with error -1: the JVM's fault, not the broker's.
+# The old snappy-java defines classes in the boot loader by reflection. Java 17 forbids it without
+# this option; brokers then respond to each snappy produce request with error -1.
 _OLD_SNAPPY = ("--add-opens=java.base/java.lang=ALL-UNNAMED",)
 _LOG4J_1 = "org.slf4j:slf4j-log4j12:1.7.6"
 
@@ -29,12 +29,12 @@ class BrokerVersion:
 
     @property
     def number(self) -> tuple[int, ...]:
-        """The version as numbers, to compare: ``(0, 8, 2, 2)``."""
+        """The version as a tuple that can be compared: ``(0, 8, 2, 2)``."""
         return tuple(int(part) for part in self.name.split("."))
 
     @property
     def needs_zookeeper(self) -> bool:
-        """Whether it keeps its state in ZooKeeper (up to 3.9) or in KRaft (4.x)."""
+        """True if the state is in ZooKeeper (up to 3.9), False for KRaft (4.x)."""
         return self.number < (4,)
 
 
@@ -44,7 +44,7 @@ VERSIONS: dict[str, BrokerVersion] = {
         BrokerVersion(
             "0.8.0",
             ("org.apache.kafka:kafka_2.10:0.8.0", _LOG4J_1),
-            # It brings a second slf4j binding; two of them only print warnings.
+            # A second slf4j binding would only print warnings.
             (*_UNRESOLVABLE, "org.slf4j:slf4j-simple"),
             _OLD_SNAPPY,
         ),
@@ -60,7 +60,7 @@ VERSIONS: dict[str, BrokerVersion] = {
             "0.10.2.2",
             ("org.apache.kafka:kafka_2.12:0.10.2.2", "javax.xml.bind:jaxb-api:2.3.1"),
         ),
-        # The console tools moved out of the core jar into kafka-tools.
+        # The console tools are in kafka-tools, no longer in the core jar.
         BrokerVersion(
             "3.9.1",
             ("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1"),
@@ -78,7 +78,11 @@ VERSIONS: dict[str, BrokerVersion] = {
 
 
 def find_version(name: str) -> BrokerVersion:
-    """Look a version up by its exact name; the error names the known ones."""
+    """Return a version by its exact name.
+
+    Raises:
+        HarnessError: the version is unknown.
+    """
     try:
         return VERSIONS[name]
     except KeyError:

@@ -1,6 +1,6 @@
-"""Waiting for things outside this process: the only place of the harness that sleeps.
+"""Wait for conditions outside this process; no other module of the harness sleeps.
 
-Law: every wait is for a named condition and has a deadline; nothing sleeps and hopes.
+Invariant: each wait has a named condition and a deadline.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tests.brokers.errors import HarnessTimeoutError
 
 T = TypeVar("T")
 
-# Short at first, since most waits are; long enough later to leave the processor to the brokers.
+# Short at first, since most waits are short. Longer later, to leave the CPU to the brokers.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
 
 
 def wait_for(probe: Callable[[], T | None], timeout: float, what: str | Callable[[], str]) -> T:
-    """Call ``probe`` until it gives something true and return that.
+    """Call ``probe`` until it returns a true value, and return that value.
 
-    ``what`` names the awaited thing in the error; as a callable it may tell what was seen last.
+    ``what`` is the condition, for the error. A callable can add the last state.
     """
     deadline = time.monotonic() + timeout
     pause = _FIRST_PAUSE
@@ -30,6 +30,6 @@ def wait_for(probe: Callable[[], T | None], timeout: float, what: str | Callable
             return found
         if time.monotonic() >= deadline:
             text = what if isinstance(what, str) else what()
-            raise HarnessTimeoutError(f"waited {timeout:g} s in vain: {text}")
+            raise HarnessTimeoutError(f"condition not met within {timeout:g} s: {text}")
         time.sleep(pause)
         pause = min(pause * 1.25, _LONGEST_PAUSE)

@@ -1,7 +1,7 @@
-"""The harness's own few bytes of Kafka over a blocking socket: Metadata, Produce and Fetch v0.
+"""Send Metadata, Produce and Fetch v0 over a blocking socket, without aiokafka08.
 
-Nothing of aiokafka08 is used here: a client must not decide whether the broker is ready for it, and
-a test wants to see what is in a log without trusting the code under test. Plain messages only.
+The client must not decide itself if a broker is ready for it, and tests read a log without trusting
+the code under test. Only uncompressed messages of format 0 are supported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 @dataclass(slots=True)
 class MetadataView:
-    """What one broker says about the cluster."""
+    """The Metadata response of one broker."""
 
     brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     topic_errors: dict[str, int] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Message(NamedTuple):
 
 
 class BrokerError(Exception):
-    """The broker answered with this error code."""
+    """The broker responded with an error code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"error {code}")
@@ -70,23 +70,23 @@ class _Reader:
 
 
 def call(port: int, api_key: int, api_version: int, body: bytes, timeout: float = 20.0) -> bytes:
-    """One request to 127.0.0.1 on a connection of its own; the answer after the correlation id."""
+    """Send one request on a new connection; return the response after the correlation id."""
     request = struct.pack(">hhih7s", api_key, api_version, 1, 7, b"harness") + body
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as stream:
             head = stream.read(4)
             if len(head) < 4:
-                raise ConnectionError(f"the broker on port {port} closed without an answer")
+                raise ConnectionError(f"the broker on port {port} closed without a response")
             (size,) = struct.unpack(">i", head)
-            answer = stream.read(size)
-    if len(answer) < size:
-        raise ConnectionError(f"the broker on port {port} closed within its answer")
-    return answer[4:]
+            response = stream.read(size)
+    if len(response) < size:
+        raise ConnectionError(f"the broker on port {port} closed within its response")
+    return response[4:]
 
 
 def metadata(port: int, topics: Iterable[str] = (), timeout: float = 20.0) -> MetadataView:
-    """Metadata v0 of the named topics (all when none is named); understood by 0.8.0 to 4.1.0."""
+    """Return Metadata v0 of some topics, or of all; 0.8.0 to 4.1.0 understand it."""
     names = [_text(name) for name in topics]
     body = struct.pack(">i", len(names)) + b"".join(names)
     reader = _Reader(call(port, 3, 0, body, timeout))
@@ -99,10 +99,10 @@ def metadata(port: int, topics: Iterable[str] = (), timeout: float = 20.0) -> Me
         view.topic_errors[topic] = error
         leaders = view.leaders[topic] = {}
         for _ in reader.count():
-            reader.number("h")  # error 9 with a leader is normal while a replica is down
+            reader.number("h")  # error 9 beside a leader is normal while a replica is down
             partition, leader = reader.number("i"), reader.number("i")
             leaders[partition] = leader
-            for _ in range(2):  # replicas, isr: stale on 0.8, so never looked at
+            for _ in range(2):  # replicas, isr: stale on 0.8, so not used
                 for _ in reader.count():
                     reader.number("i")
     return view
@@ -111,7 +111,7 @@ def metadata(port: int, topics: Iterable[str] = (), timeout: float = 20.0) -> Me
 def produce(
     port: int, topic: str, partition: int, messages: Iterable[tuple[bytes | None, bytes | None]]
 ) -> int:
-    """Produce v0 of (key, value) pairs, readable at once (acks=-1); return the first offset."""
+    """Produce (key, value) pairs with acks=-1, and return the first offset."""
     entries = []
     for key, value in messages:
         body = b"\0\0" + _data(key) + _data(value)  # magic 0, attributes 0
@@ -127,7 +127,7 @@ def produce(
 def fetch(
     port: int, topic: str, partition: int, offset: int = 0, max_bytes: int = 4 * 1024 * 1024
 ) -> list[Message]:
-    """Fetch v0 without waiting: the whole messages of one answer."""
+    """Fetch once, without waiting, and return the complete messages."""
     body = struct.pack(">iiii", -1, 0, 0, 1) + _text(topic)
     body += struct.pack(">iiqi", 1, partition, offset, max_bytes)
     reader = _single_partition(call(port, 1, 0, body))
@@ -137,12 +137,12 @@ def fetch(
     entries = _Reader(reader.data() or b"")
     while entries.left >= 12:
         at, size = entries.number("q"), entries.number("i")
-        if size > entries.left:  # a cut tail, or the filler of a modern broker
+        if size > entries.left:  # a partial message, or the filler of a modern broker
             break
         entries.number("i")  # crc
         magic, attributes = entries.number("b"), entries.number("b")
         if magic or attributes & 7:
-            raise ValueError(f"not a plain message of format 0: {magic=} {attributes=}")
+            raise ValueError(f"message {magic=} {attributes=}: expected plain format 0")
         messages.append(Message(at, entries.data(), entries.data()))
     return messages
 
@@ -156,9 +156,9 @@ def _data(data: bytes | None) -> bytes:
     return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
 
 
-def _single_partition(answer: bytes) -> _Reader:
-    """Skip to the error code of an answer with one topic and one partition."""
-    reader = _Reader(answer)
+def _single_partition(response: bytes) -> _Reader:
+    """Skip to the error code of a response with one topic and one partition."""
+    reader = _Reader(response)
     reader.count()
     reader.text()
     reader.count()

@@ -1,6 +1,6 @@
-"""The ZooKeeper server of one real cluster: its process, from the jars of the same version.
+"""Run the ZooKeeper server of one real cluster, from the jars of the broker version.
 
-What Kafka keeps *inside* ZooKeeper is read and written in ``registry.py``.
+``registry.py`` reads and writes Kafka's nodes in it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _ATTEMPTS = 5
 
 
 def _serves(port: int) -> bool:
-    """Whether it says so itself.
+    """Return True if the server responds to the command `srvr`.
 
-    Its port accepts some milliseconds before it takes sessions (seen: 3.8.4), and what asks for a
-    session in between, client or broker, hangs until its connection timeout.
+    It accepts connections some milliseconds before it accepts sessions (seen in 3.8.4). A client or
+    broker that requests a session in between hangs until its connection timeout.
     """
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection:
@@ -35,7 +35,7 @@ def _serves(port: int) -> bool:
 
 
 class ZooKeeperServer:
-    """One stand-alone server; it keeps its data and its port from one start to the next."""
+    """A stand-alone server, which keeps its data and its port from one start to the next."""
 
     def __init__(self, version: BrokerVersion, folder: Path) -> None:
         self._version = version
@@ -45,28 +45,32 @@ class ZooKeeperServer:
 
     @property
     def connect(self) -> str:
-        """The address as ``zookeeper.connect`` wants it."""
+        """The address for ``zookeeper.connect``."""
         if self._port is None:
-            raise HarnessError("ZooKeeper was never started")
+            raise HarnessError("ZooKeeper: never started. Call start() first")
         return f"{HOST}:{self._port}"
 
     @property
     def process(self) -> JavaProcess:
-        """Its last process."""
+        """The process of its last start."""
         if self._process is None:
-            raise HarnessError("ZooKeeper was never started")
+            raise HarnessError("ZooKeeper: never started. Call start() first")
         return self._process
 
     def require_working(self) -> None:
-        """Fail at once where a call would otherwise hang until a timeout."""
+        """Raise an error instead of a call that would hang until a timeout.
+
+        Raises:
+            HarnessError: ZooKeeper is paused or stopped.
+        """
         if not self.process.running or self.process.paused:
             state = "paused" if self.process.paused else "stopped"
-            raise HarnessError(f"ZooKeeper is {state}: start or resume it first")
+            raise HarnessError(f"ZooKeeper is {state}. Start or resume it first")
 
     def start(self, timeout: float) -> None:
-        """Start it and wait until its port accepts."""
+        """Start the server and wait until it accepts sessions."""
         if self._process is not None and self._process.running:
-            raise HarnessError("ZooKeeper is running already")
+            raise HarnessError("ZooKeeper: already running. Stop it first")
         for attempt in range(_ATTEMPTS):
             port = self._port or free_port()
             process = self._launch(port)
@@ -78,7 +82,7 @@ class ZooKeeperServer:
                 raise HarnessError(f"ZooKeeper ended at its start:\n{process.log_tail()}")
 
     def kill(self) -> None:
-        """SIGKILL, whatever state it is in."""
+        """Send SIGKILL, in any state."""
         if self._process is not None:
             self._process.kill()
 
