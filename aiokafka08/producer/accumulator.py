@@ -1,14 +1,14 @@
 """Buffer messages in batches, one queue of batches per partition, and decide which batches are due.
 
-Pure: no I/O and no clock. Times are seconds of any monotonic clock, passed as `now`. `intake` and
-`topics` put messages and leaders in; `sender` and `sink` take due batches out; `outcome` returns
-them. The bytes counted against `buffer_memory` are `memory`'s.
+Pure: no I/O and no clock. Times are seconds of any monotonic clock, passed as `now`. `intake` adds
+messages, and `topics` sets leaders. `sender` and `sink` take due batches out, and `outcome` finishes
+them or puts them back. `memory`, not this module, counts the bytes against `buffer_memory`.
 
 Invariants:
 
-- At most one batch of a partition is in flight, and a batch that is put back becomes the head of
-  its queue. So the messages of a partition keep their order through retries, leader changes and
-  splits.
+- At most one batch of a partition is in flight (except with acks=0, see `drain`), and a batch that
+  is put back becomes the head of its queue. So the messages of a partition keep their order through
+  retries, leader changes and splits.
 - The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
   in flight, the next one grows up to `max_request_bytes`: that is how one partition fills a link
   with a long round trip.
@@ -235,6 +235,7 @@ class Accumulator:
             max_bytes: size of all batches together; a single batch may be larger.
             now: the time.
             mute: let the next batch of each partition wait until this one is finished or put back.
+                False with acks=0, where no response tells that a batch is stored.
         """
         ready = self._ready.get(node)
         batches: list[Batch] = []

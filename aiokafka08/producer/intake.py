@@ -8,7 +8,8 @@ the sender.
 
 Invariants:
 
-- The log has the messages of one partition in the order in which their calls acquired the topic.
+- Messages of one partition are appended in the order of the calls. A call that yields to the event
+  loop because it holds it for too long comes after the calls that are made meanwhile.
 - A call waits for memory at most `delivery_timeout_ms`, and the time that a message waits here is
   part of its batch's `delivery_timeout_ms`.
 - Memory acquired for a message is released if the message isn't appended.

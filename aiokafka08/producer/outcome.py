@@ -9,9 +9,9 @@ Invariants:
 
 - A batch is resolved only if a response reports success and an offset for its partition.
 - A retriable error code is retried until `delivery_timeout_ms`. An error that the client can't
-  explain is retried at most `MAX_UNEXPLAINED_RETRIES` times; then the batch fails with its number.
-- A batch ends once: its delivery is completed and its bytes are released to `memory` exactly when
-  the accumulator finishes it.
+  explain is retried at most `MAX_UNEXPLAINED_RETRIES` times; then the batch fails with that error.
+- The bytes of a batch are released to `memory` once, when the accumulator finishes it. So a batch
+  that expires in flight keeps its memory until its request ends.
 """
 
 from __future__ import annotations
