@@ -1,8 +1,8 @@
 """Buffer messages in batches, one queue of batches per partition, and decide which batches are due.
 
 Pure: no I/O and no clock. Times are seconds of any monotonic clock, passed as `now`. `intake` adds
-messages, and `topics` sets leaders. `sender` and `sink` take due batches out, and `outcome` finishes
-them or puts them back. `memory`, not this module, counts the bytes against `buffer_memory`.
+messages, and `topics` sets leaders. `sender` and `sink` take due batches out, and `outcome`
+finishes them or puts them back. `memory`, not this module, counts bytes against `buffer_memory`.
 
 Invariants:
 

@@ -3,8 +3,8 @@
 A `send_many()` call appends runs of messages to batches. `Deliveries` is what the caller gets and
 awaits. It keeps one `DeliveryGroup` per run (these messages of the call stand in that batch, from
 this index on), no object per message. `Acknowledged` is what awaiting it returns: a sequence that
-makes a message's `RecordMetadata` when it is read. `intake` makes the groups; their batches' outcomes
-are `batch_delivery.BatchDelivery` objects.
+makes a message's `RecordMetadata` when it is read. `intake` makes the groups; the outcomes of their
+batches are `batch_delivery.BatchDelivery` objects.
 
 Invariant: awaiting handles at most 64 groups between two checks whether to yield to the event loop,
 and reading message n examines no group behind the one of message n.
