@@ -1,10 +1,17 @@
-"""The consumer: what to fetch and when, what is buffered, what the user takes.
+"""The consumer: subscribe, fetch, buffer, return messages, commit positions.
 
-`consumer` is the public class and only delegates, with `partitions`. Pure: `reach` (one partition's
-fetch size and holes), `buffer` (its sets and records), `cursor` (both, and what answers mean),
-`shares` (memory), `source` (what one broker is asked next), `subscription`. Runtime: `fetcher` (the
-long polls), `positions` (where to begin), `feed` (what the user takes), `assignment` (what is read
-at all). Seams: `membership`, `offset_store`. `range` reads a bounded range alone.
+`consumer` has the public class. `engine` owns the assigned partitions and connects the parts:
+
+- `fetcher` fetches (with `fetch_plan`: which partitions next; `fetch_memory`: how many bytes).
+- `cursor` is one partition (with `next_fetch`: offset and size; `record_buffer`: sets and records).
+- `start_offsets` finds positions, `collector` serves getone() and getmany(), `commits` commits.
+- `observer` is what these parts report to the engine.
+
+`subscription` is what the user wants to read, `membership` decides which of it this consumer reads,
+and `config` checks the options. `range` reads one bounded range without a consumer.
+
+Pure, without event loop and clock: `cursor`, `next_fetch`, `record_buffer`, `fetch_plan`,
+`fetch_memory` and `subscription`.
 """
 
 from aiokafka08.consumer.consumer import AIOKafkaConsumer

@@ -1,7 +1,8 @@
-"""The consumer's own options, checked once. Those of the network are `net.config`'s.
+"""Check the consumer's options once, when `AIOKafkaConsumer` is made.
 
-Law: a wrong value is an error at construction that names the option, the value and what is allowed;
-what the 0.8 protocol can't do is refused there too, saying what it would need.
+`net.config` checks the options of the network. Invariant: every wrong value raises an error that
+names the option, the value and what is expected; an option that needs a newer protocol raises
+`UnsupportedVersionError`, which names the request that it needs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ _RESETS = {"earliest": StartPosition.EARLIEST, "latest": StartPosition.LATEST, "
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """Checked options; sizes in bytes, times in seconds. `reset`: None stands for "none"."""
+    """Checked options: sizes in bytes, times in seconds.
+
+    Attributes:
+        reset: the meaning of auto_offset_reset; None stands for "none".
+    """
 
     group_id: str | None
     decoding: Decoding
@@ -35,7 +40,6 @@ class ConsumerConfig:
     auto_commit_interval_s: float
     assignment_strategies: tuple[Any, ...]
     max_poll_interval_s: float
-    rebalance_timeout_s: float
     session_timeout_s: float
     heartbeat_interval_s: float
     rebalance_backoff_s: float
@@ -74,26 +78,27 @@ def consumer_config(
     offsets_storage: str | None,
     zookeeper_connect: str | None,
 ) -> ConsumerConfig:
-    """Check the options.
+    """Check the options and convert their units.
 
     Raises:
-        IllegalArgumentError: a value isn't allowed.
-        UnsupportedVersionError: the protocol of 0.8 can't do it.
+        IllegalArgumentError: an option has a wrong value.
+        UnsupportedVersionError: an option needs a newer protocol than 0.8.
     """
     one_of("isolation_level", isolation_level, ["read_uncommitted", "read_committed"])
     for option, given, needs in (
         (
             "isolation_level",
             isolation_level if isolation_level == "read_committed" else None,
-            "Fetch 4 and message format 2 (brokers from 0.11 on): the old formats don't show which "
-            "messages belong to a transaction",
+            "Fetch 4 and message format 2 (brokers from 0.11 on), since older formats don't show "
+            "which messages belong to a transaction",
         ),
         ("group_instance_id", group_instance_id, "JoinGroup 5 (brokers from 2.3 on)"),
         ("client_rack", client_rack, "Fetch 11 (brokers from 2.4 on)"),
     ):
         if given is not None:
             raise UnsupportedVersionError(
-                f"{option}={given!r} needs {needs}; this client speaks the protocol of 0.8"
+                f"{option}={given!r}: this needs {needs}, but this client speaks the protocol of "
+                f"0.8. Leave {option} out"
             )
     if group_id is not None:
         check_group_id(group_id)
@@ -103,24 +108,25 @@ def consumer_config(
         zookeeper_connect is not None and not isinstance(zookeeper_connect, str)
     ):
         raise IllegalArgumentError(
-            f"zookeeper_connect={zookeeper_connect!r}: allowed is 'host:port,host:port/chroot'"
+            f"zookeeper_connect={zookeeper_connect!r}: expected 'host:port,host:port/chroot'"
         )
     if offsets_storage in ("zookeeper", "dual") and group_id is None:
         raise IllegalArgumentError(
-            f"offsets_storage={offsets_storage!r} is where a group's offsets live: set group_id too"
+            f"offsets_storage={offsets_storage!r}: only a group has committed offsets. Set "
+            "group_id too"
         )
     callable_or_none("key_deserializer", key_deserializer)
     callable_or_none("value_deserializer", value_deserializer)
     if not isinstance(partition_assignment_strategy, list | tuple):
         raise IllegalArgumentError(
-            f"partition_assignment_strategy={partition_assignment_strategy!r}: wanted is a list"
+            f"partition_assignment_strategy={partition_assignment_strategy!r}: expected a list"
         )
     not_negative("consumer_timeout_ms", consumer_timeout_ms)
     if max_poll_records is not None:
         max_poll_records = positive("max_poll_records", max_poll_records)
     session_timeout_ms = positive("session_timeout_ms", session_timeout_ms)
-    if rebalance_timeout_ms is None:
-        rebalance_timeout_ms = session_timeout_ms
+    if rebalance_timeout_ms is not None:  # JoinGroup 0 doesn't send it
+        positive("rebalance_timeout_ms", rebalance_timeout_ms)
     return ConsumerConfig(
         group_id=group_id,
         decoding=Decoding(boolean("check_crcs", check_crcs), key_deserializer, value_deserializer),
@@ -135,7 +141,6 @@ def consumer_config(
         / 1000,
         assignment_strategies=tuple(partition_assignment_strategy),
         max_poll_interval_s=positive("max_poll_interval_ms", max_poll_interval_ms) / 1000,
-        rebalance_timeout_s=positive("rebalance_timeout_ms", rebalance_timeout_ms) / 1000,
         session_timeout_s=session_timeout_ms / 1000,
         heartbeat_interval_s=positive("heartbeat_interval_ms", heartbeat_interval_ms) / 1000,
         rebalance_backoff_s=positive("rebalance_backoff_ms", rebalance_backoff_ms) / 1000,
@@ -147,5 +152,5 @@ def consumer_config(
 
 
 def _int32(value: int) -> int:
-    """As much of it as fits on the wire."""
+    """Return the value, or the largest one that fits on the wire."""
     return min(value, 0x7FFFFFFF)

@@ -1,7 +1,11 @@
-"""What the user wants to read: topics, a pattern, or partitions by name; one kind at a time.
+"""What the user wants to read: topics, a pattern, or named partitions.
 
-Pure: given a snapshot of the cluster it says which topics and partitions that means now. Who reads
-which of them is `membership`'s business, fetching them `assignment`'s.
+Pure. The public consumer changes the `Subscription`; membership and engine read it, and use a
+snapshot of the cluster to find the topics and partitions that it means now. `membership` decides
+which of these partitions this consumer reads.
+
+Invariant: a subscription is of one kind at a time; to change the kind takes `unsubscribe`. Each
+change raises `number`, so that a task can see that the subscription has changed while it waited.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from aiokafka08.structs import TopicPartition
 
 
 class Kind(enum.Enum):
-    """How the user named what to read."""
+    """How the user names what to read."""
 
     NONE = "nothing"
     TOPICS = "topics"
@@ -26,12 +30,12 @@ class Kind(enum.Enum):
 
 
 class Subscription:
-    """The user's wish.
+    """Topics, a pattern or partitions; see the module.
 
     Attributes:
-        kind: how it was expressed.
-        number: rises with each change.
-        listener: is told of changes of the assignment.
+        kind: how the user has named what to read.
+        number: the number of changes so far.
+        listener: called when partitions are assigned or revoked.
     """
 
     def __init__(self, *, exclude_internal_topics: bool = True) -> None:
@@ -45,53 +49,55 @@ class Subscription:
 
     @property
     def by_topic(self) -> bool:
-        """Whether it is topics or a pattern: then a membership decides on the partitions."""
+        """Whether it is to topics or a pattern, so that a membership assigns the partitions."""
         return self.kind in (Kind.TOPICS, Kind.PATTERN)
 
     @property
     def tracked_topics(self) -> frozenset[str] | None:
-        """The topics whose metadata is needed; None: of all, since a pattern may match any."""
+        """The topics whose metadata is needed; None: all, since a pattern may match any."""
         return None if self.kind is Kind.PATTERN else self._topics
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions that the user named."""
+        """The partitions that the user has assigned by name."""
         return self._partitions
 
     def subscribe(
         self, topics: Iterable[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Read these topics.
+        """Subscribe to these topics.
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
-            InvalidTopicError: a name that brokers don't take.
+            InvalidTopicError: a topic name isn't valid.
         """
         names = frozenset(check_topic_names(topics))
-        self._become(Kind.TOPICS)
+        self._set_kind(Kind.TOPICS)
         self._topics, self.listener = names, listener
 
     def subscribe_pattern(
         self, pattern: str | re.Pattern[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Read the topics whose names the pattern matches from their beginning (`re.match`).
+        """Subscribe to the topics whose names match the pattern, as with `re.match`.
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
-            ValueError: it isn't a regular expression.
-            TypeError: it is one of bytes.
+            ValueError: the pattern isn't a regular expression.
+            TypeError: the pattern is bytes.
         """
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
+            raise ValueError(
+                f"pattern={pattern!r}: {error}; expected a regular expression"
+            ) from error
         if not isinstance(compiled.pattern, str):
-            raise TypeError(f"the pattern {compiled.pattern!r} is bytes; topic names are text")
-        self._become(Kind.PATTERN)
+            raise TypeError(f"pattern={compiled.pattern!r}: expected a string")
+        self._set_kind(Kind.PATTERN)
         self._pattern, self.listener = compiled, listener
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions.
+        """Read these partitions, without a membership.
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
@@ -99,18 +105,18 @@ class Subscription:
         """
         named = frozenset(check_partitions(partitions))
         topics = frozenset(tp.topic for tp in named)
-        self._become(Kind.ASSIGNED)
+        self._set_kind(Kind.ASSIGNED)
         self._partitions, self._topics = named, topics
 
     def unsubscribe(self) -> None:
-        """Read nothing; any kind may come next."""
+        """End the subscription; one of any kind may follow."""
         self.kind = Kind.NONE
         self.number += 1
         self.listener = None
         self._topics, self._partitions, self._pattern = frozenset(), frozenset(), None
 
     def topics(self, snapshot: ClusterSnapshot) -> frozenset[str]:
-        """The topics that are meant, as the cluster is now."""
+        """Return the topics that this subscription means in the snapshot."""
         if self._pattern is None:
             return self._topics
         return frozenset(
@@ -120,7 +126,7 @@ class Subscription:
         )
 
     def partitions(self, snapshot: ClusterSnapshot) -> frozenset[TopicPartition]:
-        """The partitions that are meant, as the cluster is now."""
+        """Return the partitions that this subscription means in the snapshot."""
         if self.kind is Kind.ASSIGNED:
             return self._partitions
         return frozenset(
@@ -130,7 +136,7 @@ class Subscription:
         )
 
     def unknown(self, snapshot: ClusterSnapshot) -> Collection[str]:
-        """The topics of which the snapshot knows no partition."""
+        """Return the named topics without partitions in the snapshot."""
         return sorted(topic for topic in self._topics if not snapshot.partitions(topic))
 
     def _may_match(self, info: TopicInfo) -> bool:
@@ -138,11 +144,11 @@ class Subscription:
             return False
         return action_for(info.error_code) is not Action.FINAL
 
-    def _become(self, kind: Kind) -> None:
+    def _set_kind(self, kind: Kind) -> None:
         if self.kind not in (Kind.NONE, kind):
             raise IllegalStateError(
-                f"subscriptions to topics, patterns and partitions exclude each other: there is "
-                f"one to {self.kind.value}; call unsubscribe() first"
+                f"subscription to {kind.value}: there is one to {self.kind.value}. Call "
+                "unsubscribe() first"
             )
         self.kind = kind
         self.number += 1
