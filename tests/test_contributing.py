@@ -55,6 +55,13 @@ def test_changelog_fragment_is_short_and_ends_with_a_stop(path: Path) -> None:
     assert len(text.split()) <= MOST_WORDS
 
 
+def test_files_that_noxfile_names_exist() -> None:
+    text = (ROOT / "noxfile.py").read_text()
+    named = set(re.findall(r'"((?:tests|examples)/[\w./]*)"', text))
+    assert named
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
 @pytest.mark.parametrize("page", ["docs/contributing.md", "docs/performance.md", "README.md"])
 def test_files_that_a_page_names_exist(page: str) -> None:
     text = (ROOT / page).read_text()
