@@ -1,6 +1,6 @@
 """Compute the offsets that a reset of a group commits, from what the caller named.
 
-`admin.groups` checks the targets, asks for their offsets here, and commits them.
+`admin.groups` checks the targets, gets their offsets from here, and commits them.
 
 Invariant: each offset lies within the log of its partition, as the leaders report it at the time of
 the call; otherwise nothing is returned.

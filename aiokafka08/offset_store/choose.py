@@ -1,6 +1,7 @@
-"""Choose the offset store that the options and the brokers' line ask for.
+"""Choose the offset store that the options and the brokers' line require.
 
-The line is known once the router has started: consumer and admin client choose once, after that.
+The line is known once the router has started; then the consumer chooses once, and the admin client
+once for each call.
 The choice stays through an upgrade of the brokers, because the stores don't see each other's
 commits.
 """

@@ -1,7 +1,7 @@
 """The offset store of a consumer without a group: fetches return nothing, commits raise an error.
 
-Each partition then starts as auto_offset_reset says. The consumer also has a `NoOffsetStore` until
-`start()` has chosen the real one.
+`choose` returns it where there is no `group_id`. Each partition then starts as auto_offset_reset
+says.
 """
 
 from __future__ import annotations

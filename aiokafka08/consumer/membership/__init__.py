@@ -42,8 +42,8 @@ class Assignee(Protocol):
         """
 
     def activity(self) -> int | None:
-        """Return a number that changes when the user takes or requests records; None while a call
-        waits for records."""
+        """Return a number that changes when the user calls for records or gets some; None while
+        a call waits for records."""
 
     def wake(self) -> None:
         """Wake calls that wait for records, so that they call `Membership.check`."""

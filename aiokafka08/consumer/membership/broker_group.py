@@ -10,8 +10,8 @@ partition that stays continues at the committed offset, as with Java's and aioka
 
 JoinGroup 0 has one timeout: a rebalance waits for each member for as long as the longest session in
 the group. So `on_partitions_revoked` and the last commit must end within `session_timeout_ms`
-together, and `rebalance_timeout_ms` isn't sent. A member whose user takes no records for
-`max_poll_interval_ms` leaves the group, and joins again with the next call that takes some.
+together, and `rebalance_timeout_ms` isn't sent. A member whose user doesn't call for records for
+`max_poll_interval_ms` leaves the group, and joins again with the next such call.
 
 `choose` makes a `BrokerGroup`; the consumer starts and stops it. What an error code means is
 decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in `heartbeat`.
@@ -98,7 +98,7 @@ class BrokerGroup:
         self._generation: Generation | None = None  # of the partitions that are read now
         self._assigned: Mapping[str, frozenset[int]] = {}  # what the leader assigned to all members
         self._needs_rejoin = False
-        self._is_idle = False  # the user takes no records
+        self._is_idle = False  # the user hasn't called for records
         self._task: asyncio.Task[None] | None = None
         self._first_round: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
@@ -180,8 +180,8 @@ class BrokerGroup:
 
     def _on_poll_timeout(self) -> None:
         _log.warning(
-            "group %r: no record was taken for max_poll_interval_ms=%.0f; leaving the group until "
-            "the next call that takes records",
+            "group %r: no call for records within max_poll_interval_ms=%.0f; leaving the group "
+            "until the next call",
             self._coordinator.group,
             self._config.max_poll_interval_s * 1000,
         )

@@ -1,9 +1,9 @@
 """Choose the group membership that the options and the brokers' line allow.
 
 Brokers from 0.9 on coordinate groups. Before 0.9 groups live in ZooKeeper, so the consumer needs
-its address. The line is known once the router has started: `AIOKafkaConsumer.start()` chooses once,
-and the choice stays through an upgrade of the brokers, because members of the two kinds don't see
-each other. `check_group_options` checks at construction what doesn't depend on the line.
+its address. The line is known once the router has started: the consumer's engine chooses once, in
+its `start()`. The choice stays through an upgrade of the brokers, because members of the two kinds
+don't see each other. `check_group_options` checks at construction what doesn't depend on the line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Send a member's heartbeats from a task of its own, also during a rebalance.
 
 The task reports each response to `broker_group`, which decides whether to join again. It also
-notices a user who takes no records for `max_poll_interval_ms`.
+notices when the user hasn't called for records for `max_poll_interval_ms`.
 
 Invariant: no other request of the group delays a heartbeat. Heartbeats use the control lane;
 JoinGroup and SyncGroup, which may take as long as a session, use the join lane.
@@ -24,10 +24,12 @@ class Heartbeat:
     """Sends heartbeats for one generation at a time.
 
     Args:
-        activity: returns a number that changes when the user takes or requests records; None while
+        activity: returns a number that changes when the user calls for records or gets some; None
+            while
             a call waits for records.
         on_response: called with the generation, the next step and the error code of a response.
-        on_poll_timeout: called when the user has taken nothing for `max_poll_interval_ms`.
+        on_poll_timeout: called when the user hasn't called for records for
+            `max_poll_interval_ms`.
     """
 
     def __init__(
