@@ -20,20 +20,20 @@ from aiokafka08.net.versions import BrokerLine
 
 
 @pytest.mark.parametrize("factor", [1, 2, 3, 4])
-def test_replicas_are_different_brokers_and_leaders_are_spread_evenly(factor: int) -> None:
+def test_replicas_differ_and_leaders_are_balanced(factor: int) -> None:
     assignment = assign_replicas(NewTopic("t", 12, factor), {1, 5, 7, 9}, start=2)
     assert list(assignment) == list(range(12))
     assert all(len(set(nodes)) == factor for nodes in assignment.values())
     assert set(Counter(nodes[0] for nodes in assignment.values()).values()) == {3}
 
 
-def test_followers_shift_so_that_a_dead_brokers_load_falls_on_all_others() -> None:
+def test_followers_of_one_leader_are_spread() -> None:
     assignment = assign_replicas(NewTopic("t", 12, 2), {0, 1, 2, 3}, start=0)
     heirs = {nodes[1] for nodes in assignment.values() if nodes[0] == 0}
     assert heirs == {1, 2, 3}
 
 
-def test_a_callers_assignment_is_taken_in_order_of_partitions() -> None:
+def test_given_assignment_is_sorted_by_partition() -> None:
     topic = NewTopic("t", -1, -1, {1: [2, 0], 0: [0, 2]})
     assert assign_replicas(topic, {0, 1, 2}, 0) == {0: [0, 2], 1: [2, 0]}
 
@@ -41,32 +41,32 @@ def test_a_callers_assignment_is_taken_in_order_of_partitions() -> None:
 @pytest.mark.parametrize(
     "wanted", [{0: [0], 2: [1]}, {0: [0], 1: [0, 1]}, {0: [0, 0]}, {0: [9]}, {0: []}]
 )
-def test_an_impossible_assignment_is_refused(wanted: dict[int, list[int]]) -> None:
+def test_impossible_assignment_raises(wanted: dict[int, list[int]]) -> None:
     with pytest.raises(InvalidReplicationAssignmentError, match="topic 't'"):
         assign_replicas(NewTopic("t", -1, -1, wanted), {0, 1}, 0)
 
 
-def test_more_replicas_than_live_brokers_are_refused() -> None:
+def test_more_replicas_than_live_brokers_raises() -> None:
     with pytest.raises(
         InvalidReplicationFactorError, match="=3; expected 1 to 2, the number of live"
     ):
         assign_replicas(NewTopic("t", 1, 3), {0, 1}, 0)
 
 
-def test_no_partitions_are_refused() -> None:
+def test_zero_partitions_raises() -> None:
     with pytest.raises(InvalidPartitionsError, match="num_partitions=0"):
         assign_replicas(NewTopic("t", 0, 1), {0}, 0)
 
 
 @pytest.mark.parametrize(("count", "assignment"), [(3, {0: [0]}), (-1, None)])
-def test_numbers_and_assignment_exclude_each_other(
+def test_numbers_with_assignment_raises(
     count: int, assignment: dict[int, list[int]] | None
 ) -> None:
     with pytest.raises(IllegalArgumentError, match="either"):
         NewTopic("t", count, count, assignment)
 
 
-def test_a_config_that_the_line_would_silently_ignore_is_refused() -> None:
+def test_config_unknown_to_the_line_raises() -> None:
     topic = NewTopic("t", 1, 1, topic_configs={"compression.type": "gzip"})
     check_configs(topic, BrokerLine.V0_9)
     check_configs(topic, BrokerLine.V0_10)
@@ -74,6 +74,6 @@ def test_a_config_that_the_line_would_silently_ignore_is_refused() -> None:
         check_configs(topic, BrokerLine.V0_8_2)
 
 
-def test_0_8_0_has_no_topic_configs() -> None:
+def test_topic_configs_on_0_8_0_raise() -> None:
     with pytest.raises(UnsupportedVersionError, match="no topic configs"):
         check_configs(NewTopic("t", 1, 1, topic_configs={"retention.ms": 1}), BrokerLine.V0_8_0)

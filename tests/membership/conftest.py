@@ -1,19 +1,20 @@
-"""A cluster that has groups, and members that leave at the end."""
+"""An embedded cluster with groups, members that are stopped at the end, and a listener."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08 import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 
 MakeMember = Callable[..., AIOKafkaConsumer]
 
 SESSION_MS = 1000
-"""Short, but not so short that a busy machine ends it."""
+"""Short, but long enough that it doesn't expire on a busy machine."""
 
 
 @pytest.fixture(params=["0.9", "0.10"])
@@ -26,7 +27,7 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedClust
 
 @pytest.fixture
 async def make_member(cluster: EmbeddedCluster) -> AsyncIterator[MakeMember]:
-    """A member of the group "g" with short waits; options win."""
+    """Return a factory for members of the group "g" with short timeouts; options override them."""
     made: list[AIOKafkaConsumer] = []
 
     def make(*topics: str, **options: Any) -> AIOKafkaConsumer:
@@ -41,7 +42,7 @@ async def make_member(cluster: EmbeddedCluster) -> AsyncIterator[MakeMember]:
 
 @pytest.fixture
 def stops() -> Iterator[list[Callable[[], object]]]:
-    """What is to be stopped at the end."""
+    """Functions to call at the end of the test."""
     stops: list[Callable[[], object]] = []
     yield stops
     for stop in stops:
@@ -68,7 +69,28 @@ def partitions(count: int, topic: str = "t") -> set[TopicPartition]:
 
 
 def shared(*members: AIOKafkaConsumer, among: Collection[TopicPartition]) -> bool:
-    """Whether each partition has one owner, and each member as many as another, or one more."""
+    """Return True if each partition has one owner and the members' loads differ by at most one."""
     counts = [len(member.assignment()) for member in members]
     owned = set().union(*(member.assignment() for member in members))
     return owned == set(among) and sum(counts) == len(among) and max(counts) - min(counts) <= 1
+
+
+ALL = frozenset(partitions(4))
+"""The partitions of the topic "t" of `cluster`."""
+
+
+class RecordingListener(ConsumerRebalanceListener):
+    """Records its calls; `on_partitions_revoked` returns when `gate` is set."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.calls.append(("revoked", frozenset(revoked)))
+        await self.gate.wait()
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        self.calls.append(("assigned", frozenset(assigned)))

@@ -55,11 +55,11 @@ def _partitions(case: Case, topic: str) -> list[int]:
 
 @pytest.mark.parametrize("strategy", [RANGE, ROUNDROBIN])
 @pytest.mark.parametrize("name", list(VECTORS))
-def test_a_group_divides_as_scala_does(name: str, strategy: str) -> None:
+def test_assignment_equals_scala_vector(name: str, strategy: str) -> None:
     assert assigned(strategy, VECTORS[name]) == VECTORS[name][strategy]
 
 
-def test_the_vectors_hold_the_edges() -> None:
+def test_vectors_contain_the_edge_cases() -> None:
     cases: list[dict[str, Any]] = list(VECTORS.values())
     assert len(cases) >= 40
     assert {len(case["members"]) for case in cases} >= {1, 2, 3, 4, 5}
@@ -76,7 +76,7 @@ def test_the_vectors_hold_the_edges() -> None:
 
 @pytest.mark.real
 @pytest.mark.full
-def test_scala_still_says_so(broker_clusters: BrokerClusters) -> None:
+def test_scala_classes_reproduce_the_vectors(broker_clusters: BrokerClusters) -> None:
     cases = {
         name: {"members": case["members"], "topics": case["topics"]}
         for name, case in VECTORS.items()

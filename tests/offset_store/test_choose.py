@@ -21,14 +21,14 @@ from tests.offset_store.conftest import NewStore
         (BrokerLine.V0_10, "kafka", "kafka"),
     ],
 )
-def test_each_line_has_its_place(
+def test_default_storage_of_each_line(
     line: BrokerLine, without_zookeeper: str, with_zookeeper: str
 ) -> None:
     assert default_storage(line, None) == without_zookeeper
     assert default_storage(line, "zookeeper:2181") == with_zookeeper
 
 
-async def test_0_8_0_asks_for_the_address_of_zookeeper(new_store: NewStore) -> None:
+async def test_store_on_0_8_0_requires_zookeeper_connect(new_store: NewStore) -> None:
     async with EmbeddedCluster(1, "0.8.0", topics={"t": 1}) as cluster:
         for storage in (None, "zookeeper"):
             with pytest.raises(KafkaConfigurationError, match=r"'g'.*zookeeper_connect="):
@@ -36,13 +36,13 @@ async def test_0_8_0_asks_for_the_address_of_zookeeper(new_store: NewStore) -> N
 
 
 @pytest.mark.parametrize("group", ["a/b", "..", "a\nb", "a\0b"])
-async def test_a_group_that_can_t_be_a_node_is_refused(new_store: NewStore, group: str) -> None:
+async def test_group_that_cannot_be_a_node_is_refused(new_store: NewStore, group: str) -> None:
     async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
         with pytest.raises(IllegalArgumentError, match="can't be a node of ZooKeeper"):
             await new_store(cluster.bootstrap_servers, group=group)
 
 
-async def test_in_kafka_any_name_will_do(new_store: NewStore) -> None:
+async def test_group_with_any_name_works_in_kafka(new_store: NewStore) -> None:
     async with EmbeddedCluster(1, "0.9", topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers, group="a/b")
         assert await store.fetch([]) == {}

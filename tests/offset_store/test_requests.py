@@ -30,7 +30,7 @@ IN_KAFKA = LINES[1:]
 
 
 @pytest.mark.parametrize("version", LINES)
-async def test_what_is_committed_is_fetched(new_store: NewStore, version: str) -> None:
+async def test_fetch_returns_what_was_committed(new_store: NewStore, version: str) -> None:
     async with EmbeddedCluster(3, version, topics={"t": 3}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         assert await store.fetch([tp(0), tp(1)]) == {tp(0): None, tp(1): None}
@@ -43,7 +43,7 @@ async def test_what_is_committed_is_fetched(new_store: NewStore, version: str) -
 
 @pytest.mark.parametrize("code", [-1, 7, 14, 15, 16, 99])
 @pytest.mark.parametrize("version", IN_KAFKA)
-async def test_what_may_pass_is_tried_again(new_store: NewStore, version: str, code: int) -> None:
+async def test_retriable_error_is_retried(new_store: NewStore, version: str, code: int) -> None:
     async with EmbeddedCluster(1, version, topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         cluster.fault(OffsetCommitRequest, then=Answer(code), times=2)
@@ -57,7 +57,7 @@ async def test_what_may_pass_is_tried_again(new_store: NewStore, version: str, c
 
 @pytest.mark.parametrize("effect", [Close(), Close(after_bytes=6), Omit()])
 @pytest.mark.parametrize("version", LINES)
-async def test_an_answer_that_is_lost_or_incomplete_is_no_success(
+async def test_lost_or_incomplete_response_is_retried(
     new_store: NewStore, version: str, effect: Close | Omit
 ) -> None:
     async with EmbeddedCluster(1, version, topics={"t": 2}) as cluster:
@@ -71,7 +71,7 @@ async def test_an_answer_that_is_lost_or_incomplete_is_no_success(
         assert fault.hits == 1
 
 
-async def test_a_partition_that_is_always_left_out_is_named(new_store: NewStore) -> None:
+async def test_partition_left_out_each_time_is_named(new_store: NewStore) -> None:
     async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         cluster.fault(OffsetCommitRequest, then=Omit(), times=None)
@@ -80,7 +80,7 @@ async def test_a_partition_that_is_always_left_out_is_named(new_store: NewStore)
 
 
 @pytest.mark.parametrize("version", LINES)
-async def test_partial_failure_names_the_partitions_and_commits_the_others(
+async def test_partial_failure_commits_the_other_partitions(
     new_store: NewStore, version: str
 ) -> None:
     async with EmbeddedCluster(1, version, topics={"t": 3}) as cluster:
@@ -100,7 +100,7 @@ async def test_partial_failure_names_the_partitions_and_commits_the_others(
 
 
 @pytest.mark.parametrize("code", [22, 25, 27])
-async def test_a_fenced_commit_says_so_at_once(new_store: NewStore, code: int) -> None:
+async def test_fenced_commit_raises_at_once(new_store: NewStore, code: int) -> None:
     async with EmbeddedCluster(1, "0.9", topics={"t": 2}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         cluster.fault(OffsetCommitRequest, then=Answer(code), times=None)
@@ -113,7 +113,7 @@ async def test_a_fenced_commit_says_so_at_once(new_store: NewStore, code: int) -
         assert (commit.generation, commit.member) == (3, "me")
 
 
-async def test_a_refusal_for_good_is_told_at_once(new_store: NewStore) -> None:
+async def test_final_error_raises_at_once(new_store: NewStore) -> None:
     async with EmbeddedCluster(1, "0.9", topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         cluster.fault(OffsetCommitRequest, then=Answer(30), times=None)
@@ -128,7 +128,7 @@ async def test_a_refusal_for_good_is_told_at_once(new_store: NewStore) -> None:
             await other.commit(at(p0=1), PLAIN)
 
 
-async def test_an_answer_that_never_comes_costs_a_part_of_the_time(new_store: NewStore) -> None:
+async def test_silent_broker_costs_part_of_the_timeout(new_store: NewStore) -> None:
     async with EmbeddedCluster(1, "0.8.2", topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         fault = cluster.fault(OffsetCommitRequest, then=Silence(perform=False))
@@ -138,7 +138,7 @@ async def test_an_answer_that_never_comes_costs_a_part_of_the_time(new_store: Ne
 
 
 @pytest.mark.parametrize("version", IN_KAFKA)
-async def test_the_next_coordinator_takes_over(new_store: NewStore, version: str) -> None:
+async def test_killed_coordinator_is_replaced(new_store: NewStore, version: str) -> None:
     async with EmbeddedCluster(3, version, topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         await store.commit(at(p0=1), PLAIN)
@@ -150,7 +150,7 @@ async def test_the_next_coordinator_takes_over(new_store: NewStore, version: str
         assert await store.fetch([tp(0)]) == at(p0=2)
 
 
-async def test_a_coordinator_that_moves_is_followed(new_store: NewStore) -> None:
+async def test_moved_coordinator_is_found(new_store: NewStore) -> None:
     async with EmbeddedCluster(3, "0.9", topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         await store.commit(at(p0=1), PLAIN)
@@ -163,7 +163,7 @@ async def test_a_coordinator_that_moves_is_followed(new_store: NewStore) -> None
         assert await store.fetch([tp(0)]) == at(p0=2)
 
 
-async def test_a_commit_to_an_unknown_topic_is_told_in_time(new_store: NewStore) -> None:
+async def test_commit_to_unknown_topic_raises_at_timeout(new_store: NewStore) -> None:
     async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
         offsets = {tp(0): OffsetAndMetadata(1, ""), tp(0, "nope"): OffsetAndMetadata(1, "")}
@@ -172,7 +172,7 @@ async def test_a_commit_to_an_unknown_topic_is_told_in_time(new_store: NewStore)
         assert await store.fetch([tp(0)]) == at(p0=1)
 
 
-async def test_what_a_broker_answered_is_told_where_it_fell_silent_then(
+async def test_timeout_names_the_last_error_before_silence(
     new_store: NewStore,
 ) -> None:
     async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:

@@ -46,7 +46,7 @@ from tests.offset_store.conftest import tp
         (-1, "", 30, GroupAuthorizationFailedError),
     ],
 )
-def test_what_a_fetched_offset_means(
+def test_fetch_response_by_offset_and_code(
     offset: int, metadata: str | None, code: int, meaning: object
 ) -> None:
     answer = OffsetFetchResponse([Topic("t", [CommittedPartition(0, offset, metadata, code)])])
@@ -57,7 +57,7 @@ def test_what_a_fetched_offset_means(
         assert found == meaning
 
 
-def test_what_is_left_out_is_an_error_and_what_wasn_t_asked_for_is_ignored() -> None:
+def test_left_out_partition_is_an_error() -> None:
     fetched = OffsetFetchResponse([Topic("t", [CommittedPartition(7, 1, "", 0)])])
     committed = OffsetCommitResponse([Topic("u", [PartitionError(0, 0)])])
     empty = OffsetCommitResponse([])  # 0.8.1 to version 1
@@ -79,14 +79,14 @@ def test_what_is_left_out_is_an_error_and_what_wasn_t_asked_for_is_ignored() -> 
         (BrokerLine.V0_10, 4096),
     ],
 )
-def test_metadata_is_as_long_as_java_counts_it(line: BrokerLine, limit: int) -> None:
+def test_metadata_length_is_counted_as_in_java(line: BrokerLine, limit: int) -> None:
     for text in ("x" * limit, "é" * limit, "\N{GRINNING FACE}" * (limit // 2)):
         check_metadata({tp(0): OffsetAndMetadata(1, text)}, line)
         with pytest.raises(OffsetMetadataTooLargeError, match=f"t/1: .* at most {limit} "):
             check_metadata({tp(1): OffsetAndMetadata(1, text + "y")}, line)
 
 
-def test_a_failure_names_each_partition_with_its_reason() -> None:
+def test_combined_error_names_partitions_and_reasons() -> None:
     refused = GroupAuthorizationFailedError("no", errno=30)
     both = combined_error("not committed", {tp(0): refused, tp(2): refused})
     assert type(both) is GroupAuthorizationFailedError

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.membership.zookeeper.group import Group
+from tests.membership.zookeeper.group_state import Group
 
 
 @pytest.fixture(params=["0.8.2.2"])

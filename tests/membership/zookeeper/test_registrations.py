@@ -19,13 +19,13 @@ from aiokafka08.errors import (
 )
 from tests.brokers import RealCluster
 from tests.brokers.ports import free_port
-from tests.membership.real import PARTITIONS, eventually, produce
-from tests.membership.zookeeper.group import Group, options_for, ours
+from tests.membership.group_harness import PARTITIONS, eventually, produce
+from tests.membership.zookeeper.group_state import Group, options_for, ours
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 
 
-async def test_garbage_in_the_registry_is_skipped_with_a_warning(
+async def test_garbage_registration_is_skipped_and_logged(
     cluster: RealCluster, group: Group, registry: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"{group.root}/ids/garbage"
@@ -36,7 +36,7 @@ async def test_garbage_in_the_registry_is_skipped_with_a_warning(
     assert f"node {path} skipped: b'{{not json' is no JSON" in caplog.text
 
 
-async def test_a_partition_that_somebody_keeps_is_told(
+async def test_partition_that_stays_owned_fails_the_start(
     cluster: RealCluster, group: Group, registry: KazooClient
 ) -> None:
     path = f"{group.root}/owners/{group.topic}/3"
@@ -47,7 +47,9 @@ async def test_a_partition_that_somebody_keeps_is_told(
     assert group.owners() == {3: "somebody"}
 
 
-async def test_subscribing_and_unsubscribing(cluster: RealCluster, group: Group) -> None:
+async def test_subscribe_registers_and_unsubscribe_leaves(
+    cluster: RealCluster, group: Group
+) -> None:
     async with AIOKafkaConsumer(**options_for(cluster, group.name)) as consumer:
         assert group.members() == []
         consumer.subscribe(pattern=group.topic)
@@ -56,7 +58,7 @@ async def test_subscribing_and_unsubscribing(cluster: RealCluster, group: Group)
         await eventually(lambda: group.members() == [] and not group.owners(), "leaving")
 
 
-async def test_new_partitions_are_shared_too(cluster: RealCluster, group: Group) -> None:
+async def test_new_partitions_are_shared(cluster: RealCluster, group: Group) -> None:
     async with (
         ours(cluster, group) as one,
         ours(cluster, group) as two,
@@ -77,7 +79,7 @@ async def test_new_partitions_are_shared_too(cluster: RealCluster, group: Group)
         assert not shares[0] & shares[1]
 
 
-async def test_a_cancelled_start_leaves_no_member(
+async def test_cancelled_start_leaves_no_registration(
     cluster: RealCluster, group: Group, registry: KazooClient
 ) -> None:
     path = f"{group.root}/owners/{group.topic}/3"
@@ -92,7 +94,7 @@ async def test_a_cancelled_start_leaves_no_member(
     assert group.owners() == {3: "somebody"}
 
 
-async def test_wrong_addresses(cluster: RealCluster, group: Group) -> None:
+async def test_wrong_address_chroot_or_group_raises(cluster: RealCluster, group: Group) -> None:
     options = options_for(cluster, group.name)
     port = free_port()
     for connect, error, text in (
@@ -106,7 +108,7 @@ async def test_wrong_addresses(cluster: RealCluster, group: Group) -> None:
         AIOKafkaConsumer(group.topic, **{**options, "group_id": "a/b"})
 
 
-async def test_a_membership_that_ends_leaves_nothing_that_is_committed_over_its_successors(
+async def test_failed_membership_overwrites_no_later_commit(
     cluster: RealCluster, group: Group, registry: KazooClient
 ) -> None:
     strategy = [RoundRobinPartitionAssignor]

@@ -14,9 +14,9 @@ from kazoo.client import KazooClient
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from tests.brokers import RealCluster
-from tests.membership.foreign import ScalaMember
-from tests.membership.real import eventually, produce
-from tests.membership.zookeeper.group import Group, options_for, ours
+from tests.membership.group_harness import eventually, produce
+from tests.membership.other_clients import ScalaMember
+from tests.membership.zookeeper.group_state import Group, options_for, ours
 from tests.names import unique_name
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
@@ -28,7 +28,7 @@ older = [
 
 
 @pytest.mark.parametrize("cluster", ["0.8.2.2", *older], indirect=True)
-async def test_a_group_with_scala_members(
+async def test_group_shared_with_scala_members(
     cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
     async def scala(*, from_beginning: bool = False) -> ScalaMember:
@@ -71,7 +71,7 @@ async def test_a_group_with_scala_members(
     assert taken(other, second) == sorted(sent)
 
 
-async def test_roundrobin_deals_as_scala_does(
+async def test_roundrobin_shared_with_scala_member(
     cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
     scala = await asyncio.to_thread(
@@ -86,7 +86,7 @@ async def test_roundrobin_deals_as_scala_does(
             await group.shared(3)
 
 
-async def test_roundrobin_over_topics_that_scala_means_by_a_pattern(
+async def test_roundrobin_shared_with_scala_pattern_member(
     cluster: RealCluster,
     registry: KazooClient,
     tmp_path: Path,
@@ -123,7 +123,7 @@ async def test_roundrobin_over_topics_that_scala_means_by_a_pattern(
             await eventually(lambda: shared(3), "sharing by three")
 
 
-async def test_a_killed_scala_member_is_replaced(
+async def test_killed_scala_member_is_replaced(
     cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
     scala = await asyncio.to_thread(ScalaMember, cluster, tmp_path, group.name, group.topic)

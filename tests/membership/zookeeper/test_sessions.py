@@ -20,14 +20,14 @@ from aiokafka08.errors import (
 )
 from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 from tests.brokers import RealCluster
-from tests.membership.real import PARTITIONS, eventually, kill_and_pause, produce
-from tests.membership.worker import Worker
-from tests.membership.zookeeper.group import Group, end_session, options_for, ours
+from tests.membership.group_harness import PARTITIONS, eventually, kill_and_pause, produce
+from tests.membership.worker_process import Worker
+from tests.membership.zookeeper.group_state import Group, end_session, options_for, ours
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 
 
-async def test_a_session_that_ends_costs_no_partition(
+async def test_member_returns_after_its_session_ended(
     cluster: RealCluster, group: Group, registry: KazooClient
 ) -> None:
     async with ours(cluster, group) as one, ours(cluster, group) as two:
@@ -47,9 +47,7 @@ async def test_a_session_that_ends_costs_no_partition(
         await eventually(lambda: sorted([*one.values, *two.values]) == sorted(sent), "taking all")
 
 
-async def test_after_a_pause_nothing_is_committed_that_others_may_have_moved_on_from(
-    cluster: RealCluster, group: Group
-) -> None:
+async def test_commit_after_blocked_loop_is_refused(cluster: RealCluster, group: Group) -> None:
     options = {**options_for(cluster, group.name), "enable_auto_commit": False}
     async with AIOKafkaConsumer(group.topic, **options) as consumer:
         sent = await produce(cluster, group.topic, "one")
@@ -67,7 +65,7 @@ async def test_after_a_pause_nothing_is_committed_that_others_may_have_moved_on_
         assert {one.value for one in taken} <= {*values}  # read again, since nothing was committed
 
 
-async def test_a_session_that_ends_while_a_round_backs_off_is_noticed(
+async def test_session_end_during_backoff_is_noticed(
     cluster: RealCluster, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**options_for(cluster, group.name), "rebalance_backoff_ms": 3_600_000}
@@ -137,7 +135,7 @@ class Proxy:
         writer.close()
 
 
-async def test_who_is_cut_off_from_zookeeper_lets_go_before_its_session_ends(
+async def test_disconnected_member_drops_partitions_in_time(
     cluster: RealCluster, group: Group
 ) -> None:
     async with Proxy(cluster.zookeeper_connect) as proxy:
@@ -163,7 +161,7 @@ async def test_who_is_cut_off_from_zookeeper_lets_go_before_its_session_ends(
 
 
 @pytest.mark.parametrize("step", ["_create", "_delete"])
-def test_an_answer_of_zookeeper_that_is_lost_leaves_no_second_member(
+def test_lost_zookeeper_response_leaves_one_registration(
     cluster: RealCluster,
     group: Group,
     registry: KazooClient,
@@ -194,7 +192,7 @@ def test_an_answer_of_zookeeper_that_is_lost_leaves_no_second_member(
     assert snapshot.threads == {group.topic: [f"{member.member}-0"]}
 
 
-async def test_unsubscribing_is_told_again_where_zookeeper_was_away(
+async def test_unregistering_is_retried_after_an_error(
     cluster: RealCluster, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AIOKafkaConsumer(group.topic, **options_for(cluster, group.name)) as consumer:
@@ -217,7 +215,7 @@ async def test_unsubscribing_is_told_again_where_zookeeper_was_away(
 
 
 @pytest.mark.full
-async def test_workers_killed_and_paused_lose_nothing_and_no_offset_goes_back(
+async def test_killed_and_paused_workers_lose_no_message(
     cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
     options = "--zookeeper", cluster.zookeeper_connect
@@ -227,7 +225,7 @@ async def test_workers_killed_and_paused_lose_nothing_and_no_offset_goes_back(
 
 
 @pytest.mark.full
-async def test_zookeeper_away_for_longer_than_the_session(
+async def test_zookeeper_outage_longer_than_the_session(
     restarted: RealCluster, group: Group
 ) -> None:
     async with ours(restarted, group) as one, ours(restarted, group) as two:

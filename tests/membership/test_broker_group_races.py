@@ -1,5 +1,5 @@
-"""Listeners, subscriptions, seeks and refusals that come while a group is busy with something else;
-on the embedded cluster."""
+"""Listeners, subscriptions, seeks, refusals and garbage in the middle of a rebalance or a start, on
+the embedded cluster."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from aiokafka08.protocol import api
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Delay
 from tests.consumer.conftest import take
-from tests.membership.conftest import MakeMember, shared
-from tests.membership.test_broker_groups import ALL, Told
+from tests.membership.conftest import ALL, MakeMember, RecordingListener, shared
 from tests.waiting import until
 
 
 @pytest.mark.parametrize("when", ["on_partitions_revoked", "on_partitions_assigned"])
-async def test_a_listener_that_ends_as_cancelled_stops_nothing(
+async def test_listener_raising_cancelled_error_is_ignored(
     cluster: EmbeddedCluster, make_member: MakeMember, when: str
 ) -> None:
     async def wait_for_a_task_that_is_cancelled(partitions: object) -> None:
@@ -32,10 +31,10 @@ async def test_a_listener_that_ends_as_cancelled_stops_nothing(
         worker.cancel()
         await worker
 
-    told = Told()
-    setattr(told, when, wait_for_a_task_that_is_cancelled)
+    listener = RecordingListener()
+    setattr(listener, when, wait_for_a_task_that_is_cancelled)
     one, two = make_member(), make_member("t")
-    one.subscribe(["t"], listener=told)
+    one.subscribe(["t"], listener=listener)
     async with asyncio.timeout(10):
         await one.start()
         await two.start()
@@ -46,7 +45,7 @@ async def test_a_listener_that_ends_as_cancelled_stops_nothing(
     await until(lambda: one.assignment() == ALL, "taking over")
 
 
-async def test_seeking_to_the_committed_offset_does_not_reach_into_the_next_generation(
+async def test_seek_to_committed_ends_with_its_generation(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
     member = make_member("t")
@@ -55,7 +54,7 @@ async def test_seeking_to_the_committed_offset_does_not_reach_into_the_next_gene
     await member.commit({TopicPartition("t", 0): 3})
     fault = cluster.fault(api.OffsetFetchRequest, then=Answer(14), times=None)
     seeking = asyncio.create_task(member.seek_to_committed(TopicPartition("t", 0)))
-    await until(lambda: fault.hits, "asking")
+    await until(lambda: fault.hits, "OffsetFetch")
     joins = member.metrics()["group_joins"]
     cluster.fault(api.HeartbeatRequest, then=Answer(27))
     await until(lambda: member.metrics()["group_joins"] > joins, "joining again")
@@ -66,7 +65,7 @@ async def test_seeking_to_the_committed_offset_does_not_reach_into_the_next_gene
     assert await member.position(TopicPartition("t", 0)) == 7
 
 
-async def test_unsubscribing_while_it_starts_ends_the_start(
+async def test_unsubscribe_during_start_ends_the_start(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
     cluster.fault(api.SyncGroupRequest, then=Delay(0.2))
@@ -80,12 +79,12 @@ async def test_unsubscribing_while_it_starts_ends_the_start(
     assert member.assignment() == set()
 
 
-async def test_a_member_that_the_group_refuses_commits_and_gives_back_what_it_had(
+async def test_refused_member_commits_and_revokes(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
-    told = Told()
+    listener = RecordingListener()
     member = make_member(enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
-    member.subscribe(["t"], listener=told)
+    member.subscribe(["t"], listener=listener)
     await member.start()
     cluster.append("t", 0, [b"v"] * 10)
     await take(member, 10)
@@ -94,18 +93,20 @@ async def test_a_member_that_the_group_refuses_commits_and_gives_back_what_it_ha
         await member.getone()
     await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
     assert cluster.committed("g", "t", 0) == (10, "")
-    assert told.calls[-1] == ("revoked", ALL)
+    assert listener.calls[-1] == ("revoked", ALL)
     assert member.assignment() == set()
 
 
-async def test_unsubscribing_commits_what_was_handed_out_before_the_group_goes_on(
+async def test_unsubscribe_commits_before_it_leaves(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
     member = make_member("t", enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
     await member.start()
     cluster.append("t", 0, [b"v"] * 10)
     await take(member, 10)
-    cluster.fault(api.OffsetCommitRequest, then=Answer(14), times=3)  # it takes a while
+    cluster.fault(
+        api.OffsetCommitRequest, then=Answer(14), times=3
+    )  # the commit takes three retries
     member.unsubscribe()
     await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
     assert cluster.committed("g", "t", 0) == (10, "")
@@ -118,14 +119,14 @@ GARBAGE = {
     "nothing": b"",
     "noise": b"\xff" * 40,
     "an array that is too long": b"\0\0\x7f\xff\xff\xff\0\1t",
-    "no text": b"\0\0\0\0\0\1\0\2\xff\xfe\xff\xff\xff\xff",
+    "invalid UTF-8": b"\0\0\0\0\0\1\0\2\xff\xfe\xff\xff\xff\xff",
     "no topic names": ConsumerProtocolMemberMetadata(0, ["a/b", "", ".", "x" * 300], b"").encode(),
     "an array that ends early": b"\0\0\0\0\0\2\0\1t",
 }
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
-async def test_a_member_whose_wish_is_garbage_costs_the_others_nothing(
+async def test_garbage_metadata_of_one_member_is_ignored(
     make_member: MakeMember, garbage: bytes
 ) -> None:
     class Garbage(ConsumerProtocolMemberMetadata):
@@ -148,7 +149,7 @@ async def test_a_member_whose_wish_is_garbage_costs_the_others_nothing(
 
 
 @pytest.mark.parametrize("garbage", [b"\xff", b"\0\0\0\0\0\1", b"\xff" * 40])
-async def test_a_share_that_is_garbage_is_told_and_asked_for_again(
+async def test_garbage_assignment_is_reported_and_retried(
     cluster: EmbeddedCluster, make_member: MakeMember, garbage: bytes
 ) -> None:
     member = make_member("t")

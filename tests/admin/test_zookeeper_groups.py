@@ -85,7 +85,7 @@ def scala_consumer(
 
 
 @pytest.mark.parametrize("version", list(CONSOLE_CONSUMERS))
-async def test_a_group_of_the_scala_consumer_from_its_birth_to_its_reset(
+async def test_scala_group_is_described_and_reset(
     broker_clusters: BrokerClusters, unique_topic: NewName, tmp_path: Path, version: str
 ) -> None:
     cluster, topic, group = broker_clusters.get(version), unique_topic(), unique_topic("g")
@@ -138,7 +138,7 @@ async def test_a_group_of_the_scala_consumer_from_its_birth_to_its_reset(
             assert [await consumer.position(tp) for tp in tps] == [0, 7]
 
 
-async def test_a_member_s_node_that_can_t_be_read_is_named_and_passed_over(
+async def test_undecodable_member_node_is_logged_and_skipped(
     broker_clusters: BrokerClusters, unique_topic: NewName, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster, group = broker_clusters.get("0.8.2.2"), unique_topic("g")
@@ -170,7 +170,7 @@ async def test_a_member_s_node_that_can_t_be_read_is_named_and_passed_over(
         session.close()
 
 
-async def test_a_wrong_group_chroot_or_place_is_told(broker_clusters: BrokerClusters) -> None:
+async def test_wrong_group_chroot_or_missing_option_raises(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get("0.8.2.2")
     async with new_admin(cluster) as admin:
         with pytest.raises(IllegalArgumentError, match="'a/b' can't be a node of ZooKeeper"):

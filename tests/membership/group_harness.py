@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from tests.brokers import RealCluster
-from tests.membership.worker import Worker
+from tests.membership.worker_process import Worker
 from tests.waiting import until
 
 PARTITIONS = 6

@@ -12,7 +12,7 @@ from kazoo.exceptions import NoNodeError
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.errors import KafkaUnavailableError
 from tests.brokers import RealCluster
-from tests.membership.real import PARTITIONS, Taking, eventually
+from tests.membership.group_harness import PARTITIONS, Taking, eventually
 from tests.names import unique_name
 
 

@@ -22,7 +22,7 @@ NewName = Callable[..., str]
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"])
-async def test_a_topic_is_created_described_and_grown(
+async def test_topic_is_created_described_and_extended(
     broker_clusters: BrokerClusters, unique_topic: NewName, version: str
 ) -> None:
     cluster = broker_clusters.get(version)
@@ -51,7 +51,7 @@ async def test_a_topic_is_created_described_and_grown(
         assert name in str(text)
 
 
-async def test_describing_an_unknown_topic_gives_error_3_and_creates_nothing(
+async def test_describe_unknown_topic_creates_nothing(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
     cluster = broker_clusters.get("0.8.2.2")
@@ -62,7 +62,7 @@ async def test_describing_an_unknown_topic_gives_error_3_and_creates_nothing(
         assert name not in await admin.list_topics()
 
 
-async def test_the_cluster_is_described(
+async def test_describe_cluster_names_brokers(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
     cluster = broker_clusters.get("0.10.2.2")
@@ -90,7 +90,7 @@ async def test_validate_only_creates_nothing(
         assert name not in await admin.list_topics()
 
 
-async def test_a_topic_is_deleted_or_the_refusal_is_told(
+async def test_topic_is_deleted_or_refused(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
     cluster = broker_clusters.get("0.9.0.1")
@@ -105,7 +105,7 @@ async def test_a_topic_is_deleted_or_the_refusal_is_told(
         assert name in str(text)
 
 
-async def test_without_zookeeper_the_refusal_says_the_way_out(
+async def test_create_without_zookeeper_names_the_options(
     broker_clusters: BrokerClusters,
 ) -> None:
     cluster = broker_clusters.get("0.8.2.2")
@@ -114,7 +114,7 @@ async def test_without_zookeeper_the_refusal_says_the_way_out(
             await admin.create_topics([NewTopic("t", 1, 1)])
 
 
-async def test_a_wrong_chroot_and_a_wrong_address_are_told_apart(
+async def test_wrong_chroot_and_wrong_address_differ(
     broker_clusters: BrokerClusters,
 ) -> None:
     cluster = broker_clusters.get("0.8.2.2")
@@ -133,14 +133,14 @@ async def test_a_wrong_chroot_and_a_wrong_address_are_told_apart(
         await create("127.0.0.1:1")
 
 
-async def test_bad_names_never_reach_the_broker(broker_clusters: BrokerClusters) -> None:
+async def test_invalid_topic_name_is_refused_locally(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get("0.8.2.2")
     async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         with pytest.raises(InvalidTopicError, match="'a b'"):
             await admin.describe_topics(["a b"])
 
 
-async def test_calls_before_start_and_after_close_are_refused(
+async def test_calls_before_start_and_after_close_raise(
     broker_clusters: BrokerClusters,
 ) -> None:
     cluster = broker_clusters.get("0.8.2.2")
@@ -154,7 +154,7 @@ async def test_calls_before_start_and_after_close_are_refused(
         await admin.list_topics()
 
 
-async def test_dropped_without_close_it_warns(broker_clusters: BrokerClusters) -> None:
+async def test_client_dropped_without_close_warns(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get("0.8.2.2")
     clients = [AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)]
     await clients[0].start()

@@ -56,7 +56,7 @@ async def admin(cluster: EmbeddedCluster) -> AsyncIterator[AIOKafkaAdminClient]:
         yield running
 
 
-async def test_what_was_deleted_isn_t_created_again_by_asking_for_it(
+async def test_deleted_topic_is_not_created_again(
     cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
 ) -> None:
     """Brokers with auto.create.topics.enable create the topics that a Metadata request names."""
@@ -69,7 +69,7 @@ async def test_what_was_deleted_isn_t_created_again_by_asking_for_it(
     assert not any("gone" in (one.topics or ()) for one in cluster.requests(MetadataRequest))
 
 
-async def test_a_wrong_timeout_is_told_before_anything_is_done(
+async def test_wrong_timeout_raises_before_any_change(
     cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
 ) -> None:
     for wrong in (0, -1, "1"):
@@ -83,7 +83,7 @@ async def test_a_wrong_timeout_is_told_before_anything_is_done(
     assert await admin.list_topics() == ["here"]
 
 
-async def test_a_topic_without_leaders_is_told_in_time(
+async def test_topic_without_leaders_raises_at_timeout(
     cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
 ) -> None:
     cluster.fault(MetadataRequest, then=Answer(5), times=None)

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
         pytest.param("3.9.1", marks=pytest.mark.full),
     ],
 )
-async def test_the_coordinator_is_killed_and_no_commit_goes_back(
+async def test_killed_coordinator_loses_no_commit(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str], version: str
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, version, 3)

@@ -22,9 +22,9 @@ from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.contract.wire.wire_client import WireClient
 from tests.membership.conftest import partitions
-from tests.membership.foreign import JavaMember, KafkaPythonMember
-from tests.membership.real import PARTITIONS, Taking, eventually, kill_and_pause, produce
-from tests.membership.worker import Worker
+from tests.membership.group_harness import PARTITIONS, Taking, eventually, kill_and_pause, produce
+from tests.membership.other_clients import JavaMember, KafkaPythonMember
+from tests.membership.worker_process import Worker
 from tests.names import unique_name
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
@@ -105,7 +105,7 @@ def ours(cluster: RealCluster, group: str, topic: str, client_id: str) -> Taking
     )
 
 
-async def test_a_group_with_java_and_kafka_python(
+async def test_group_shared_with_java_and_kafka_python(
     cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
     topic, name = unique_name("t"), unique_name("g")
@@ -151,7 +151,7 @@ async def test_a_group_with_java_and_kafka_python(
     assert taken(second) == sorted(sent)
 
 
-async def test_a_killed_member_is_replaced_and_nothing_is_lost(
+async def test_killed_java_member_is_replaced_without_loss(
     cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
     topic, name = unique_name("t"), unique_name("g")
@@ -187,7 +187,7 @@ class Rewinding(ConsumerRebalanceListener):
 
 
 @pytest.mark.parametrize("rewinding", [False, True])
-async def test_a_new_partition_begins_as_auto_offset_reset_says_or_where_the_listener_wants(
+async def test_new_partition_starts_by_reset_or_listener_seek(
     broker_clusters: BrokerClusters, rewinding: bool
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "0.9.0.1", 1)
@@ -224,7 +224,7 @@ async def test_a_new_partition_begins_as_auto_offset_reset_says_or_where_the_lis
 
 
 @pytest.mark.full
-async def test_workers_killed_and_paused_lose_nothing_and_no_offset_goes_back(
+async def test_killed_and_paused_workers_lose_no_message(
     cluster: RealCluster, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
     topic, name = unique_name("t"), unique_name("g")
@@ -240,7 +240,7 @@ async def test_workers_killed_and_paused_lose_nothing_and_no_offset_goes_back(
 
 @pytest.mark.full
 @pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2", "3.9.1"])
-async def test_the_death_of_the_coordinator_costs_nothing(
+async def test_killed_coordinator_costs_no_message(
     version: str, broker_clusters: BrokerClusters
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, version, 3)

@@ -58,7 +58,7 @@ def new_consumer(cluster: RealCluster, tp: TopicPartition, group: str) -> AIOKaf
     return consumer
 
 
-async def test_a_consumer_of_0_8_0_goes_on_where_the_last_one_stopped(
+async def test_consumer_on_0_8_0_continues_at_its_node(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
     cluster, group = broker_clusters.get("0.8.0"), unique_topic("g")
@@ -80,7 +80,7 @@ async def test_a_consumer_of_0_8_0_goes_on_where_the_last_one_stopped(
 
 
 @pytest.mark.parametrize("version", ["0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"])
-async def test_brokers_write_the_same_nodes_by_request(
+async def test_direct_and_broker_stores_share_nodes(
     broker_clusters: BrokerClusters, unique_topic: NewName, new_store: NewStore, version: str
 ) -> None:
     cluster, group = broker_clusters.get(version), unique_topic("g")
@@ -101,7 +101,7 @@ async def test_brokers_write_the_same_nodes_by_request(
 
 
 @pytest.mark.parametrize("garbage", ["{garbage", "9223372036854775808", "1_0", "\u0661"])
-async def test_a_node_that_holds_no_offset_is_named(
+async def test_garbage_node_is_named_and_overwritten(
     broker_clusters: BrokerClusters, unique_topic: NewName, garbage: str
 ) -> None:
     cluster, group = broker_clusters.get("0.8.0"), unique_topic("g")
@@ -118,7 +118,7 @@ async def test_a_node_that_holds_no_offset_is_named(
         assert await one.committed(tp) == 2
 
 
-async def test_a_wrong_chroot_address_or_group_is_told(broker_clusters: BrokerClusters) -> None:
+async def test_wrong_chroot_address_or_group_raises(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get("0.8.0")
     connect = cluster.zookeeper_connect
     for address, group, error, match in (
@@ -134,7 +134,7 @@ async def test_a_wrong_chroot_address_or_group_is_told(broker_clusters: BrokerCl
             await store.fetch([TopicPartition("t", 0)])
 
 
-async def test_a_start_that_is_cancelled_leaves_no_session(
+async def test_cancelled_start_leaves_no_session(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
     cluster = broker_clusters.get("0.8.0")
@@ -150,7 +150,7 @@ async def test_a_start_that_is_cancelled_leaves_no_session(
 
 
 @pytest.mark.timeout(120)
-async def test_while_zookeeper_is_away_commits_fail_in_time_and_then_work_again(
+async def test_commits_fail_in_time_during_zookeeper_outage(
     unique_topic: NewName,
 ) -> None:
     tp = TopicPartition("t", 0)

@@ -1,0 +1,145 @@
+"""Members join, leave and fall silent at random: no partition has two owners in one generation, and
+at the end each has one. The seed is in the test's id."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka08.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka08.protocol import api
+from aiokafka08.telemetry import Event, GroupJoined
+from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.faults import Silence
+from tests.membership.conftest import SESSION_MS, member_options, partitions, shared
+from tests.waiting import until
+
+ALL = partitions(7)
+MOST_MEMBERS = 5
+
+
+class Owners:
+    """The owner of each partition in each generation; `conflicts` lists those with two owners.
+
+    A generation is identified by its number and its members: on 0.9 a group that has lost all
+    members, which may happen on a busy machine, starts again at 1 with new ones.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[tuple[int, str], frozenset[str]] = {}
+        self._owners: dict[tuple[int, frozenset[str], TopicPartition], str] = {}
+        self.conflicts: list[str] = []
+
+    def record_sync(self, request: api.SyncGroupRequest) -> bool:
+        """Record the members of a generation; return False, so that the watch goes on."""
+        members = frozenset(one.member for one in request.assignments)
+        for member in members:
+            self._members[request.generation, member] = members
+        return False
+
+    def record_event(self, event: Event) -> None:
+        """Record the partitions of a member that has joined."""
+        if isinstance(event, GroupJoined):
+            # .get(), because the client would only log a KeyError of this hook
+            members = self._members.get((event.generation, event.member), frozenset())
+            for partition in event.partitions:
+                place = (event.generation, members, partition)
+                owner = self._owners.setdefault(place, event.member)
+                if owner != event.member:
+                    self.conflicts.append(f"{partition} in generation {event.generation}")
+
+
+def test_owner_log_finds_two_owners_in_one_generation() -> None:
+    owners, zero = Owners(), TopicPartition("t", 0)
+
+    def sync(generation: int, *members: str) -> None:
+        assignments = [api.MemberAssignment(member, b"") for member in members]
+        assert not owners.record_sync(
+            api.SyncGroupRequest("g", generation, members[0], assignments)
+        )
+
+    def join(generation: int, member: str) -> None:
+        owners.record_event(GroupJoined("g", generation, member, False, (zero,)))
+
+    sync(2, "a", "b")
+    join(2, "a")
+    sync(1, "c")  # the group starts again; no member reports the first generation
+    sync(2, "c", "d")
+    join(2, "c")
+    join(2, "c")
+    assert owners.conflicts == []
+    join(2, "d")
+    assert owners.conflicts == [f"{zero} in generation 2"]
+
+
+async def rebalance_at_random(cluster: EmbeddedCluster, count: int, seed: int) -> None:
+    rng, owners = random.Random(seed), Owners()
+    cluster.next_request(api.SyncGroupRequest, where=owners.record_sync)
+    members: list[AIOKafkaConsumer] = []
+    dead: list[AIOKafkaConsumer] = []
+    options: dict[str, Any] = member_options(
+        cluster,
+        session_timeout_ms=SESSION_MS,
+        on_event=owners.record_event,
+        partition_assignment_strategy=[
+            StickyPartitionAssignor,
+            RangePartitionAssignor,
+            RoundRobinPartitionAssignor,
+        ],
+    )
+
+    def silence(member: AIOKafkaConsumer) -> None:
+        """Drop all its requests about the group from now on."""
+        name = member._engine._member_state.member
+        for kind in (api.HeartbeatRequest, api.LeaveGroupRequest, api.JoinGroupRequest):
+            cluster.fault(
+                kind,
+                then=Silence(perform=False),
+                times=None,
+                where=lambda request: request.member == name,
+            )
+
+    try:
+        for number in range(count):
+            actions = ["join"] * (len(members) < MOST_MEMBERS) * 2
+            actions += ["leave", "die"] * (len(members) > 1)
+            match rng.choice(actions):
+                case "join":
+                    members.append(AIOKafkaConsumer("t", **options))
+                    await members[-1].start()
+                case "leave":
+                    await members.pop(rng.randrange(len(members))).stop()
+                case "die":
+                    dead.append(members.pop(rng.randrange(len(members))))
+                    silence(dead[-1])
+            if rng.random() < 0.3 or number == count - 1:
+                await until(lambda: shared(*members, among=ALL), f"sharing in round {number}")
+    finally:
+        for member in [*members, *dead]:
+            await member.stop()
+    assert owners.conflicts == []
+
+
+@pytest.fixture(params=["0.9", "0.10"])
+async def seven(request: pytest.FixtureRequest) -> Any:
+    async with EmbeddedCluster(
+        1, request.param, {"t": 7}, group_min_session_timeout_ms=100
+    ) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_ten_random_rebalances(seven: EmbeddedCluster, seed: int) -> None:
+    await rebalance_at_random(seven, 10, seed)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", [11, 12, 13])
+async def test_hundred_random_rebalances(seven: EmbeddedCluster, seed: int) -> None:
+    await rebalance_at_random(seven, 100, seed)
