@@ -27,7 +27,7 @@ from aiokafka08.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from aiokafka08.net.list_offsets import ask_leader
+from aiokafka08.net.list_offsets import list_offsets_of_leader
 from aiokafka08.net.retry import attempt_timeout, is_final
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
@@ -200,7 +200,9 @@ class StartOffsets:
         if not wanted:
             return {}
         timeout_s = attempt_timeout(self._router.config.request_timeout_s)
-        return await ask_leader(self._router, leader, wanted, wanted, timeout_s=timeout_s)
+        return await list_offsets_of_leader(
+            self._router, leader, wanted, wanted, timeout_s=timeout_s
+        )
 
     # --- the results ------------------------------------------------------------------------------
 

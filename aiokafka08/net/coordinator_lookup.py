@@ -23,15 +23,15 @@ from aiokafka08.net.retry import retry
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import GroupCoordinatorRequest, GroupCoordinatorResponse
 
-PATIENCE_S = 5.0
-"""How long one broker may take to name the coordinator."""
+ATTEMPT_S = 5.0
+"""How long one lookup request may take."""
 
 
 def check_group_id(group: object) -> str:
-    """`group`, if it can be the name of a group.
+    """Return `group` if it can be the name of a group.
 
     Raises:
-        IllegalArgumentError: it can't.
+        IllegalArgumentError: It can't.
     """
     if isinstance(group, str) and group:
         try:
@@ -41,18 +41,18 @@ def check_group_id(group: object) -> str:
             pass
     text = repr(group)
     raise IllegalArgumentError(
-        f"group_id={text if len(text) <= 100 else text[:99] + '…'}: allowed is a text, not empty, "
-        "of at most 32767 bytes in UTF-8"
+        f"group_id={text if len(text) <= 100 else text[:99] + '…'}: expected a non-empty string of "
+        "at most 32767 bytes in UTF-8"
     )
 
 
 class CoordinatorLookup:
-    """Knows the coordinator of one group.
+    """Look up and remember the coordinator of one group.
 
     Args:
-        router: the way to the brokers.
-        group: the group's name.
-        node_id: who it is, where that is known already.
+        router: Sends the lookup requests.
+        group: The group's name.
+        node_id: The coordinator, if the caller knows it already.
     """
 
     def __init__(self, router: Router, group: str, node_id: int | None = None) -> None:
@@ -62,18 +62,20 @@ class CoordinatorLookup:
         self._lock = asyncio.Lock()
 
     async def node_id(self, *, timeout_s: float | None = None) -> int:
-        """The coordinator's node id, which `Router.request` takes; looked up if need be.
+        """Return the coordinator's node id, for `Router.request()`; look it up if necessary.
 
-        The first lookup on a cluster makes it create its offsets topic, and takes a moment.
+        The first lookup on a cluster makes the brokers create their offsets topic, which takes a
+        moment.
 
         Args:
-            timeout_s: seconds, `request_timeout_ms` by default.
+            timeout_s: In seconds; by default `request_timeout_ms`.
 
         Raises:
-            GroupCoordinatorNotAvailableError: none was named in time; says what was seen last.
-            UnsupportedVersionError: the brokers' line has no coordinators (before 0.8.2).
-            BrokerResponseError: the brokers refuse the group.
-            IllegalStateError: the client was stopped.
+            GroupCoordinatorNotAvailableError: No broker named one in time; the text has the last
+                error.
+            UnsupportedVersionError: The brokers' line has no coordinators (before 0.8.2).
+            BrokerResponseError: The brokers reject the group.
+            IllegalStateError: The client was stopped.
         """
         if self._node_id is not None:
             return self._node_id
@@ -82,8 +84,8 @@ class CoordinatorLookup:
 
         def timed_out(last: KafkaError | None) -> KafkaError:
             return GroupCoordinatorNotAvailableError(
-                f"no coordinator of group {self.group!r} within {limit_s * 1000:.0f} ms"
-                + (f"; last seen: {last}" if last is not None else "")
+                f"group {self.group!r}: no coordinator within {limit_s * 1000:.0f} ms"
+                + (f"; last error: {last}" if last is not None else "")
                 + _hint(last)
             )
 
@@ -99,42 +101,45 @@ class CoordinatorLookup:
                     deadline=deadline,
                     backoff=self._router.config.backoff(at_least_s=0.01),
                     timed_out=timed_out,
-                    attempt_s=PATIENCE_S,
+                    attempt_s=ATTEMPT_S,
                 )
             return self._node_id
         finally:
             self._lock.release()
 
     def invalidate(self, node_id: int) -> None:
-        """That node isn't the coordinator (code 15 or 16), or doesn't answer: look it up anew."""
+        """Look the coordinator up again the next time, if it is this node.
+
+        For a node that isn't the coordinator (code 15 or 16), or doesn't respond.
+        """
         if self._node_id == node_id:
             self._node_id = None
 
     async def _look_up(self, timeout_s: float) -> int | KafkaError:
-        """One question: the node id, or what may pass."""
-        answer = await self._router.request(
+        """Send one lookup request; return the node id, or an error."""
+        response = await self._router.request(
             GroupCoordinatorRequest(self.group), timeout_s=timeout_s
         )
-        if answer.error_code:
-            return broker_error(answer.error_code, f"the coordinator of group {self.group!r}")
-        _check(answer)
-        self._router.register_broker(answer.node_id, (answer.host, answer.port))
-        return answer.node_id
+        if response.error_code:
+            return broker_error(response.error_code, f"the coordinator of group {self.group!r}")
+        _check(response)
+        self._router.register_broker(response.node_id, (response.host, response.port))
+        return response.node_id
 
 
-def _check(answer: GroupCoordinatorResponse) -> None:
-    if answer.node_id < 0 or not answer.host or not 0 < answer.port < 65536:
+def _check(response: GroupCoordinatorResponse) -> None:
+    if response.node_id < 0 or not response.host or not 0 < response.port < 65536:
         raise KafkaProtocolError(
-            f"a broker names as coordinator: node {answer.node_id} at {answer.host!r}, port "
-            f"{answer.port}"
+            f"invalid coordinator in a response: node {response.node_id} at "
+            f"{response.host!r}, port {response.port}"
         )
 
 
-def _hint(seen: KafkaError | None) -> str:
-    if not isinstance(seen, GroupCoordinatorNotAvailableError) or seen.errno != 15:
+def _hint(last: KafkaError | None) -> str:
+    if not isinstance(last, GroupCoordinatorNotAvailableError):
         return ""
     # docs/brokers.md 8.9
     return (
-        ". A cluster of 0.8.2 brokers without any topic never names one: create a topic; else the "
-        "brokers may be unable to create the topic __consumer_offsets (see their logs)"
+        ". A cluster of 0.8.2 brokers without any topic never names one: create a topic. If it has "
+        "topics, the brokers may be unable to create __consumer_offsets: see their logs"
     )

@@ -1,7 +1,11 @@
-"""ListOffsets over the whole cluster: one request per leader, leader moves followed.
+"""Request offsets from the leaders of many partitions, and follow leaders that move.
 
-Earliest, latest and segment starts (version 0), and messages by their time (version 1), for
-consumer, admin and Spark. How the two are put together to find a time lives in `times`.
+`list_offsets()` returns earliest and latest offsets and starts of segments (ListOffsets 0);
+`find_first_messages()` finds messages by their timestamps (ListOffsets 1). Consumer, admin and
+Spark call them. `offsets_for_times` combines the two to find an offset by time.
+
+Invariant: a partition that has its result isn't requested again; the others are, until the
+deadline.
 """
 
 from __future__ import annotations
@@ -34,14 +38,16 @@ from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
 
-_CANT_TELL = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
-"""Of times of messages: stored in format 0, or there is a set that the broker can't open."""
+_NOT_SUPPORTED = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
+"""Errors of a search by timestamp: message format 0, or a message set that the broker can't open.
+"""
 
-Answers = dict[TopicPartition, T | KafkaError]
-"""Of one leader, or of all that there are: per partition what was asked for, or why not."""
+PartitionResults = dict[TopicPartition, T | KafkaError]
+"""Per partition its result, or why there is none."""
 
-Ask = Callable[[int, Collection[TopicPartition], float], Awaitable[Answers[T]]]
-"""Asks one leader for some of its partitions, within so many seconds."""
+LeaderRequest = Callable[[int, Collection[TopicPartition], float], Awaitable[PartitionResults[T]]]
+"""Sends a request for some partitions to one leader; the last argument is the timeout in seconds.
+"""
 
 
 async def list_offsets(
@@ -51,71 +57,73 @@ async def list_offsets(
     max_num_offsets: int = 1,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, list[int]]:
-    """The offsets that brokers name for each partition and time.
+    """Return the offsets of each partition for one timestamp.
 
     Args:
-        router: the way to the brokers.
-        timestamps: per partition `LATEST`, `EARLIEST`, or milliseconds since the epoch: then the
-            starts of segments last written at or before it, newest first.
-        max_num_offsets: how many offsets per partition at most.
-        timeout_s: seconds for all of it; `request_timeout_ms` by default.
+        router: The brokers.
+        timestamps: Per partition `LATEST`, `EARLIEST`, or milliseconds since the epoch. The latter
+            gives the starts of segments last written at or before that time, newest first.
+        max_num_offsets: The maximum number of offsets per partition.
+        timeout_s: Seconds for the whole call; by default `request_timeout_ms`.
 
     Raises:
-        KafkaTimeoutError: some partition got no answer in time; names them and what was last seen.
-        UnknownTopicOrPartitionError: a partition isn't in its topic.
-        InvalidTopicError: a name that brokers don't take.
-        BrokerResponseError: a partition's error that trying again can't help.
-        IllegalStateError: the client was stopped.
+        KafkaTimeoutError: A partition has no result in time; the text names each and its error.
+        UnknownTopicOrPartitionError: A topic or a partition doesn't exist.
+        InvalidTopicError: A topic name is invalid.
+        BrokerResponseError: A partition's error that another attempt can't help.
+        IllegalStateError: The client was stopped.
     """
 
-    def ask(
+    def send(
         leader: int, tps: Collection[TopicPartition], timeout_s: float
-    ) -> Awaitable[Answers[list[int]]]:
-        return ask_leader(router, leader, tps, timestamps, max_num_offsets, timeout_s=timeout_s)
+    ) -> Awaitable[PartitionResults[list[int]]]:
+        return list_offsets_of_leader(
+            router, leader, tps, timestamps, max_num_offsets, timeout_s=timeout_s
+        )
 
-    return await _of_leaders(router, timestamps, ask, timeout_s)
+    return await _request_until_complete(router, timestamps, send, timeout_s)
 
 
 async def find_first_messages(
     router: Router, timestamps_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """The first message of each time or later, by the messages' own timestamps (KIP-79).
+    """Find the first message of each time or later, by the messages' own timestamps (KIP-79).
 
     Args:
-        router: the way to the brokers.
-        timestamps_ms: per partition, milliseconds since the epoch.
+        router: The brokers.
+        timestamps_ms: Per partition, in milliseconds since the epoch.
 
     Returns:
-        Offset and timestamp of the message, None where the broker finds none (which proves little:
-        see `times`). Left out are partitions whose leader can't tell: a broker before 0.10.1, one
-        that stores the topic in format 0, or can't open a set, or doesn't answer in time.
+        Offset and timestamp of the message; None if the broker finds none, which proves little (see
+        `offsets_for_times`). Partitions are missing if their leader can't search: it is older than
+        0.10.1, stores the topic in format 0, can't open a message set, or doesn't respond in time.
 
     Raises:
-        As `list_offsets`.
+        KafkaError: As `list_offsets`.
     """
 
-    def ask(
+    def send(
         leader: int, tps: Collection[TopicPartition], timeout_s: float
-    ) -> Awaitable[Answers[ListedOffsets | None]]:
-        return _ask_by_message(router, leader, tps, timestamps_ms, timeout_s)
+    ) -> Awaitable[PartitionResults[ListedOffsets | None]]:
+        return _find_on_leader(router, leader, tps, timestamps_ms, timeout_s)
 
     return {
         tp: OffsetAndTimestamp(one.offset, one.timestamp) if one.offset >= 0 else None
-        for tp, one in (await _of_leaders(router, timestamps_ms, ask)).items()
+        for tp, one in (await _request_until_complete(router, timestamps_ms, send)).items()
         if one is not None
     }
 
 
-async def _of_leaders(
+async def _request_until_complete(
     router: Router,
     tps: Collection[TopicPartition],
-    ask: Ask[T],
+    send: LeaderRequest[T],
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, T]:
-    """What the leaders say, each asked until it knows.
+    """Send requests to the leaders until each partition has its result.
 
     Raises:
-        As `list_offsets`.
+        KafkaError: As `list_offsets`.
     """
     if not tps:
         return {}
@@ -126,7 +134,7 @@ async def _of_leaders(
 
     async def attempt(attempt_s: float) -> dict[TopicPartition, T] | KafkaError:
         missing = [tp for tp in tps if tp not in found]
-        for tp, result in (await request_from_leaders(router, missing, ask, attempt_s)).items():
+        for tp, result in (await request_from_leaders(router, missing, send, attempt_s)).items():
             if not isinstance(result, KafkaError):
                 found[tp] = result
             elif is_final(result):
@@ -140,7 +148,7 @@ async def _of_leaders(
 
     def timed_out(last: KafkaError | None) -> KafkaError:
         reasons = [
-            f"{tp.topic}/{tp.partition}: {errors.get(tp, 'no answer')}"
+            f"{tp.topic}/{tp.partition}: {errors.get(tp, 'no response')}"
             for tp in tps
             if tp not in found
         ]
@@ -148,7 +156,7 @@ async def _of_leaders(
             f"no offsets within {limit_s * 1000:.0f} ms for {'; '.join(reasons)}"
         )
 
-    await _know(router, tps, deadline)
+    await _ensure_known(router, tps, deadline)
     return await retry(
         attempt,
         deadline=deadline,
@@ -158,19 +166,19 @@ async def _of_leaders(
     )
 
 
-async def _know(router: Router, tps: Collection[TopicPartition], end: float) -> None:
-    """Have the metadata of these partitions.
+async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadline: float) -> None:
+    """Wait until the metadata has these partitions.
 
     Raises:
-        UnknownTopicOrPartitionError: also after a refresh there is no such partition.
+        UnknownTopicOrPartitionError: A partition doesn't exist, even after a refresh.
     """
     metadata = router.metadata
     for topic in dict.fromkeys(tp.topic for tp in tps):
-        left_s = max(end - asyncio.get_running_loop().time(), 0)
+        left_s = max(deadline - asyncio.get_running_loop().time(), 0)
         await metadata.wait_for_topic(topic, timeout_s=left_s)
     if all(tp.partition in metadata.snapshot.partitions(tp.topic) for tp in tps):
         return
-    snapshot = await metadata.refresh()  # it may have been added
+    snapshot = await metadata.refresh()  # the partition may be new
     for tp in tps:
         if tp.partition not in snapshot.partitions(tp.topic):
             raise UnknownTopicOrPartitionError(
@@ -180,11 +188,11 @@ async def _know(router: Router, tps: Collection[TopicPartition], end: float) -> 
 
 
 async def request_from_leaders(
-    router: Router, tps: Collection[TopicPartition], ask: Ask[T], timeout_s: float
-) -> Answers[T]:
-    """One round: each leader is asked for its partitions."""
+    router: Router, tps: Collection[TopicPartition], send: LeaderRequest[T], timeout_s: float
+) -> PartitionResults[T]:
+    """Send one request to the leader of each partition, all at once."""
     snapshot = router.metadata.snapshot
-    results: Answers[T] = {}
+    results: PartitionResults[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
     for tp in tps:
         leader = snapshot.leader(tp)
@@ -192,15 +200,14 @@ async def request_from_leaders(
             results[tp] = LeaderNotAvailableError("no leader")
         else:
             by_leader.setdefault(leader, []).append(tp)
-    answers = await asyncio.gather(
-        *(ask(leader, asked, timeout_s) for leader, asked in by_leader.items())
-    )
-    for answer in answers:
-        results.update(answer)
+    for result in await asyncio.gather(
+        *(send(leader, led, timeout_s) for leader, led in by_leader.items())
+    ):
+        results.update(result)
     return results
 
 
-async def ask_leader(
+async def list_offsets_of_leader(
     router: Router,
     leader: int,
     tps: Collection[TopicPartition],
@@ -208,63 +215,64 @@ async def ask_leader(
     max_num_offsets: int = 1,
     *,
     timeout_s: float | None = None,
-) -> Answers[list[int]]:
-    """One request to one leader: per partition its offsets, or why there are none.
+) -> PartitionResults[list[int]]:
+    """Send one ListOffsets request to one leader; return offsets or an error per partition.
 
-    Raises nothing of Kafka's; arguments as in `list_offsets`.
+    Raises no `KafkaError`. The arguments are those of `list_offsets`.
     """
     request = _request(tps, timestamps, max_num_offsets)
     try:
-        answer = await router.request(request, node_id=leader, version=0, timeout_s=timeout_s)
+        response = await router.request(request, node_id=leader, version=0, timeout_s=timeout_s)
     except KafkaError as error:
         return dict.fromkeys(tps, error)
     return {
         tp: one if isinstance(one, KafkaError) else one.offsets or []
-        for tp, one in _answers(leader, tps, answer).items()
+        for tp, one in _results(leader, tps, response).items()
     }
 
 
-async def _ask_by_message(
+async def _find_on_leader(
     router: Router,
     leader: int,
     tps: Collection[TopicPartition],
     timestamps_ms: Mapping[TopicPartition, int],
     timeout_s: float,
-) -> Answers[ListedOffsets | None]:
-    """The same for times of messages; None where this broker can't tell."""
+) -> PartitionResults[ListedOffsets | None]:
+    """Search by timestamp on one leader; None for partitions where it can't."""
     loop = asyncio.get_running_loop()
-    end = loop.time() + timeout_s
+    deadline = loop.time() + timeout_s
     try:
         connection = await router.connection(leader, Lane.CONTROL, timeout_s=timeout_s)
         if not connection.version.supports(ListOffsetsRequest, 1):
             return dict.fromkeys(tps)
         request = _request(tps, timestamps_ms)
-        answer = await connection.request(request, version=1, timeout_s=max(end - loop.time(), 0))
+        left_s = max(deadline - loop.time(), 0)
+        response = await connection.request(request, version=1, timeout_s=left_s)
     except KafkaTimeoutError:
-        return dict.fromkeys(tps)  # without an index it may search for long
+        return dict.fromkeys(tps)  # without a time index, a search may take long
     except KafkaError as error:
         return dict.fromkeys(tps, error)
     return {
-        tp: None if isinstance(one, _CANT_TELL) else one
-        for tp, one in _answers(leader, tps, answer).items()
+        tp: None if isinstance(one, _NOT_SUPPORTED) else one
+        for tp, one in _results(leader, tps, response).items()
     }
 
 
 def _request(
     tps: Collection[TopicPartition], timestamps: Mapping[TopicPartition, int], count: int = 1
 ) -> ListOffsetsRequest:
-    asked = ((tp.topic, ListOffsetsPartition(tp.partition, timestamps[tp], count)) for tp in tps)
-    return ListOffsetsRequest(-1, by_topic(asked))
+    parts = ((tp.topic, ListOffsetsPartition(tp.partition, timestamps[tp], count)) for tp in tps)
+    return ListOffsetsRequest(-1, by_topic(parts))
 
 
-def _answers(
-    leader: int, tps: Collection[TopicPartition], answer: ListOffsetsResponse
-) -> Answers[ListedOffsets]:
-    results: Answers[ListedOffsets] = {}
-    for topic in answer.topics:
+def _results(
+    leader: int, tps: Collection[TopicPartition], response: ListOffsetsResponse
+) -> PartitionResults[ListedOffsets]:
+    results: PartitionResults[ListedOffsets] = {}
+    for topic in response.topics:
         for one in topic.partitions:
             tp = TopicPartition(topic.topic, one.partition)
             where = f"ListOffsets of {tp.topic}/{tp.partition}"
             results[tp] = broker_error(one.error_code, where) if one.error_code else one
-    left_out = KafkaProtocolError(f"node {leader} left it out of its answer")
-    return {tp: results.get(tp, left_out) for tp in tps}
+    missing = KafkaProtocolError(f"node {leader} left the partition out of its response")
+    return {tp: results.get(tp, missing) for tp in tps}

@@ -1,15 +1,18 @@
-"""Offsets by time: of the first message where brokers know it, else at the grain of segments.
+"""Find offsets by time: of messages where brokers know them, else at the grain of segments.
 
 Brokers from 0.10.1 on find the first message of a time or later by its own timestamp (KIP-79).
-Older ones, and those that store a topic in format 0, know when the *files* of segments were last
-written: they name those of a time or before (docs/brokers.md 8.1). So the first segment that was
-written later is where the first message of that time or later can be at the earliest: its start is
-the answer. Law: never later than the true answer.
+Older brokers, and brokers that store a topic in format 0, know only when the file of each segment
+was last written: they list the segments written at or before a time (docs/brokers.md 8.1). The
+first message of that time or later is then, at the earliest, at the start of the first segment
+written later. That start is the result.
 
-"None" of the newer ones proves little: they look into one segment only, the first whose largest
-timestamp is late enough, and where they don't know that (no timestamps, or segments of before an
-upgrade) take the time of its file for it (docs/brokers.md 8.14). It is believed only where no file
-was written so late but that of the last segment, and messages have timestamps there.
+Invariant: the result is never later than the first message of the time.
+
+That a newer broker finds no message proves little. It searches one segment only, the first one
+whose largest timestamp is late enough. If it doesn't know that timestamp (no timestamps, or
+segments from before an upgrade), it uses the time of the file (docs/brokers.md 8.14). "None" is
+believed only if no file but the last segment's was written that late, and the messages there have
+timestamps.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Collection, Mapping
 
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.list_offsets import (
-    Answers,
+    PartitionResults,
     find_first_messages,
     list_offsets,
     request_from_leaders,
@@ -35,7 +38,7 @@ from aiokafka08.protocol.api import (
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 FILE_TIME_GRAIN_MS = 1000
-"""File times may be whole seconds, rounded down (JDK-8177809: Java before 10)."""
+"""Times of files may be whole seconds, rounded down (JDK-8177809: Java before 10)."""
 
 _ALL_SEGMENTS = 0x7FFFFFFF
 
@@ -47,9 +50,10 @@ _HEAD = struct.Struct(">16xbxq")
 async def offsets_for_times(
     router: Router, timestamps_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Where to begin so as to miss no message of its time or later; None: there is none.
+    """Return per partition from where to read to get every message of its time or later.
 
-    The timestamp is that of the message, None where a segment begins there.
+    The result has the timestamp of that message, or None if it is the start of a segment. It is
+    None if there is no such message.
     """
     found = await find_first_messages(router, timestamps_ms)
     unsure = {tp: at for tp, at in timestamps_ms.items() if found.get(tp) is None}
@@ -60,51 +64,61 @@ async def offsets_for_times(
     listed = await list_offsets(
         router, dict.fromkeys(unsure, LATEST), max_num_offsets=_ALL_SEGMENTS
     )
-    segments = {tp: _begin(older[tp], listed[tp]) for tp in unsure}
+    segments = {tp: _start_offset(older[tp], listed[tp]) for tp in unsure}
     lasts = {
         tp: segment
         for tp, segment in segments.items()
-        if tp in found and segment is not None and segment == _begin([], listed[tp][:2])
+        if tp in found and segment is not None and segment == _start_offset([], listed[tp][:2])
     }
-    stamped = await _stamped(router, lasts)
+    with_timestamps = await _have_timestamps(router, lasts)
     return found | {
-        tp: None if segment is None or tp in stamped else OffsetAndTimestamp(segment, None)
+        tp: None if segment is None or tp in with_timestamps else OffsetAndTimestamp(segment, None)
         for tp, segment in segments.items()
     }
 
 
-def _begin(older: list[int], listed: list[int]) -> int | None:
-    """`older`: the start of the last segment that is too old, if any; `listed`: end and starts."""
+def _start_offset(older: list[int], listed: list[int]) -> int | None:
+    """Return the start of the first segment that isn't too old; None if all are.
+
+    Args:
+        older: The start of the last segment that is too old, if there is one.
+        listed: The end of the log and the starts of its segments.
+    """
     end = listed[0] if listed else 0
     last_too_old = older[0] if older else -1
     return min((start for start in listed if last_too_old < start < end), default=None)
 
 
-async def _stamped(router: Router, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-    """Those of the partitions whose message there is seen to have a timestamp; a head is enough.
+async def _have_timestamps(
+    router: Router, offsets: Mapping[TopicPartition, int]
+) -> set[TopicPartition]:
+    """Return the partitions whose message at the given offset has a timestamp.
 
-    Where it isn't seen, for whatever reason, the answer is early then, never late.
+    The first bytes of the message suffice. A partition that fails for any reason is left out: then
+    the result is too early, never too late.
     """
 
-    async def ask(leader: int, tps: Collection[TopicPartition], timeout_s: float) -> Answers[bool]:
-        asked = ((tp.topic, FetchPartition(tp.partition, offsets[tp], _PEEK_BYTES)) for tp in tps)
-        request = FetchRequest(-1, 0, 0, by_topic(asked))
+    async def send(
+        leader: int, tps: Collection[TopicPartition], timeout_s: float
+    ) -> PartitionResults[bool]:
+        parts = ((tp.topic, FetchPartition(tp.partition, offsets[tp], _PEEK_BYTES)) for tp in tps)
+        request = FetchRequest(-1, 0, 0, by_topic(parts))
         try:
-            answer = await router.request(request, node_id=leader, timeout_s=timeout_s)
+            response = await router.request(request, node_id=leader, timeout_s=timeout_s)
         except KafkaError as error:
             return dict.fromkeys(tps, error)
-        seen = {
-            TopicPartition(topic.topic, part.partition): _is_stamped(part)
-            for topic in answer.topics
+        found = {
+            TopicPartition(topic.topic, part.partition): _has_timestamp(part)
+            for topic in response.topics
             for part in topic.partitions
         }
-        return {tp: seen.get(tp, False) for tp in tps}
+        return {tp: found.get(tp, False) for tp in tps}
 
-    answers = await request_from_leaders(router, offsets, ask, router.config.request_timeout_s)
-    return {tp for tp, seen in answers.items() if seen is True}
+    results = await request_from_leaders(router, offsets, send, router.config.request_timeout_s)
+    return {tp for tp, has_timestamp in results.items() if has_timestamp is True}
 
 
-def _is_stamped(part: FetchedPartition) -> bool:
+def _has_timestamp(part: FetchedPartition) -> bool:
     if part.error_code or len(part.message_set) < _HEAD.size:
         return False
     magic, timestamp = _HEAD.unpack_from(part.message_set)

@@ -1,8 +1,10 @@
-"""The only way to the network for producer, consumer and admin.
+"""The only door to the network for producer, consumer, admin and Spark.
 
-Puts nodes and metadata together; holds no state of its own beside them. Callers name a node id
-(from the metadata snapshot, or of a broker that they have introduced), or leave it out where any
-broker will do.
+The router combines the node registry and the metadata, and holds no other state. Callers name a
+node id (from the metadata snapshot, or of a broker that they registered), or none if any broker
+will do.
+
+Invariant: a request to a broker that is lost or doesn't respond triggers a metadata refresh.
 """
 
 from __future__ import annotations
@@ -32,11 +34,18 @@ __all__ = ["Lane", "Router"]
 R = TypeVar("R", bound=Response)
 
 _LOST = (KafkaConnectionError, KafkaTimeoutError, KafkaProtocolError)
-"""A broker that is gone, hangs, or isn't there any more: others may lead its partitions now."""
+"""The broker is gone or hangs: other brokers may lead its partitions now."""
 
 
 class Router:
-    """Brokers, reachable by node id; started and stopped by the client that owns it."""
+    """Send requests to brokers by node id. The client that owns the router starts and stops it.
+
+    Attributes:
+        config: The options of the network layer.
+        telemetry: The client's events and counters.
+        nodes: The known brokers.
+        metadata: The metadata cache.
+    """
 
     def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
         self.config = config
@@ -46,11 +55,11 @@ class Router:
         self._stopped = False
 
     async def start(self) -> None:
-        """Find a broker and ask it for the topics that the metadata tracks.
+        """Find a broker and request the tracked topics from it.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
-            UnsupportedVersionError: only 4.x brokers were found.
+            NoBrokersAvailable: No bootstrap address is a broker; the text says why for each.
+            UnsupportedVersionError: All brokers found are 4.x.
         """
         try:
             await self.nodes.bootstrap()
@@ -60,13 +69,13 @@ class Router:
             stopped = self._stopped
             await self.stop()
             if stopped and isinstance(error, KafkaError):
-                raise IllegalStateError("the client was stopped while it started") from error
+                raise IllegalStateError("the client was stopped during its start") from error
             raise
 
     async def stop(self) -> None:
-        """Close all connections and end all background work; safe to call twice.
+        """Close all connections and stop the background tasks; a second call does no harm.
 
-        Cancelled while it waits, it has closed everything all the same.
+        If the call is cancelled while it waits, everything is closed all the same.
         """
         self._stopped = True
         self.metadata.close()
@@ -83,14 +92,20 @@ class Router:
         version: int | None = None,
         timeout_s: float | None = None,
     ) -> R:
-        """Send a request to a node, or to any broker that answers where `node_id` is None.
+        """Send a request to a node and return the response.
 
-        One that is lost, or silent, asks for a metadata refresh. Raises as `Node.request`, and:
+        Args:
+            request: What to send.
+            node_id: The broker; None sends to one broker after another until one responds.
+            lane: Which connection of the broker to use.
+            version: The API version; by default the highest one that both sides support.
+            timeout_s: Seconds for the whole call; by default `request_timeout_ms`.
 
         Raises:
-            KafkaConnectionError: the node isn't known (any more).
-            NoBrokersAvailable: no broker answered (only with `node_id=None`).
-            IllegalStateError: the client was stopped.
+            KafkaConnectionError: The node isn't known, or its connection was lost.
+            NoBrokersAvailable: No broker responded (only with `node_id=None`).
+            IllegalStateError: The client was stopped.
+            KafkaError: As `Node.request`.
         """
         if node_id is None:
             return await self._request_any(request, lane, version, timeout_s)
@@ -105,9 +120,10 @@ class Router:
     async def connection(
         self, node_id: int, lane: Lane, *, timeout_s: float | None = None
     ) -> BrokerConnection:
-        """The open connection of a node's lane, for those who must know which one they use.
+        """Return the open connection of a lane, for callers that must know which one they use.
 
-        Raises as `Node.connection`; a failure asks for a metadata refresh.
+        Raises:
+            KafkaError: As `Node.connection`.
         """
         try:
             return await self._node(node_id).connection(lane, timeout_s=timeout_s)
@@ -116,25 +132,28 @@ class Router:
             raise
 
     def register_broker(self, node_id: int, address: Address) -> None:
-        """Let requests to a node id go to this address, whether Metadata names it or not.
+        """Make a broker reachable by its node id, whether or not the metadata names it.
 
-        For coordinators, whose address is in the answer that names them: a client that tracks no
-        topic knows no brokers from Metadata 0 (docs/brokers.md 4.11). A later snapshot that names
-        the node replaces the address; if that is another one, connections to the old one end.
+        For coordinators, whose address is in the response that names them: a client that tracks no
+        topic learns of no brokers from Metadata 0 (docs/brokers.md 4.11). A later snapshot that
+        names the node replaces the address; if it differs, connections to the old one are closed.
 
         Raises:
-            IllegalStateError: the client was stopped.
+            IllegalStateError: The client was stopped.
         """
         self._check()
         self.nodes.register_broker(node_id, address)
 
     def version(self, node_id: int | None = None) -> BrokerVersion | None:
-        """What a node speaks; without an id, the lowest line that was met. None: not met yet."""
+        """Return what a node supports; without an id, the lowest line of all connected so far.
+
+        None if the version isn't known yet.
+        """
         if node_id is not None:
             node = self.nodes.get(node_id)
             return None if node is None else node.version
-        met = [node.version for node in self.nodes if node.version is not None]
-        return min(met, key=lambda version: version.line, default=None)
+        known = [node.version for node in self.nodes if node.version is not None]
+        return min(known, key=lambda version: version.line, default=None)
 
     def _check(self) -> None:
         if self._stopped:
@@ -154,12 +173,12 @@ class Router:
         self._check()
         loop = asyncio.get_running_loop()
         limit_s = self.config.request_timeout_s if timeout_s is None else timeout_s
-        end = loop.time() + limit_s
+        deadline = loop.time() + limit_s
         errors: dict[str, None] = {}
         for node in self.nodes.candidates():
-            left_s = end - loop.time()
+            left_s = deadline - loop.time()
             if left_s <= 0:
-                errors["no time is left to ask others"] = None
+                errors["no time left to try other brokers"] = None
                 break
             try:
                 return await node.request(request, lane=lane, version=version, timeout_s=left_s)

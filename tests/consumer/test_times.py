@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import UnknownTopicOrPartitionError
-from aiokafka08.net.offsets_for_times import FILE_TIME_GRAIN_MS, _begin
+from aiokafka08.net.offsets_for_times import FILE_TIME_GRAIN_MS, _start_offset
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import OffsetAndTimestamp
@@ -184,7 +184,7 @@ def test_it_is_never_later_than_the_first_message_of_the_time(
     listed = sorted({offset, *starts}, reverse=True)
     wanted = at - FILE_TIME_GRAIN_MS
     older = [start for start, file in zip(starts, files, strict=True) if file <= wanted]
-    found = _begin(sorted(older, reverse=True)[:1], listed)
+    found = _start_offset(sorted(older, reverse=True)[:1], listed)
     true = next((offset for offset, time in messages if time >= at), None)
     if true is not None:
         assert found is not None
