@@ -8,8 +8,8 @@ Invariant: keys and values are not copied and become no Python objects, in eithe
 a column has to be cast or its rows have to be sorted by partition.
 
 Called by the consumer (`getmany_arrow`), the producer (`producer/messages.py`) and `spark/`.
-Except for `spark/`, no other module imports pyarrow. It is the extra `aiokafka08[arrow]`, imported
-at the first use. The buffers behind the columns are filled by `protocol.message_set`.
+`protocol.message_set` fills the buffers of received columns. pyarrow, the extra
+`aiokafka08[arrow]`, is imported at the first use; outside `spark/` only this module imports it.
 """
 
 from __future__ import annotations
@@ -213,15 +213,15 @@ class ArrowRows:
     def split_by_partition(
         self, by_key: array[int] | None, choose: Callable[[list[int]], list[int]]
     ) -> list[tuple[int, ArrowRows]]:
-        """Return the rows of each partition, in their order. The rows must be consecutive ones.
+        """Return the rows of each partition, in their order.
 
         A row goes to the partition that it names, else to the partition of its key, else to the
-        partition that `choose` returns.
+        partition that `choose` returns. The rows must be consecutive in the caller's batch.
 
         Args:
             by_key: the partition of each row's key, -1 for a row without one; None to call
                 `choose` for all.
-            choose: returns the partitions of the remaining rows, which it gets by number.
+            choose: called with the numbers of the remaining rows; returns their partitions.
         """
         pa = require_pyarrow()
         import pyarrow.compute as pc

@@ -6,9 +6,10 @@ uses it on the Spark driver: which partitions exist, where their logs begin and 
 offset a timestamp stands for. `fetch_message_sets` and `message_set_reader` apply the query's
 options to `consumer.range` and to the decoder.
 
-Invariant: a call costs one Metadata request, or one ListOffsets request per broker, however many
-partitions there are. A search by timestamp sends up to three ListOffsets requests per broker, and
-Fetch requests for partitions whose broker has no timestamp index. No call creates a topic.
+Invariant: without retries, a call costs one Metadata request, or one ListOffsets request per
+broker, however many partitions there are. A search by timestamp sends up to three ListOffsets
+requests per broker, and Fetch requests for partitions whose broker has no timestamp index. No call
+creates a topic.
 
 Called by `reader` and `stream`; `writer` uses `ssl_context`. `planning` decides what the offsets
 mean.
@@ -270,7 +271,7 @@ def message_set_reader(options: ReadOptions, tp: TopicPartition, raw: RawSet) ->
 
 async def _start_router(config: NetConfig) -> Router:
     router = Router(config, Telemetry())
-    # A Metadata request that names a topic creates it where brokers create topics automatically.
+    # Request all topics: a broker may create a topic that a Metadata request names.
     router.metadata.all_topics, router.metadata.may_create_topics = True, False
     await router.start()
     return router

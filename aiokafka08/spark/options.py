@@ -59,7 +59,10 @@ class OffsetBound:
 
 @dataclass(frozen=True, slots=True)
 class TimestampBound:
-    """The first message at or after a timestamp: one for all partitions (`at_ms`), or one each."""
+    """A timestamp for all partitions (`at_ms`), or one per partition (`timestamps_ms`).
+
+    It stands for the first message at or after it.
+    """
 
     option: str
     at_ms: int | None
@@ -73,8 +76,8 @@ QueryBound = LogEnd | OffsetBound | TimestampBound
 class NoMatchStrategy(enum.Enum):
     """`startingOffsetsByTimestampStrategy`: what to do without a message at or after the timestamp.
 
-    Spark's own source doesn't have SEGMENT. It starts at a segment of the log where messages have
-    no timestamps (message format 0).
+    SEGMENT, which Spark's own source doesn't have, is for messages without timestamps (message
+    format 0): start at the first segment of the log that was written to at that time or later.
     """
 
     ERROR = "error"

@@ -19,7 +19,7 @@ from typing import Any, Final
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 ParseProperty = Callable[[str, str], Any]
-"""Parses the text of an option, given its full name, into a setting of this client."""
+"""Function from an option's full name and its text to a setting of this client."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ from aiokafka08.structs import TopicPartition
 _logger = logging.getLogger("aiokafka08.spark")
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""Keys and values in one Arrow batch; the last message set may add some messages more."""
+"""Limit for keys and values in one Arrow batch; the last message set may exceed it."""
 MAX_BATCH_ROWS = 65536
 MAX_INTERVALS = 64
 """Intervals, and so tasks, into which a filter on offsets splits a partition."""

@@ -66,7 +66,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._driver = DriverClient(options)
         self._initial: ResolvedOffsets | None = None
-        self._is_first_call = True  # of `latestOffset` or `partitions`
+        self._is_first_call = True  # no call yet of `latestOffset` or `partitions`
         self._existing: frozenset[TopicPartition] = frozenset()  # in the last metadata
         self._latest: ResolvedOffsets = {}
         self._is_available_now = False
@@ -144,9 +144,10 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_first_call, self._is_first_call = self._is_first_call, False
         begin, stop = from_checkpoint(start), from_checkpoint(end)
         if is_first_call and begin == self._initial:
-            # A restart repeats batch 0: no call of `latestOffset` came before. The journaled end is
-            # the initial offset of that time, which is not after the initial offset of now; unless
-            # Spark's own source, whose batch 0 has messages, wrote the journal.
+            # A restart repeats batch 0: no call of `latestOffset` came before. If this source wrote
+            # the journal, `stop` is the initial offset of the first run, which is not after
+            # the present one: the batch is empty. If Spark's own source did, `stop` is after it, and the
+            # batch has messages.
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []

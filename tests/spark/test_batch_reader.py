@@ -253,7 +253,7 @@ def test_corrupt_message_raises_with_its_offset(spark: Any, cluster: EmbeddedClu
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"startingOffsets": "{"}, r"startingOffsets='{': invalid JSON"),
         ({"startingOffsets": '{"t":{"0":0}}'}, "startingOffsets: no entry for t/1, t/2"),
@@ -264,9 +264,9 @@ def test_corrupt_message_raises_with_its_offset(spark: Any, cluster: EmbeddedClu
     ],
 )
 def test_wrong_options_raise_on_the_driver(
-    spark: Any, cluster: EmbeddedCluster, options: dict[str, str], says: str
+    spark: Any, cluster: EmbeddedCluster, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(Exception, match=says):
+    with pytest.raises(Exception, match=message):
         reading(spark, cluster, **options).collect()
 
 

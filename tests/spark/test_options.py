@@ -96,7 +96,7 @@ def test_topics_are_selected_in_three_ways(given: dict[str, str], expected: Any)
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         (
             {},
@@ -115,10 +115,10 @@ def test_topics_are_selected_in_three_ways(given: dict[str, str], expected: Any)
         ({"assign": '{"a":[0],"a":[1]}'}, "a name occurs twice"),
     ],
 )
-def test_wrong_topic_selection_raises(given: dict[str, str], says: str) -> None:
+def test_wrong_topic_selection_raises(given: dict[str, str], message: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         read(SERVERS | given, bare=True)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 ONE = '{"t":{"0":5}}'
@@ -232,13 +232,13 @@ WRONG: list[tuple[bool, dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("streaming", "given", "says"), WRONG)
+@pytest.mark.parametrize(("streaming", "given", "message"), WRONG)
 def test_wrong_option_raises_with_its_value(
-    streaming: bool, given: dict[str, str], says: str
+    streaming: bool, given: dict[str, str], message: str
 ) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         read(given, streaming=streaming)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_java_properties_are_mapped_to_client_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "message"),
     [
         ("auto.offset.reset", "latest", "Set the option startingOffsets to earliest or latest"),
         ("key.deserializer", "X", "keys and values are read as bytes"),
@@ -308,10 +308,10 @@ def test_java_properties_are_mapped_to_client_settings() -> None:
         ("ssl.truststore.location", "x", "expected kafka.security.protocol=SSL"),
     ],
 )
-def test_unsupported_java_property_raises(name: str, value: str, says: str) -> None:
+def test_unsupported_java_property_raises(name: str, value: str, message: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         read({f"kafka.{name}": value})
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_writer_options_are_mapped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"topic": " "}, "topic=' ': empty; expected the name of a topic"),
         ({"subscribe": "t"}, "subscribe='t': unknown option; expected one of topic"),
@@ -417,10 +417,10 @@ def test_writer_options_are_mapped() -> None:
         ),
     ],
 )
-def test_wrong_writer_option_raises(given: dict[str, str], says: str) -> None:
+def test_wrong_writer_option_raises(given: dict[str, str], message: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         write_options(SERVERS | given)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_topic_selection_chooses_partitions(
 
 
 @pytest.mark.parametrize(
-    ("topics", "says"),
+    ("topics", "message"),
     [
         (TopicSelection(subscribe=("a", "x", "y")), "the cluster has no topic 'x', 'y'"),
         (TopicSelection(assign=(tp(0, "x"),)), "the cluster has no topic 'x'"),
@@ -64,10 +64,10 @@ def test_topic_selection_chooses_partitions(
         ),
     ],
 )
-def test_missing_topic_or_partition_raises(topics: TopicSelection, says: str) -> None:
+def test_missing_topic_or_partition_raises(topics: TopicSelection, message: str) -> None:
     with pytest.raises(UnknownTopicOrPartitionError) as caught:
         choose_partitions(topics, KNOWN)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_bound_must_have_an_entry_for_each_partition() -> None:
@@ -201,14 +201,14 @@ def test_tasks_cover_each_offset_once(
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"min_partitions": MAX_TASKS + 1, "max_records": None}, f"minPartitions={MAX_TASKS + 1}"),
         ({"min_partitions": None, "max_records": 1}, "maxRecordsPerPartition=1"),
     ],
 )
-def test_too_many_tasks_raise(options: dict[str, int | None], says: str) -> None:
-    with pytest.raises(IllegalArgumentError, match=says):
+def test_too_many_tasks_raise(options: dict[str, int | None], message: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=message):
         split_ranges(cut((0, 2**50)), **options)
 
 

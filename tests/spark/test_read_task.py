@@ -95,14 +95,14 @@ def test_range_that_aged_out_raises_or_is_skipped(
     fill(cluster, [10])
     cluster.delete_before("t", 0, 4)
     batches = task(cluster, 1, 8, failOnDataLoss=str(fail).lower())
-    says = "topic 't', partition 0: the range [1, 4) aged out; the log begins at offset 4"
+    message = "topic 't', partition 0: the range [1, 4) aged out; the log begins at offset 4"
     if fail:
         with pytest.raises(OffsetOutOfRangeError) as caught:
             offsets(batches)
-        assert says in str(caught.value)
+        assert message in str(caught.value)
     else:
         assert offsets(batches) == [4, 5, 6, 7]
-        assert says in caplog.text
+        assert message in caplog.text
 
 
 @pytest.mark.parametrize("fail", [True, False])
@@ -114,15 +114,17 @@ def test_truncated_log_raises_or_is_read_to_its_end(
     fill(cluster, [10])
     cluster.truncate("t", 0, end)
     batches = task(cluster, 4, 10, failOnDataLoss=str(fail).lower())
-    says = f"topic 't', partition 0: the range [{max(end, 4)}, 10) doesn't exist; the log ends at"
+    message = (
+        f"topic 't', partition 0: the range [{max(end, 4)}, 10) doesn't exist; the log ends at"
+    )
     if fail:
         with pytest.raises(OffsetOutOfRangeError) as caught:
             offsets(batches)
-        assert f"{says} offset {end}" in str(caught.value)
+        assert f"{message} offset {end}" in str(caught.value)
         assert "failOnDataLoss" in str(caught.value)
     else:
         assert offsets(batches) == list(range(4, end))
-        assert f"{says} offset {end}" in caplog.text
+        assert f"{message} offset {end}" in caplog.text
 
 
 @pytest.mark.parametrize("fail", [True, False])
@@ -135,14 +137,14 @@ def test_deleted_topic_raises_or_is_skipped(
         {"fetchOffset__retryIntervalMs": "10"} if fail else {"kafkaConsumer__pollTimeoutMs": "2000"}
     )
     batches = task(cluster, 4, 10, failOnDataLoss=str(fail).lower(), **given)
-    says = "topic 't', partition 0 was deleted: the range [4, 10) wasn't read"
+    message = "topic 't', partition 0 was deleted: the range [4, 10) wasn't read"
     if fail:
         with pytest.raises(OffsetOutOfRangeError) as caught:
             offsets(batches)
-        assert says in str(caught.value)
+        assert message in str(caught.value)
     else:
         assert offsets(batches) == []
-        assert says in caplog.text
+        assert message in caplog.text
     with pytest.raises(ValueError, match="topic 't' doesn't exist"):  # the task didn't create it
         cluster.offsets("t", 0)
 
@@ -204,15 +206,15 @@ def test_real_topic_deleted_or_recreated_raises_or_is_skipped(
     def read(start: int) -> list[int]:
         return offsets(read_task(checked, ReadTask(OffsetRange(topic, 0, start, 9))))
 
-    def loses(start: int, says: str) -> None:
+    def loses(start: int, message: str) -> None:
         caplog.clear()
         if fail:
             with pytest.raises(OffsetOutOfRangeError) as caught:
                 read(start)
-            assert says in str(caught.value)
+            assert message in str(caught.value)
         else:
             assert read(start) == list(range(start, 5))
-            assert says in caplog.text
+            assert message in caplog.text
 
     def append(count: int) -> None:
         batch = pa.RecordBatch.from_pydict({"value": [b"v"] * count})

@@ -93,8 +93,8 @@ def test_range_deleted_by_retention_raises_or_is_skipped(
         driver.close()
     zeros = {topic: {"0": 0, "1": 0, "2": 0}}
     options = {"subscribe": topic, "startingOffsets": json.dumps(zeros)}
-    says = rf"topic '{topic}', partition 0: the range \[0, [0-9]+\) aged out; the log begins at"
-    with pytest.raises(Exception, match=says):
+    message = rf"topic '{topic}', partition 0: the range \[0, [0-9]+\) aged out; the log begins at"
+    with pytest.raises(Exception, match=message):
         reading(spark, cluster.bootstrap_servers, **options).collect()
     kept = reading(spark, cluster.bootstrap_servers, **options, failOnDataLoss="false").collect()
     for (_, partition), begin in first.items():
@@ -134,11 +134,11 @@ def test_too_new_broker_raises_with_its_version(
     spark: Any, broker_clusters: BrokerClusters, tmp_path: Path
 ) -> None:
     servers = broker_clusters.get("4.1.0").bootstrap_servers
-    says = r"UnsupportedVersionError: .*it is a 4\.x"
-    with pytest.raises(Exception, match=says):
+    message = r"UnsupportedVersionError: .*it is a 4\.x"
+    with pytest.raises(Exception, match=message):
         reading(spark, servers, subscribe="t").collect()
-    with pytest.raises(Exception, match=says):
+    with pytest.raises(Exception, match=message):
         writing(spark.range(1).selectExpr("'v' AS value"), servers, topic="t")
     query = drain(spark, servers, servers, "t", str(tmp_path))
-    with pytest.raises(Exception, match=says):
+    with pytest.raises(Exception, match=message):
         query.awaitTermination()

@@ -215,7 +215,7 @@ def test_truncated_log_raises_or_is_read_again(stream: Stream, cluster: Embedded
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"endingOffsets": "latest"}, "endingOffsets='latest' is not supported in streaming"),
         ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an integer"),
@@ -223,9 +223,11 @@ def test_truncated_log_raises_or_is_read_again(stream: Stream, cluster: Embedded
         ({"subscribe": "nowhere"}, "the cluster has no topic 'nowhere'"),
     ],
 )
-def test_wrong_options_fail_the_query(stream: Stream, options: dict[str, str], says: str) -> None:
+def test_wrong_options_fail_the_query(
+    stream: Stream, options: dict[str, str], message: str
+) -> None:
     stream.options |= options
-    with pytest.raises(Exception, match=says):
+    with pytest.raises(Exception, match=message):
         stream.run()
 
 
@@ -305,13 +307,13 @@ def test_start_after_log_end_raises_or_moves_to_the_end(
 ) -> None:
     fill(cluster, [10])
     given = {"startingOffsets": '{"t":{"0":12,"1":-2,"2":-1}}'}
-    says = "topic 't', partition 0: the query would start at offset 12; the log ends at 10"
+    message = "topic 't', partition 0: the query would start at offset 12; the log ends at 10"
     with pytest.raises(OffsetOutOfRangeError) as caught:
         reader(**given).initialOffset()
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     lenient = reader(**given, failOnDataLoss="false")
     assert lenient.initialOffset() == {"t": {"0": 10, "1": 0, "2": 0}}
-    assert says in caplog.text
+    assert message in caplog.text
 
 
 def test_truncated_log_raises_before_it_is_journaled(

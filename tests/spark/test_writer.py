@@ -89,7 +89,7 @@ def test_timestamps_need_message_format_1_or_drop(spark: Any, cluster: EmbeddedC
 
 
 @pytest.mark.parametrize(
-    ("expression", "options", "says"),
+    ("expression", "options", "message"),
     [
         (["id AS key"], {"topic": "t"}, "no column 'value'"),
         (["id AS value"], {"topic": "t"}, "'value': type bigint; expected string or bin"),
@@ -119,9 +119,9 @@ def test_unwritable_columns_raise(
     cluster: EmbeddedCluster,
     expression: list[str],
     options: dict[str, str],
-    says: str,
+    message: str,
 ) -> None:
-    with pytest.raises(Exception, match=says):
+    with pytest.raises(Exception, match=message):
         writing(spark.range(1).selectExpr(*expression), cluster, **options)
     assert stored(cluster) == [[], [], []]
 
