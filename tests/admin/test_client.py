@@ -1,4 +1,4 @@
-"""AIOKafkaAdminClient on real brokers, and what it says when it can't do a thing."""
+"""`AIOKafkaAdminClient` on real brokers: topics, the cluster, and the errors of refused calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replica placement and the checks of new topics: pure."""
+"""Replica placement, and the checks of new topics (pure)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_replicas_differ_and_leaders_are_balanced(factor: int) -> None:
 
 def test_followers_of_one_leader_are_spread() -> None:
     assignment = assign_replicas(NewTopic("t", 12, 2), {0, 1, 2, 3}, start=0)
-    heirs = {nodes[1] for nodes in assignment.values() if nodes[0] == 0}
-    assert heirs == {1, 2, 3}
+    followers = {nodes[1] for nodes in assignment.values() if nodes[0] == 0}
+    assert followers == {1, 2, 3}
 
 
 def test_given_assignment_is_sorted_by_partition() -> None:

@@ -1,4 +1,4 @@
-"""The admin client beside an embedded cluster, whose ZooKeeper is played by a registry."""
+"""Topics created, extended and deleted through a fake of `TopicNodes` on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from aiokafka08.testing import Answer, EmbeddedCluster
 from aiokafka08.zookeeper.topics import ReplicaAssignment, TopicNodes
 
 
-class Registry:
-    """As `TopicNodes`, on the cluster's own state."""
+class FakeTopicNodes:
+    """The interface of `TopicNodes` on the state of the embedded cluster."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ async def admin(cluster: EmbeddedCluster) -> AsyncIterator[AIOKafkaAdminClient]:
     async with AIOKafkaAdminClient(
         bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=5000
     ) as running:
-        running._topic_nodes = cast(TopicNodes, Registry(cluster))
+        running._topic_nodes = cast(TopicNodes, FakeTopicNodes(cluster))
         yield running
 
 
@@ -63,7 +63,7 @@ async def test_deleted_topic_is_not_created_again(
     made = await admin.create_topics([NewTopic("gone", 2, 1)])
     assert made.topic_errors == [("gone", 0, None)]
     assert (await admin.delete_topics(["gone"])).topic_errors == [("gone", 0, None)]
-    await admin._router.metadata.refresh()  # as by age
+    await admin._router.metadata.refresh()  # as at metadata_max_age_ms
     await admin.create_topics([NewTopic("another", 1, 1)])
     assert set(await admin.list_topics()) == {"here", "another"}
     assert not any("gone" in (one.topics or ()) for one in cluster.requests(MetadataRequest))

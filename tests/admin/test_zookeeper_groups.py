@@ -1,4 +1,4 @@
-"""Groups of 0.8 by the admin client: those of the Scala consumer, in a real ZooKeeper."""
+"""The admin client's calls about groups of the Scala consumer, in a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def new_admin(cluster: RealCluster) -> AIOKafkaAdminClient:
 
 
 async def described(admin: AIOKafkaAdminClient, group: str) -> DescribedGroup:
-    [answer] = await admin.describe_consumer_groups([group])
-    [one] = answer.groups
+    [response] = await admin.describe_consumer_groups([group])
+    [one] = response.groups
     return one
 
 
@@ -63,7 +63,7 @@ def partitions_of(group: DescribedGroup) -> list[set[TopicPartition]]:
 def scala_consumer(
     cluster: RealCluster, version: str, topic: str, group: str, folder: Path
 ) -> Iterator[JavaProcess]:
-    """The line's own high-level consumer, in a group, from the beginning."""
+    """Run the high-level consumer of this version in a group, from the first message."""
     config = folder / f"{group}.properties"
     config.write_text(
         f"group.id={group}\nauto.offset.reset=smallest\nauto.commit.interval.ms=100\n"
@@ -118,7 +118,7 @@ async def test_scala_group_is_described_and_reset(
                 await admin.reset_consumer_group_offsets(group, {tps[0]: "earliest"})
             await asyncio.to_thread(scala.terminate, 30)
 
-        async def it_has_left() -> bool:  # its session may end a little later than its process
+        async def it_has_left() -> bool:  # its session may end after its process
             return not (await described(admin, group)).members
 
         await eventually(it_has_left, 30)

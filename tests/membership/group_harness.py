@@ -1,4 +1,5 @@
-"""What the tests of groups on real brokers share: members of ours, messages, workers that die."""
+"""Helpers of the group tests on real brokers: members that collect records, and worker processes
+that are killed and paused."""
 
 from __future__ import annotations
 
@@ -15,22 +16,22 @@ from tests.waiting import until
 PARTITIONS = 6
 
 eventually = functools.partial(until, timeout_s=40, pause_s=0.05)
-"""Sessions of real brokers take seconds."""
+"""`until` with a long deadline: sessions of real brokers take seconds."""
 
 
-class Taking:
-    """A member of ours that takes messages, and goes on after the errors in `passing`."""
+class CollectingMember:
+    """A consumer of this package that collects values, and continues after errors in `ignored`."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, passing: tuple[type[Exception], ...] = ()
+        self, consumer: AIOKafkaConsumer, ignored: tuple[type[Exception], ...] = ()
     ) -> None:
         self.values: list[str] = []
         self.consumer = consumer
-        self._passing = passing
+        self._ignored = ignored
 
-    async def __aenter__(self) -> Taking:
+    async def __aenter__(self) -> CollectingMember:
         await self.consumer.start()
-        self._task = asyncio.create_task(self._take())
+        self._task = asyncio.create_task(self._collect())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -38,18 +39,18 @@ class Taking:
         await asyncio.gather(self._task, return_exceptions=True)
         await self.consumer.stop()
 
-    async def _take(self) -> None:
+    async def _collect(self) -> None:
         while True:
             try:
                 async for record in self.consumer:
                     self.values.append(bytes(record.value or b"").decode())
-            except self._passing:
+            except self._ignored:
                 continue
             return
 
 
 async def produce(cluster: RealCluster, topic: str, prefix: str) -> set[str]:
-    """As many messages to each partition."""
+    """Send ten messages to each partition and return their values."""
     values = {f"{prefix}-{number}" for number in range(10 * PARTITIONS)}
     async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for number, value in enumerate(sorted(values)):
@@ -64,40 +65,40 @@ async def kill_and_pause(
     committed: Callable[[], list[int]],
     shared: Callable[[int], Awaitable[None]],
 ) -> None:
-    """Of three workers one is killed and one sleeps for longer than its session: nothing is lost,
-    and no committed offset goes back.
+    """Kill one of three workers and pause another for longer than its session; check that no
+    message is lost and that no committed offset decreases.
 
     Args:
-        committed: asks for the offset of each partition, 0 where there is none.
-        shared: waits until so many members have it all.
+        committed: returns the committed offset of each partition, 0 if there is none.
+        shared: waits until so many members own all partitions.
     """
     killed, paused, _ = workers
     await shared(3)
     sent = await produce(cluster, topic, "one")
     offsets = [0] * PARTITIONS
 
-    def taken() -> list[str]:
+    def collected() -> list[str]:
         return [value for worker in workers for value in worker.values]
 
-    def all_taken() -> bool:
+    def all_collected() -> bool:
         nonlocal offsets
         now = committed()
         assert all(new >= old for new, old in zip(now, offsets, strict=True)), (now, offsets)
         offsets = now
-        return set(taken()) == sent and sum(now) == len(sent)
+        return set(collected()) == sent and sum(now) == len(sent)
 
-    await eventually(all_taken, "taking all")
+    await eventually(all_collected, "all messages")
     killed.process.kill()
     sent |= await produce(cluster, topic, "two")
     await shared(2)
-    await eventually(all_taken, "taking all")
+    await eventually(all_collected, "all messages")
     paused.process.send_signal(signal.SIGSTOP)
     sent |= await produce(cluster, topic, "three")
     await shared(1)
-    await eventually(all_taken, "taking all")
+    await eventually(all_collected, "all messages")
     paused.process.send_signal(signal.SIGCONT)
     await shared(2)
     sent |= await produce(cluster, topic, "four")
-    await eventually(all_taken, "taking all")
-    again = len(taken()) - len(sent)
-    assert again <= 2 * len(sent) // 4, f"{again} messages were taken more than once"
+    await eventually(all_collected, "all messages")
+    again = len(collected()) - len(sent)
+    assert again <= 2 * len(sent) // 4, f"{again} messages were read more than once"

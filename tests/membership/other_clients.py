@@ -1,4 +1,4 @@
-"""Members that aren't ours, of real groups: Java's console consumer and kafka-python."""
+"""Group members of other clients: Java's console consumer, the Scala consumer, kafka-python."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
 from tests.brokers.java_process import JavaProcess
 
-with warnings.catch_warnings():  # of importlib.resources, in the import
+with warnings.catch_warnings():  # kafka-python's import uses a deprecated function
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
 
 
 class JavaMember:
-    """`ConsoleConsumer` of the cluster's own version, the new consumer of 0.9 and later."""
+    """`ConsoleConsumer` of the cluster's version, with the new consumer of 0.9 and later."""
 
     def __init__(self, cluster: RealCluster, folder: Path, group: str, topic: str) -> None:
         settings = folder / f"{group}.properties"
@@ -38,11 +38,11 @@ class JavaMember:
 
     @property
     def values(self) -> list[str]:
-        """What it has printed."""
+        """The messages that it has printed."""
         return self.process.stdout().splitlines()
 
     def stop(self) -> None:
-        """SIGTERM: it leaves its group."""
+        """Send SIGTERM; the member leaves its group."""
         if self.process.running:
             self.process.terminate(20)
 
@@ -50,8 +50,8 @@ class JavaMember:
 class KafkaPythonMember:
     """kafka-python's consumer, in a thread that polls without pauses.
 
-    It forgets a join that ends in a pause, and joins again: a member that comes only then, as it is
-    asked to, would let it go on so for ever.
+    kafka-python forgets a join whose response arrives between two polls, and joins again. With
+    pauses, its rejoin and that of another member would trigger each other for ever.
     """
 
     def __init__(self, cluster: RealCluster | EmbeddedCluster, group: str, topic: str) -> None:
@@ -69,20 +69,22 @@ class KafkaPythonMember:
         if cluster.version.startswith("0.9"):
             options["api_version"] = (0, 9)
         self._consumer: Any = kafka.KafkaConsumer(topic, **options)
-        self._consumer.partitions_for_topic(topic)  # it leads a group without knowing its topics
+        self._consumer.partitions_for_topic(
+            topic
+        )  # otherwise it leads a group without metadata of the topics
         self._thread = threading.Thread(target=self._poll)
         self._thread.start()
 
     @property
     def partitions(self) -> set[int]:
-        """Its share of the topic."""
+        """The numbers of its partitions."""
         return {tp.partition for tp in self._consumer.assignment()}
 
     def stop(self) -> None:
-        """Leave the group."""
+        """Leave the group and end the thread."""
         self._end.set()
         self._thread.join(20)
-        # Now and then it leaves a socket open, which a later test would be blamed for.
+        # It sometimes leaves a socket open; the ResourceWarning would fail a later test.
         self._consumer = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
@@ -96,7 +98,7 @@ class KafkaPythonMember:
 
 
 class ScalaMember:
-    """The Scala high-level consumer of 0.8, in `ConsoleConsumer`."""
+    """The Scala high-level consumer of 0.8, run by `ConsoleConsumer`."""
 
     def __init__(
         self,
@@ -129,10 +131,10 @@ class ScalaMember:
 
     @property
     def values(self) -> list[str]:
-        """What it has printed."""
+        """The messages that it has printed."""
         return self.process.stdout().splitlines()
 
     def stop(self) -> None:
-        """SIGTERM: it commits and leaves its group."""
+        """Send SIGTERM; the member commits and leaves its group."""
         if self.process.running:
             self.process.terminate(20)

@@ -1,6 +1,7 @@
-"""Groups in ZooKeeper, and what Kafka 0.8.2.2's own classes make of them.
+"""Generate groups in ZooKeeper, and let the classes of Kafka 0.8.2.2 assign their partitions.
 
-`vectors/scala.json` has both; its answers were written by `vectors/Vectors.java`. To write it anew:
+`vectors/scala.json` has the groups with the assignments that `vectors/Vectors.java` computed. To
+write it again:
 
     python -m tests.membership.scala_vectors
 """
@@ -27,14 +28,14 @@ MEMBERS = (
     *("g_host-9-1405951234000-0A", "g_host-9-140595123400-f", "g_host.9-1405951234000-ff"),
     *("c", "c-1", "c-10", "c-2", "C-1", "c_1", "c.1", "~c", "0"),
 )
-"""Ids that different orders (of numbers, of letters without their case) would sort differently, and
-ids that begin like others."""
+"""Ids that numeric or case-insensitive orders would sort differently, and ids that are prefixes of
+others."""
 
 TOPICS = ("a", "b", "Orders", "orders", "orders-10", "orders-9", "x.y_z", "a-long-name-of-a-topic")
 
 
 def cases() -> dict[str, Case]:
-    """Groups: "members" with what they write about themselves, and the numbers of "topics"."""
+    """Return the groups: "members" with their registrations, and partition numbers of "topics"."""
     found = {
         "numbers-as-text": _case({"host-10": {"t": 1}, "host-9": {"t": 1}}, {"t": 3}),
         "upper-and-lower": _case({"a": {"t": 1}, "B": {"t": 1}, "_": {"t": 1}}, {"t": 5}),
@@ -51,8 +52,8 @@ def cases() -> dict[str, Case]:
         ),
     }
     # Among partitions of equal hash Scala's order follows from that in which a member wrote its
-    # Among partitions of equal hash Scala's order follows from that in which a member wrote its
-    # topics, so that its own members differ if they wrote them differently: here it is sorted.
+    # Scala orders partitions of equal hash by the order of topics in a member's registration. Its
+    # own members disagree if their orders differ, so here all are sorted.
     for names in (("Aa", "BB"), ("AaAa", "AaBB", "BBAa", "x")):
         found[f"equal-hashes-{len(names)}"] = _case(
             {member: dict.fromkeys(names, 1) for member in ("a", "b", "c")},

@@ -22,7 +22,13 @@ from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.contract.wire.wire_client import WireClient
 from tests.membership.conftest import partitions
-from tests.membership.group_harness import PARTITIONS, Taking, eventually, kill_and_pause, produce
+from tests.membership.group_harness import (
+    PARTITIONS,
+    CollectingMember,
+    eventually,
+    kill_and_pause,
+    produce,
+)
 from tests.membership.other_clients import JavaMember, KafkaPythonMember
 from tests.membership.worker_process import Worker
 from tests.names import unique_name
@@ -42,7 +48,7 @@ def cluster(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> 
 
 
 class Group:
-    """A group as its coordinator, the only broker, describes it."""
+    """The state of a group as its coordinator, the only broker, describes it."""
 
     def __init__(self, cluster: RealCluster, name: str, topic: str) -> None:
         host, _, port = cluster.nodes[0].rpartition(":")
@@ -51,19 +57,19 @@ class Group:
         self._all = partitions(PARTITIONS, topic)
 
     async def shared_by(self, *client_ids: str) -> None:
-        """Wait until just these have it, all partitions once, each a fair share."""
+        """Wait until exactly these members own all partitions, each an equal share."""
         await eventually(
-            lambda: self._is_shared(client_ids, self._members()), f"sharing by {client_ids}"
+            lambda: self._is_shared(client_ids, self._members()), f"equal shares of {client_ids}"
         )
 
     def offsets(self) -> list[int]:
-        """What is committed, 0 where nothing is."""
+        """Return the committed offset of each partition, 0 if there is none."""
         topic, numbers = next(iter(self._all)).topic, list(range(PARTITIONS))
         with WireClient(self._address) as wire:
-            [answer] = wire.request(
+            [topic_response] = wire.request(
                 api.OffsetFetchRequest(self._name, [api.Topic(topic, numbers)]), version=1
             ).topics
-        committed = {one.partition: one.offset for one in answer.partitions}
+        committed = {one.partition: one.offset for one in topic_response.partitions}
         return [max(committed[number], 0) for number in numbers]
 
     def _members(self) -> list[tuple[str, list[TopicPartition]]]:
@@ -89,9 +95,9 @@ class Group:
         )
 
 
-def ours(cluster: RealCluster, group: str, topic: str, client_id: str) -> Taking:
-    """It commits as it goes."""
-    return Taking(
+def new_member(cluster: RealCluster, group: str, topic: str, client_id: str) -> CollectingMember:
+    """Return a member that commits every 100 ms."""
+    return CollectingMember(
         AIOKafkaConsumer(
             topic,
             bootstrap_servers=cluster.bootstrap_servers,
@@ -119,19 +125,19 @@ async def test_group_shared_with_java_and_kafka_python(
     group = Group(cluster, name, topic)
     first = await java()  # leads
     await group.shared_by("java")
-    async with ours(cluster, name, topic, "ours") as mine:
+    async with new_member(cluster, name, topic, "ours") as mine:
         await group.shared_by("java", "ours")
         python = await asyncio.to_thread(KafkaPythonMember, cluster, name, topic)
         stops.append(python.stop)
         await group.shared_by("java", "ours", "kafka-python")
         sent = await produce(cluster, topic, "one")
 
-        def taken(*more: JavaMember) -> list[str]:
+        def collected(*more: JavaMember) -> list[str]:
             found = [*first.values, *mine.values, *python.values]
             return sorted([*found, *(value for one in more for value in one.values)])
 
-        await eventually(lambda: set(taken()) == sent, "taking all")
-        assert taken() == sorted(sent)
+        await eventually(lambda: set(collected()) == sent, "all messages")
+        assert collected() == sorted(sent)
         assert mine.values
         assert python.values
         assert first.values
@@ -142,13 +148,13 @@ async def test_group_shared_with_java_and_kafka_python(
         second = await java()
         await group.shared_by("ours", "java")
         sent |= await produce(cluster, topic, "two")
-        await eventually(lambda: set(taken(second)) == sent, "taking all")
-        assert taken(second) == sorted(sent)
+        await eventually(lambda: set(collected(second)) == sent, "all messages")
+        assert collected(second) == sorted(sent)
         assert second.values
     await group.shared_by("java")
     sent |= await produce(cluster, topic, "three")
-    await eventually(lambda: set(taken(second)) == sent, "taking all")
-    assert taken(second) == sorted(sent)
+    await eventually(lambda: set(collected(second)) == sent, "all messages")
+    assert collected(second) == sorted(sent)
 
 
 async def test_killed_java_member_is_replaced_without_loss(
@@ -157,20 +163,20 @@ async def test_killed_java_member_is_replaced_without_loss(
     topic, name = unique_name("t"), unique_name("g")
     await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
     group = Group(cluster, name, topic)
-    async with ours(cluster, name, topic, "ours") as mine:
+    async with new_member(cluster, name, topic, "ours") as mine:
         java = await asyncio.to_thread(JavaMember, cluster, tmp_path, name, topic)
         stops.append(java.stop)
         await group.shared_by("ours", "java")
         sent = await produce(cluster, topic, "one")
-        await eventually(lambda: {*mine.values, *java.values} == sent, "taking all")
+        await eventually(lambda: {*mine.values, *java.values} == sent, "all messages")
         java.process.kill()
         sent |= await produce(cluster, topic, "two")
         await group.shared_by("ours")
-        await eventually(lambda: {*mine.values, *java.values} == sent, "taking all")
+        await eventually(lambda: {*mine.values, *java.values} == sent, "all messages")
 
 
-class Rewinding(ConsumerRebalanceListener):
-    """Begins new partitions at their first message."""
+class RewindingListener(ConsumerRebalanceListener):
+    """Seeks to the first message of partitions that were added to the topic."""
 
     def __init__(self) -> None:
         self.consumer: AIOKafkaConsumer | None = None
@@ -180,10 +186,10 @@ class Rewinding(ConsumerRebalanceListener):
         pass
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        born = set(assigned) - self.known if self.known else set()
+        added = set(assigned) - self.known if self.known else set()
         self.known |= set(assigned)
-        if born and self.consumer is not None:
-            await self.consumer.seek_to_beginning(*born)
+        if added and self.consumer is not None:
+            await self.consumer.seek_to_beginning(*added)
 
 
 @pytest.mark.parametrize("rewinding", [False, True])
@@ -191,7 +197,7 @@ async def test_new_partition_starts_by_reset_or_listener_seek(
     broker_clusters: BrokerClusters, rewinding: bool
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "0.9.0.1", 1)
-    topic, listener = unique_name("t"), Rewinding()
+    topic, listener = unique_name("t"), RewindingListener()
     await asyncio.to_thread(cluster.create_topic, topic, 1)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers,
@@ -211,16 +217,16 @@ async def test_new_partition_starts_by_reset_or_listener_seek(
         new = TopicPartition(topic, 1)
         async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             await producer.send_and_wait(topic, b"early", partition=1)
-            assert new not in consumer.assignment()  # by its own metadata, minutes old
+            assert new not in consumer.assignment()  # its metadata is older than the partition
             consumer._router.metadata.request_refresh()
-            await eventually(lambda: new in consumer.assignment(), "having it")
+            await eventually(lambda: new in consumer.assignment(), "the new partition")
             assert await consumer.position(new) == (0 if rewinding else 1)
             await producer.send_and_wait(topic, b"late", partition=1)
         record = await asyncio.wait_for(consumer.getone(), 20)
         assert record.value == (b"early" if rewinding else b"late")
 
 
-# --- workers that die or sleep, brokers that die --------------------------------------------------
+# --- killed and paused workers, killed brokers --------------------------------------------------
 
 
 @pytest.mark.full
@@ -248,8 +254,8 @@ async def test_killed_coordinator_costs_no_message(
     await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS, 3)
     try:
         async with (
-            ours(cluster, name, topic, "one") as one,
-            ours(cluster, name, topic, "two") as two,
+            new_member(cluster, name, topic, "one") as one,
+            new_member(cluster, name, topic, "two") as two,
         ):
 
             def shared() -> bool:
@@ -261,11 +267,11 @@ async def test_killed_coordinator_costs_no_message(
 
             await eventually(shared, "sharing")
             sent = await produce(cluster, topic, "one")
-            await eventually(lambda: {*one.values, *two.values} == sent, "taking all")
+            await eventually(lambda: {*one.values, *two.values} == sent, "all messages")
             membership: Any = one.consumer._engine._membership
             await asyncio.to_thread(cluster.kill, await membership._coordinator.node_id())
             sent |= await produce(cluster, topic, "two")
-            await eventually(lambda: {*one.values, *two.values} == sent, "taking all")
+            await eventually(lambda: {*one.values, *two.values} == sent, "all messages")
             await eventually(shared, "sharing")
             await one.consumer.commit()
             await two.consumer.commit()

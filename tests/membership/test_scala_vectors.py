@@ -1,4 +1,4 @@
-"""Who reads what in a group in ZooKeeper, as Kafka's own Scala classes say (see scala_vectors)."""
+"""Assignments of groups in ZooKeeper equal those of Kafka's own Scala classes (`scala_vectors`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Threads = dict[str, dict[str, list[int]]]
 
 
 def assigned(strategy: str, case: Case) -> Threads | None:
-    """What the members of a case compute for themselves, as Vectors.java puts it together."""
+    """Return the assignments that the members compute, in the form of Vectors.java."""
     members = {
         name: decode_registration(name, json.dumps(written).encode())
         for name, written in case["members"].items()

@@ -1,4 +1,4 @@
-"""`examples/group_worker.py` in a process of its own, to be killed and paused."""
+"""`examples/group_worker.py` in a process of its own, which tests kill and pause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "group_worker.py"
 
 
 class Worker:
-    """It commits after the work, which is printing; `options` are more of the command line's."""
+    """A worker that prints each message and then commits.
+
+    Args:
+        options: further options of the command line.
+    """
 
     def __init__(
         self, cluster: RealCluster, group: str, topic: str, folder: Path, *options: str
@@ -31,15 +35,15 @@ class Worker:
 
     @property
     def text(self) -> str:
-        """What it has printed."""
+        """Everything that it has printed."""
         return self._printed.read_text()
 
     @property
     def values(self) -> list[str]:
-        """The messages that it has worked on."""
+        """The values of the messages that it has printed."""
         return re.findall(r"^\d+/\d+ b'(.*)'$", self.text, re.MULTILINE)
 
     def stop(self) -> None:
-        """SIGKILL."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()

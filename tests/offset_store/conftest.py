@@ -1,4 +1,4 @@
-"""Stores on an embedded cluster."""
+"""Offset stores on embedded and real clusters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NewStore = Callable[..., Awaitable[OffsetStore]]
 
 @pytest.fixture
 async def new_store() -> AsyncIterator[NewStore]:
-    """Makes started stores of the group "g"; they and their routers end with the test."""
+    """Return a factory for started stores of the group "g"; all are stopped at the end."""
     stores: list[OffsetStore] = []
     routers: list[Router] = []
 

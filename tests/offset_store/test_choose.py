@@ -1,4 +1,4 @@
-"""Where offsets are kept, by the brokers' line and the options."""
+"""The offset store by the brokers' line and the options."""
 
 from __future__ import annotations
 

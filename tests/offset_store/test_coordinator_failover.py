@@ -1,4 +1,4 @@
-"""Commits while real brokers die: the next coordinator has what the last one acknowledged."""
+"""Commits while real brokers are killed: the next coordinator has all acknowledged offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits and fetches through all that brokers answer: retried, looked up again, or told."""
+"""Commits and fetches under broker errors: retried, sent to another coordinator, or raised."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_retriable_error_is_retried(new_store: NewStore, version: str, cod
         await store.commit(at(p0=3), PLAIN)
         cluster.fault(OffsetFetchRequest, then=Answer(code), times=2)
         assert await store.fetch([tp(0)]) == at(p0=3)
-        # 15 and 16 say that it isn't the coordinator (any more).
+        # Codes 15 and 16 mean that the node isn't the coordinator.
         lookups = len(cluster.requests(GroupCoordinatorRequest))
         assert lookups == (2 + 4 if code in (15, 16) else 2)
 
@@ -85,7 +85,7 @@ async def test_partial_failure_commits_the_other_partitions(
 ) -> None:
     async with EmbeddedCluster(1, version, topics={"t": 3}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
-        # 0 passes after a while, 1 never does, 2 is fine.
+        # Partition 0 fails twice, partition 1 always, partition 2 never.
         cluster.fault(OffsetCommitRequest, then=Answer(-1, only=[("t", 0)]), times=1)
         cluster.fault(OffsetCommitRequest, then=Answer(-1, only=[("t", 0)]), times=1)
         await store.commit(at(p0=1, p2=1), PLAIN)
@@ -185,9 +185,9 @@ async def test_timeout_names_the_last_error_before_silence(
 async def test_cancelled_commits_leave_the_store_usable(new_store: NewStore) -> None:
     async with EmbeddedCluster(1, "0.9", topics={"t": 1}) as cluster:
         store = await new_store(cluster.bootstrap_servers)
-        for turns in range(60):
-            task = asyncio.create_task(store.commit(at(p0=turns), PLAIN))
-            for _ in range(turns):
+        for iterations in range(60):
+            task = asyncio.create_task(store.commit(at(p0=iterations), PLAIN))
+            for _ in range(iterations):
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

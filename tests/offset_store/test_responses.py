@@ -1,4 +1,4 @@
-"""What brokers' answers about offsets mean, in all the forms that were seen of them."""
+"""Responses about offsets, in all the forms that brokers were seen to send."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.offset_store.conftest import tp
 
 
 @pytest.mark.parametrize(
-    ("offset", "metadata", "code", "meaning"),
+    ("offset", "metadata", "code", "expected"),
     [
         (5, "why", 0, OffsetAndMetadata(5, "why")),
         (0, "", 0, OffsetAndMetadata(0, "")),
@@ -47,14 +47,14 @@ from tests.offset_store.conftest import tp
     ],
 )
 def test_fetch_response_by_offset_and_code(
-    offset: int, metadata: str | None, code: int, meaning: object
+    offset: int, metadata: str | None, code: int, expected: object
 ) -> None:
-    answer = OffsetFetchResponse([Topic("t", [CommittedPartition(0, offset, metadata, code)])])
-    found = read_fetch_response(answer, [tp(0)])[tp(0)]
-    if isinstance(meaning, type):
-        assert type(found) is meaning
+    response = OffsetFetchResponse([Topic("t", [CommittedPartition(0, offset, metadata, code)])])
+    found = read_fetch_response(response, [tp(0)])[tp(0)]
+    if isinstance(expected, type):
+        assert type(found) is expected
     else:
-        assert found == meaning
+        assert found == expected
 
 
 def test_left_out_partition_is_an_error() -> None:

@@ -1,4 +1,4 @@
-"""Offsets in a real ZooKeeper: beside the brokers on 0.8.0, the same nodes by their requests."""
+"""Offsets in a real ZooKeeper: directly, as on 0.8.0, and in the same nodes through brokers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from aiokafka08.structs import OffsetAndMetadata
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.offset_store.conftest import NewStore
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
@@ -31,8 +32,8 @@ PLAIN = CommitIdentity()
 
 
 @contextmanager
-def looking(cluster: RealCluster) -> Iterator[KazooClient]:
-    """A session of the test's own."""
+def own_session(cluster: RealCluster) -> Iterator[KazooClient]:
+    """Open a session of the test's own."""
     session = KazooClient(cluster.zookeeper_connect)
     session.start()
     try:
@@ -72,8 +73,8 @@ async def test_consumer_on_0_8_0_continues_at_its_node(
         assert await one.seek_to_committed() == {tp: 0}
         assert await one.position(tp) == 0
         one.seek(tp, 0)
-    with looking(cluster) as session:
-        assert session.get(node(group, tp))[0] == b"0"  # also by the stop
+    with own_session(cluster) as session:
+        assert session.get(node(group, tp))[0] == b"0"  # written by stop() too
         session.set(node(group, tp), b"5")  # as the Scala consumer does
     async with new_consumer(cluster, tp, group) as two:
         assert await two.position(tp) == 5
@@ -107,7 +108,7 @@ async def test_garbage_node_is_named_and_overwritten(
     cluster, group = broker_clusters.get("0.8.0"), unique_topic("g")
     tp = TopicPartition(unique_topic(), 0)
     await asyncio.to_thread(cluster.create_topic, tp.topic)
-    with looking(cluster) as session:
+    with own_session(cluster) as session:
         session.create(node(group, tp), garbage.encode(), makepath=True)
     async with new_consumer(cluster, tp, group) as one:
         with pytest.raises(
@@ -163,13 +164,15 @@ async def test_commits_fail_in_time_during_zookeeper_outage(
             with pytest.raises(KafkaUnavailableError, match=r"not committed .* t/0: "):
                 await store.commit({tp: OffsetAndMetadata(2, "")}, PLAIN, timeout_s=0.5)
             await asyncio.to_thread(cluster.start_zookeeper)
-            async with asyncio.timeout(60):
-                while True:
-                    try:
-                        await store.commit({tp: OffsetAndMetadata(3, "")}, PLAIN, timeout_s=5)
-                        break
-                    except KafkaError:
-                        await asyncio.sleep(0.1)
+
+            async def is_committed() -> bool:
+                try:
+                    await store.commit({tp: OffsetAndMetadata(3, "")}, PLAIN, timeout_s=5)
+                except KafkaError:
+                    return False
+                return True
+
+            await eventually(is_committed, timeout_s=60, pause_s=0.1)
             assert await store.fetch([tp]) == {tp: OffsetAndMetadata(3, "")}
         finally:
             await store.stop()

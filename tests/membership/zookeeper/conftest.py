@@ -1,4 +1,4 @@
-"""A real broker with its ZooKeeper, and a group there."""
+"""A real broker with its ZooKeeper, and a group in it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def group(registry: KazooClient, cluster: RealCluster) -> Group:
 
 @pytest.fixture
 async def restarted(cluster: RealCluster) -> AsyncIterator[RealCluster]:
-    """Its ZooKeeper may be stopped."""
+    """The cluster, of which tests may stop ZooKeeper; everything is restarted at the end."""
     yield cluster
     await asyncio.to_thread(cluster.heal)

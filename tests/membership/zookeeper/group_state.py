@@ -1,4 +1,4 @@
-"""A group in ZooKeeper as ZooKeeper has it, and members of ours."""
+"""The nodes of a group in ZooKeeper, and members of this package."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kazoo.exceptions import NoNodeError
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.errors import KafkaUnavailableError
 from tests.brokers import RealCluster
-from tests.membership.group_harness import PARTITIONS, Taking, eventually
+from tests.membership.group_harness import PARTITIONS, CollectingMember, eventually
 from tests.names import unique_name
 
 
 class Group:
-    """A group as ZooKeeper has it."""
+    """The nodes of one group and topic, read by a session of the test."""
 
     def __init__(self, registry: KazooClient, cluster: RealCluster) -> None:
         self.name, self.topic = unique_name("g"), unique_name("t")
@@ -45,7 +45,7 @@ class Group:
         return found
 
     def offsets(self) -> list[int]:
-        """What is committed, 0 where nothing is."""
+        """Return the committed offset of each partition, 0 if there is none."""
         found = []
         for number in range(PARTITIONS):
             try:
@@ -65,14 +65,14 @@ class Group:
         )
 
     async def shared(self, members: int) -> None:
-        """Wait until so many have it, all partitions owned, each a fair share."""
-        await eventually(lambda: self.is_shared(members), f"sharing by {members}")
+        """Wait until so many members own all partitions, each an equal share."""
+        await eventually(lambda: self.is_shared(members), f"equal shares of {members} members")
 
 
-def ours(cluster: RealCluster, group: Group, **options: Any) -> Taking:
-    """A member that commits as it goes; a round that fails is told once, and it goes on trying."""
+def new_member(cluster: RealCluster, group: Group, **options: Any) -> CollectingMember:
+    """Return a member that commits every 100 ms, and continues after a failed rebalance."""
     consumer = AIOKafkaConsumer(group.topic, **{**options_for(cluster, group.name), **options})
-    return Taking(consumer, passing=(KafkaUnavailableError,))
+    return CollectingMember(consumer, ignored=(KafkaUnavailableError,))
 
 
 def options_for(cluster: RealCluster, group: str) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def options_for(cluster: RealCluster, group: str) -> dict[str, Any]:
 
 
 async def end_session(cluster: RealCluster, consumer: AIOKafkaConsumer) -> None:
-    """Whoever connects as a session and closes it ends it."""
+    """End a consumer's session: connect with its session id and close the session."""
     membership: Any = consumer._engine._membership
     client = await membership._session.client()
     thief = KazooClient(cluster.zookeeper_connect, client_id=client.client_id)

@@ -1,4 +1,4 @@
-"""What stands in the registry and what comes into it; garbage, foreign owners, wrong addresses."""
+"""Registrations and claims in ZooKeeper: garbage, partitions that stay owned, wrong addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiokafka08.errors import (
 from tests.brokers import RealCluster
 from tests.brokers.ports import free_port
 from tests.membership.group_harness import PARTITIONS, eventually, produce
-from tests.membership.zookeeper.group_state import Group, options_for, ours
+from tests.membership.zookeeper.group_state import Group, new_member, options_for
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 
@@ -31,7 +31,7 @@ async def test_garbage_registration_is_skipped_and_logged(
     path = f"{group.root}/ids/garbage"
     registry.create(path, b"{not json", makepath=True)
     with caplog.at_level(logging.WARNING, "aiokafka08.consumer"):
-        async with ours(cluster, group) as mine:
+        async with new_member(cluster, group) as mine:
             assert len(mine.consumer.assignment()) == PARTITIONS
     assert f"node {path} skipped: b'{{not json' is no JSON" in caplog.text
 
@@ -41,7 +41,7 @@ async def test_partition_that_stays_owned_fails_the_start(
 ) -> None:
     path = f"{group.root}/owners/{group.topic}/3"
     registry.create(path, b"somebody-0", makepath=True, ephemeral=True)
-    mine = ours(cluster, group, rebalance_max_retries=2, rebalance_backoff_ms=50)
+    mine = new_member(cluster, group, rebalance_max_retries=2, rebalance_backoff_ms=50)
     with pytest.raises(KafkaUnavailableError, match=r"partition=3.* is owned by 'somebody-0'"):
         await mine.consumer.start()
     assert group.owners() == {3: "somebody"}
@@ -53,15 +53,15 @@ async def test_subscribe_registers_and_unsubscribe_leaves(
     async with AIOKafkaConsumer(**options_for(cluster, group.name)) as consumer:
         assert group.members() == []
         consumer.subscribe(pattern=group.topic)
-        await eventually(lambda: group.is_shared(1), "owning all")
+        await eventually(lambda: group.is_shared(1), "all partitions owned")
         consumer.unsubscribe()
-        await eventually(lambda: group.members() == [] and not group.owners(), "leaving")
+        await eventually(lambda: group.members() == [] and not group.owners(), "no registration")
 
 
 async def test_new_partitions_are_shared(cluster: RealCluster, group: Group) -> None:
     async with (
-        ours(cluster, group) as one,
-        ours(cluster, group) as two,
+        new_member(cluster, group) as one,
+        new_member(cluster, group) as two,
         AIOKafkaAdminClient(
             bootstrap_servers=cluster.bootstrap_servers,
             zookeeper_connect=cluster.zookeeper_connect,
@@ -73,7 +73,7 @@ async def test_new_partitions_are_shared(cluster: RealCluster, group: Group) -> 
             for number in range(PARTITIONS + 2):
                 await producer.send_and_wait(group.topic, b"%d" % number, partition=number)
         sent = [str(number) for number in range(PARTITIONS + 2)]
-        await eventually(lambda: sorted([*one.values, *two.values]) == sent, "taking all")
+        await eventually(lambda: sorted([*one.values, *two.values]) == sent, "all messages")
         shares = one.consumer.assignment(), two.consumer.assignment()
         assert [len(share) for share in shares] == [PARTITIONS // 2 + 1] * 2
         assert not shares[0] & shares[1]
@@ -85,7 +85,7 @@ async def test_cancelled_start_leaves_no_registration(
     path = f"{group.root}/owners/{group.topic}/3"
     registry.create(path, b"somebody-0", makepath=True, ephemeral=True)
     consumer = AIOKafkaConsumer(group.topic, **options_for(cluster, group.name))
-    start = asyncio.create_task(consumer.start())  # waits for the partition
+    start = asyncio.create_task(consumer.start())  # waits for the owned partition
     await eventually(lambda: len(group.members()) == 1, "registering")
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -120,9 +120,9 @@ async def test_failed_membership_overwrites_no_later_commit(
         registry.create(f"{group.root}/ids/other", other, ephemeral=True)
         with pytest.raises(KafkaConfigurationError, match="use range"):
             await consumer.getone()
-        await eventually(lambda: group.members() == ["other"], "leaving")
+        await eventually(lambda: group.members() == ["other"], "no registration")
         assert consumer.assignment() == set()
         assert sum(group.offsets()) == len(taken)
-        for number in range(PARTITIONS):  # a successor goes on
+        for number in range(PARTITIONS):  # another member commits further offsets
             registry.set(f"{group.root}/offsets/{group.topic}/{number}", b"50")
     assert group.offsets() == [50] * PARTITIONS

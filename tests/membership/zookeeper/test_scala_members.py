@@ -1,4 +1,4 @@
-"""Groups in ZooKeeper, shared with Kafka 0.8's own Scala consumer."""
+"""Groups in ZooKeeper that are shared with the Scala consumer of Kafka 0.8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssig
 from tests.brokers import RealCluster
 from tests.membership.group_harness import eventually, produce
 from tests.membership.other_clients import ScalaMember
-from tests.membership.zookeeper.group_state import Group, options_for, ours
+from tests.membership.zookeeper.group_state import Group, new_member, options_for
 from tests.names import unique_name
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
@@ -40,35 +40,35 @@ async def test_group_shared_with_scala_members(
 
     first = await scala(from_beginning=True)
     await group.shared(1)
-    async with ours(cluster, group) as mine:
+    async with new_member(cluster, group) as mine:
         await group.shared(2)
         sent = await produce(cluster, group.topic, "one")
 
-        def taken(*more: Any) -> list[str]:
+        def collected(*more: Any) -> list[str]:
             found = [*first.values, *mine.values]
             return sorted([*found, *(value for one in more for value in one.values)])
 
-        await eventually(lambda: set(taken()) == sent, "taking all")
-        assert taken() == sorted(sent)
+        await eventually(lambda: set(collected()) == sent, "all messages")
+        assert collected() == sorted(sent)
         assert mine.values
         assert first.values
-        async with ours(cluster, group) as other:
+        async with new_member(cluster, group) as other:
             await group.shared(3)
             await asyncio.to_thread(first.stop)
             await group.shared(2)
             sent |= await produce(cluster, group.topic, "two")
-            await eventually(lambda: set(taken(other)) == sent, "taking all")
-            assert taken(other) == sorted(sent)
+            await eventually(lambda: set(collected(other)) == sent, "all messages")
+            assert collected(other) == sorted(sent)
         second = await scala()
         await group.shared(2)
         sent |= await produce(cluster, group.topic, "three")
-        await eventually(lambda: set(taken(other, second)) == sent, "taking all")
-        assert taken(other, second) == sorted(sent)
+        await eventually(lambda: set(collected(other, second)) == sent, "all messages")
+        assert collected(other, second) == sorted(sent)
         assert second.values
     await group.shared(1)
     sent |= await produce(cluster, group.topic, "four")
-    await eventually(lambda: set(taken(other, second)) == sent, "taking all")
-    assert taken(other, second) == sorted(sent)
+    await eventually(lambda: set(collected(other, second)) == sent, "all messages")
+    assert collected(other, second) == sorted(sent)
 
 
 async def test_roundrobin_shared_with_scala_member(
@@ -80,9 +80,9 @@ async def test_roundrobin_shared_with_scala_member(
     stops.append(scala.stop)
     await group.shared(1)
     strategy = [RoundRobinPartitionAssignor]
-    async with ours(cluster, group, partition_assignment_strategy=strategy):
+    async with new_member(cluster, group, partition_assignment_strategy=strategy):
         await group.shared(2)
-        async with ours(cluster, group, partition_assignment_strategy=strategy):
+        async with new_member(cluster, group, partition_assignment_strategy=strategy):
             await group.shared(3)
 
 
@@ -113,14 +113,14 @@ async def test_roundrobin_shared_with_scala_pattern_member(
         ScalaMember, cluster, tmp_path, prefix, f"{prefix}-.*", strategy="roundrobin", pattern=True
     )
     stops.append(scala.stop)
-    await eventually(lambda: shared(1), "owning all")
+    await eventually(lambda: shared(1), "all partitions owned")
     options = options_for(cluster, prefix)
     options["partition_assignment_strategy"] = [RoundRobinPartitionAssignor]
     async with AIOKafkaConsumer(*topics, **options) as one:
-        await eventually(lambda: shared(2), "sharing by two")
+        await eventually(lambda: shared(2), "shares of two")
         assert len(one.assignment()) == 6
         async with AIOKafkaConsumer(*topics, **options):
-            await eventually(lambda: shared(3), "sharing by three")
+            await eventually(lambda: shared(3), "shares of three")
 
 
 async def test_killed_scala_member_is_replaced(
@@ -128,12 +128,12 @@ async def test_killed_scala_member_is_replaced(
 ) -> None:
     scala = await asyncio.to_thread(ScalaMember, cluster, tmp_path, group.name, group.topic)
     stops.append(scala.stop)
-    await group.shared(1)  # from the beginning it begins only where the group has no offsets
-    async with ours(cluster, group) as mine:
+    await group.shared(1)  # --from-beginning works only while the group has no offsets
+    async with new_member(cluster, group) as mine:
         await group.shared(2)
         sent = await produce(cluster, group.topic, "one")
-        await eventually(lambda: {*mine.values, *scala.values} == sent, "taking all")
+        await eventually(lambda: {*mine.values, *scala.values} == sent, "all messages")
         scala.process.kill()
         await group.shared(1)
         sent |= await produce(cluster, group.topic, "two")
-        await eventually(lambda: {*mine.values, *scala.values} == sent, "taking all")
+        await eventually(lambda: {*mine.values, *scala.values} == sent, "all messages")

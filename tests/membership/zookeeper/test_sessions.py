@@ -1,4 +1,4 @@
-"""Sessions in ZooKeeper that end, pause or are cut off, and a ZooKeeper that is away."""
+"""ZooKeeper sessions that end, expire while the loop is blocked, or lose the connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 from tests.brokers import RealCluster
 from tests.membership.group_harness import PARTITIONS, eventually, kill_and_pause, produce
 from tests.membership.worker_process import Worker
-from tests.membership.zookeeper.group_state import Group, end_session, options_for, ours
+from tests.membership.zookeeper.group_state import Group, end_session, new_member, options_for
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 async def test_member_returns_after_its_session_ended(
     cluster: RealCluster, group: Group, registry: KazooClient
 ) -> None:
-    async with ours(cluster, group) as one, ours(cluster, group) as two:
+    async with new_member(cluster, group) as one, new_member(cluster, group) as two:
         await group.shared(2)
         before = group.members()
         await end_session(cluster, one.consumer)
@@ -44,7 +44,7 @@ async def test_member_returns_after_its_session_ended(
         )
         assert not one.consumer.assignment() & two.consumer.assignment()
         sent = await produce(cluster, group.topic, "one")
-        await eventually(lambda: sorted([*one.values, *two.values]) == sorted(sent), "taking all")
+        await eventually(lambda: sorted([*one.values, *two.values]) == sorted(sent), "all messages")
 
 
 async def test_commit_after_blocked_loop_is_refused(cluster: RealCluster, group: Group) -> None:
@@ -52,7 +52,7 @@ async def test_commit_after_blocked_loop_is_refused(cluster: RealCluster, group:
     async with AIOKafkaConsumer(group.topic, **options) as consumer:
         sent = await produce(cluster, group.topic, "one")
         taken = [await consumer.getone() for _ in range(3)]
-        time.sleep(3)  # as in a process that is stopped, the loop stands still
+        time.sleep(3)  # the loop is blocked, as when the process is stopped
         with pytest.raises(CommitFailedError, match="session in ZooKeeper"):
             await consumer.commit()
         assert group.offsets() == [0] * PARTITIONS
@@ -60,9 +60,10 @@ async def test_commit_after_blocked_loop_is_refused(cluster: RealCluster, group:
         async with asyncio.timeout(40):
             while sum(group.offsets()) < len(sent):
                 values.append((await consumer.getone()).value)
-                with contextlib.suppress(CommitFailedError):  # until it has its share anew
+                with contextlib.suppress(CommitFailedError):  # until it owns partitions again
                     await consumer.commit()
-        assert {one.value for one in taken} <= {*values}  # read again, since nothing was committed
+        # Nothing was committed, so these are delivered again.
+        assert {one.value for one in taken} <= {*values}
 
 
 async def test_session_end_during_backoff_is_noticed(
@@ -82,7 +83,7 @@ async def test_session_end_during_backoff_is_noticed(
         with monkeypatch.context() as patch:
             patch.setattr(registry, "register_and_read", fail)
             membership.on_change()
-            await eventually(lambda: tried > 0, "backing off")
+            await eventually(lambda: tried > 0, "a failed attempt")
         [tp, *_] = consumer.assignment()
         await end_session(cluster, consumer)
         await eventually(lambda: len(group.members()) == 1, "a new member")
@@ -91,7 +92,7 @@ async def test_session_end_during_backoff_is_noticed(
 
 
 class Proxy:
-    """The way to ZooKeeper, for one who can be cut off so that nobody is told."""
+    """A TCP proxy in front of ZooKeeper that can stop forwarding without closing a connection."""
 
     def __init__(self, target: str) -> None:
         self._host, _, port = target.partition(":")
@@ -140,7 +141,10 @@ async def test_disconnected_member_drops_partitions_in_time(
 ) -> None:
     async with Proxy(cluster.zookeeper_connect) as proxy:
         options = {"session_timeout_ms": 8000, "zookeeper_connect": proxy.connect}
-        async with ours(cluster, group, **options) as cut_off, ours(cluster, group) as other:
+        async with (
+            new_member(cluster, group, **options) as cut_off,
+            new_member(cluster, group) as other,
+        ):
             await group.shared(2)
             await eventually(
                 lambda: (
@@ -155,7 +159,7 @@ async def test_disconnected_member_drops_partitions_in_time(
                 both.update(cut_off.consumer.assignment() & other.consumer.assignment())
                 return len(other.consumer.assignment()) == PARTITIONS
 
-            await eventually(taken_over, "taking over")
+            await eventually(taken_over, "the other member to own all")
             assert both == set()
             assert cut_off.consumer.assignment() == set()
 
@@ -209,8 +213,8 @@ async def test_unregistering_is_retried_after_an_error(
 
         monkeypatch.setattr(registry, "leave", leave)
         consumer.unsubscribe()
-        await eventually(lambda: group.members() == [] and not group.owners(), "leaving")
-        await eventually(lambda: consumer.metrics()["group_leaves"] == 1, "counting it")
+        await eventually(lambda: group.members() == [] and not group.owners(), "no registration")
+        await eventually(lambda: consumer.metrics()["group_leaves"] == 1, "the event")
         assert failed
 
 
@@ -228,14 +232,14 @@ async def test_killed_and_paused_workers_lose_no_message(
 async def test_zookeeper_outage_longer_than_the_session(
     restarted: RealCluster, group: Group
 ) -> None:
-    async with ours(restarted, group) as one, ours(restarted, group) as two:
+    async with new_member(restarted, group) as one, new_member(restarted, group) as two:
         await group.shared(2)
         before = await produce(restarted, group.topic, "before")
         done = [len(before) // PARTITIONS] * PARTITIONS
         await eventually(lambda: group.offsets() == done, "committing")
         await asyncio.to_thread(restarted.stop_zookeeper)
         await eventually(
-            lambda: not one.consumer.assignment() | two.consumer.assignment(), "letting go"
+            lambda: not one.consumer.assignment() | two.consumer.assignment(), "dropped partitions"
         )
         await asyncio.to_thread(restarted.start_zookeeper)
         await group.shared(2)
@@ -245,4 +249,4 @@ async def test_zookeeper_outage_longer_than_the_session(
         )
         assert group.offsets() == done
         sent = before | await produce(restarted, group.topic, "one")
-        await eventually(lambda: {*one.values, *two.values} == sent, "taking all")
+        await eventually(lambda: {*one.values, *two.values} == sent, "all messages")
