@@ -108,17 +108,17 @@ async def test_commit_of_invalid_offset_raises_before_sending(broker: Broker) ->
     tp = TopicPartition(topic, 0)
     one = await member(broker, group, topic)
     for offset in (-1, 2**63, True, 1.5, None, "5", (1, "a", 2)):
-        with pytest.raises(ValueError, match="allowed are"):
+        with pytest.raises(ValueError, match="expected"):
             await one.commit({tp: offset})  # type: ignore[dict-item]
     wrong: list[Any] = [{}, [tp]]
     for offsets in wrong:
-        with pytest.raises(ValueError, match="allowed is"):
+        with pytest.raises(ValueError, match="expected a dict"):
             await one.commit(offsets)
-    with pytest.raises(TypeError, match="must be a TopicPartition"):
+    with pytest.raises(TypeError, match="a TopicPartition"):
         await one.commit({(topic, 0): 1})  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match="must be a string"):
+    with pytest.raises(TypeError, match="a string"):
         await one.commit({tp: (1, b"bytes")})  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match="must be a TopicPartition"):
+    with pytest.raises(TypeError, match="a TopicPartition"):
         await one.committed((topic, 0))  # type: ignore[arg-type]
     assert await one.committed(tp) is None
 
@@ -130,7 +130,7 @@ async def test_commit_with_long_metadata_commits_nothing(broker: Broker) -> None
     one = await member(broker, group, topic)
     limit = 4096 if broker.version >= (0, 8, 2) else 1024
     await one.commit({tp: (1, "x" * limit)})
-    with pytest.raises(OffsetMetadataTooLargeError, match=f"{topic}/0 .* take {limit}"):
+    with pytest.raises(OffsetMetadataTooLargeError, match=f"{topic}.*0.* at most {limit}"):
         await one.commit({tp: (2, "x" * (limit + 1))})
     assert await one.committed(tp) == 1
 
@@ -204,7 +204,7 @@ async def test_old_line_has_no_kafka_store(broker: Broker, storage: str) -> None
     topic = await broker.create_topic()
     one = broker.new_consumer(group_id="g", offsets_storage=storage)
     one.assign([TopicPartition(topic, 0)])
-    with pytest.raises(UnsupportedVersionError, match=f"'{storage}' needs brokers from 0.8.2"):
+    with pytest.raises(UnsupportedVersionError, match=f"'{storage}': .* from 0.8.2"):
         await one.start()
 
 
