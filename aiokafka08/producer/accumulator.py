@@ -181,7 +181,7 @@ class Accumulator:
         return batches
 
     def suspend_linger(self, now: float) -> None:
-        """Make batches due without lingering, until `resume_linger`: a sender waits for memory."""
+        """Make batches due without lingering, until `resume_linger`: a call waits for memory."""
         self._skip_linger = True
         for queue in list(self._waiting):
             self._schedule(queue, now)

@@ -35,7 +35,7 @@ class Batch:
         attempts: how often the batch was put back into its queue.
         unexplained_retries: how many of these retries had a reason that the client doesn't know.
         in_flight: a request carries the batch.
-        is_expired: the batch expired in flight, so the response no longer matters to its senders.
+        is_expired: the batch expired in flight, so its messages have failed already.
         last_error: the reason of the last retry.
     """
 

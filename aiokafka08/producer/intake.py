@@ -1,10 +1,10 @@
 """Accept messages: choose the partition, acquire memory, append to the partition's open batch.
 
 `AIOKafkaProducer` calls `Intake`. A single message takes the fast path (`send`, an `Appender`) if
-the topic is known, a batch is open, memory is available and no sender waits; otherwise `append`.
-`append_many` and `append_batch` accept lists, Arrow batches and the user's own batches. `topics`
-knows partitions and the order of senders, `memory` the bytes, `accumulator` the batches; it wakes
-the sender.
+the topic is known, a batch is open, memory is available and no other call waits; otherwise
+`append`. `append_many` and `append_batch` accept lists, Arrow batches and the user's own batches.
+`topics` has the partitions and the order of the calls; `memory` counts the bytes; `accumulator`
+has the batches and wakes the sender.
 
 Invariants:
 
@@ -80,7 +80,7 @@ class Intake:
     async def append(
         self, topic: str, key: Data, value: Data, partition: int | None, timestamp_ms: int | None
     ) -> DeliveryFuture:
-        """Append a message; wait for metadata, earlier senders and memory if necessary.
+        """Append a message; wait for metadata, earlier calls and memory if necessary.
 
         Raises:
             KafkaTimeoutError: that took longer than `delivery_timeout_ms`.
@@ -273,7 +273,7 @@ class Intake:
                 raise self._no_memory() from None
             raise KafkaTimeoutError(
                 f"topic {topic!r}: message not accepted within {limit_s} s, because earlier "
-                "senders still wait for memory"
+                "calls still wait for memory"
             ) from None
 
     async def _find_queue(
@@ -331,7 +331,7 @@ class Intake:
         return size, timestamp
 
     async def _acquire_memory(self, size: int) -> None:
-        """Acquire memory. While a sender waits for it, batches don't linger.
+        """Acquire memory. While a call waits for it, batches don't linger.
 
         Raises:
             KafkaTimeoutError: not within `delivery_timeout_ms`.

@@ -48,7 +48,7 @@ class ProducerOptions:
         delivery_timeout_s: how long a message may take.
         max_in_flight: produce requests in flight per broker.
         max_message_bytes: largest message, with its offset and size fields.
-        supported_lines: the broker lines that can do what `codec` and `required_acks` ask for.
+        supported_lines: the broker lines that support `codec` and `required_acks`.
     """
 
     required_acks: int

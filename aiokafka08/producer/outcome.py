@@ -130,7 +130,7 @@ def _decide_unexplained(error: KafkaError, retries: int, *, may_be_stored: bool)
 class BatchResolver:
     """Resolves, retries, splits and fails batches.
 
-    Keeps four things in agreement: the accumulator, the delivery that the senders wait for, the
+    Keeps four things in agreement: the accumulator, the delivery that the callers wait for, the
     buffer memory, and the telemetry.
 
     Attributes:

@@ -386,14 +386,15 @@ class AIOKafkaProducer:
     ) -> Deliveries:
         """Buffer many messages at once, far cheaper than by `send` for each.
 
-        Returns when all messages are buffered. They are buffered in chunks as memory allows, and
-        other senders to the topic wait until then. Like `send`, this yields to the event loop every
-        few milliseconds, also while it checks the arguments; messages that other tasks send
-        meanwhile come first. A list or dict is copied at once, but not its items: don't change
-        bytearrays, objects for a serializer, or what an iterator walks over until this returns.
-        Messages without keys go to partitions in runs, if the partitioner promises nothing else for
-        them. If an error is raised, or this call is cancelled, the messages buffered before are
-        sent all the same.
+        Returns when all messages are buffered. They are buffered in chunks as memory allows; other
+        calls that send to the topic wait until then. Like `send`, this yields to the event loop
+        every few milliseconds, also while it checks the arguments; messages that other tasks send
+        meanwhile come first.
+
+        A list or dict is copied at once, but not its items: until this returns, don't change
+        bytearrays, objects for a serializer, or what an iterator walks over. Messages without keys
+        go to partitions in runs, if the partitioner promises nothing else for them. If an error is
+        raised, or this call is cancelled, the messages buffered before are sent all the same.
 
         Args:
             topic: the topic.

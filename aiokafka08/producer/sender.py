@@ -173,4 +173,4 @@ class Sender:
 
     def _why_not_sent(self) -> str:
         errors = [sink.last_error.text for sink in self._sinks.values() if sink.last_error]
-        return "; ".join(errors) or "it was still waiting to be sent"
+        return "; ".join(errors) or "the messages were still waiting to be sent"

@@ -52,8 +52,8 @@ from aiokafka08.telemetry import Acks0Unknown
 _PING: Final = ListOffsetsRequest(-1, [])
 
 _BROKER_TIMEOUT_SHARE: Final = 0.9
-"""Share of `request_timeout_ms` that the broker may wait for its replicas. Its response, which says
-what happened, then arrives before the client gives up."""
+"""Share of `request_timeout_ms` that the broker may wait for its replicas. Its response, with the
+error code, then arrives before the client times out."""
 
 _MAX_INT32: Final = 2**31 - 1
 
@@ -153,9 +153,10 @@ class Sink:
             )
 
     def retry_moved(self, snapshot: ClusterSnapshot) -> None:
-        """Retry the batches that a silent broker has not acknowledged and another broker now leads.
+        """Take back batches from a silent broker if their partitions have another leader now.
 
-        A response that comes later is read and dropped. With acks=0 there is nothing to retry.
+        They are retried. A response that comes later is read and dropped. With acks=0 no batch
+        waits for a response, so there is nothing to retry.
         """
         if self._options.required_acks == 0 or self._stopped:
             return
@@ -349,7 +350,10 @@ class Sink:
     def _finish_unacknowledged(
         self, request: _ProduceInFlight, error: KafkaError | None, now: float
     ) -> None:
-        """acks=0: the broker has read the request, or, with `error`, nobody can know."""
+        """acks=0: finish a request that the broker has read, or (`error`) may not have read.
+
+        If the connection is lost, all requests on it end this way.
+        """
         ended = [request]
         if error is not None:
             connection = request.connection

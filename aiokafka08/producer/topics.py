@@ -1,13 +1,12 @@
-"""What the producer knows of each topic: partitions, partitioner, queues, and the senders' order.
+"""What the producer knows of each topic: partitions, partitioner, queues, and who may append next.
 
-`TopicRoutes` follows the metadata snapshots and passes leaders to the accumulator. `intake` asks it
-for the queue of a message; the appenders read `TopicRoute` directly. The compiled appender
-(`_producer_c.pyx`) reads the slots `available`, `is_open`, `partitioner`, `partitions` and
-`queues`.
+`TopicRoutes` follows the metadata snapshots and passes leaders to the accumulator. `intake` calls
+it to find the queue of a message; `fast_path` reads `TopicRoute` directly. The compiled twin
+(`_producer_c`) reads the slots `available`, `is_open`, `partitioner`, `partitions` and `queues`.
 
-Invariant: the senders of one topic are served in the order of their calls. While `is_open` is True
-the topic is known and no sender waits, so a sender may append at once. Otherwise it has to
-`acquire` the topic, and senders after it wait behind it, be it for metadata or for memory.
+Invariant: calls that send to one topic are served in FIFO order. While `is_open` is True the topic
+is known and no call waits, so a call may append at once. Otherwise it has to `acquire` the topic,
+and later calls wait behind it, whether it waits for metadata or for memory.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from aiokafka08.structs import TopicPartition
 _log = logging.getLogger("aiokafka08.producer")
 
 _LEADER_WAIT_S: Final = 3.0
-"""How long a sender waits for a leader of some partition before it uses a topic without leaders."""
+"""How long a call waits for any partition to have a leader before it uses a leaderless topic."""
 
 
 class TopicRoute:
@@ -50,14 +49,14 @@ class TopicRoute:
         partitions: all partitions, ascending; empty until the topic is known.
         available: the partitions with a leader, ascending.
         queues: the queues by partition.
-        is_open: a sender may append without `TopicRoutes.acquire`.
+        is_open: a call may append without `TopicRoutes.acquire`.
     """
 
     __slots__ = (
+        "_callers",
         "_failures",
         "_last_failure",
         "_lock",
-        "_senders",
         "available",
         "is_open",
         "partitioner",
@@ -74,7 +73,7 @@ class TopicRoute:
         self.queues: dict[int, PartitionQueue] = {}
         self.is_open = False
         self._lock = FairLock()
-        self._senders = 0  # that have the lock or wait for it
+        self._callers = 0  # that have the lock or wait for it
         self._failures = 0  # of `TopicRoutes._find`
         self._last_failure: KafkaError | None = None
 
@@ -119,7 +118,7 @@ class TopicRoutes:
         router.metadata.add_listener(self._metadata_changed)
 
     def close(self, error: KafkaError) -> None:
-        """Refuse every further sender, and raise the error in all that wait here."""
+        """Refuse every further call, and raise the error in all calls that wait here."""
         self._closed = error
         for route in self.by_topic.values():
             route.is_open = False
@@ -128,9 +127,9 @@ class TopicRoutes:
 
     @asynccontextmanager
     async def acquire(self, topic: str, metadata_timeout_s: float) -> AsyncIterator[TopicRoute]:
-        """Wait until earlier senders of the topic are served and the topic is known.
+        """Wait until earlier calls for the topic are served and the topic is known.
 
-        Later senders wait until the body has ended.
+        Later calls wait until the body has ended.
 
         Raises:
             KafkaError: a copy of the error that `close` was called with.
@@ -142,14 +141,14 @@ class TopicRoutes:
             check_topic_name(topic)
             route = self.by_topic[topic] = TopicRoute(topic, self._new_partitioner())
         failures = route._failures
-        route._senders += 1
+        route._callers += 1
         route.is_open = False
         try:
             async with route._lock:
                 if self._closed is not None:
                     raise copy.copy(self._closed)
                 if route._last_failure is not None and route._failures > failures:
-                    # An earlier sender's lookup failed while this one waited for it.
+                    # An earlier call's lookup failed while this one waited for it.
                     raise copy.copy(route._last_failure)
                 if not route.partitions:
                     try:
@@ -160,8 +159,8 @@ class TopicRoutes:
                         raise
                 yield route
         finally:
-            route._senders -= 1
-            if route._senders == 0:
+            route._callers -= 1
+            if route._callers == 0:
                 route.is_open = bool(route.partitions) and self._closed is None
                 if not route.partitions:
                     self.by_topic.pop(topic, None)
@@ -169,7 +168,7 @@ class TopicRoutes:
     async def partitions(self, topic: str, metadata_timeout_s: float) -> set[int]:
         """Return the partitions of a topic. Raises as `acquire`."""
         route = self.by_topic.get(topic)
-        if route is not None and route.partitions:  # senders may wait there for memory
+        if route is not None and route.partitions:  # calls may wait there for memory
             return set(route.partitions)
         async with self.acquire(topic, metadata_timeout_s) as route:
             return set(route.partitions)
@@ -198,8 +197,7 @@ class TopicRoutes:
         """Set the message format of the queue's next batch by the broker line of the leader.
 
         Raises:
-            UnsupportedCodecError, UnsupportedVersionError: the broker can't do what the options
-                ask for.
+            UnsupportedCodecError, UnsupportedVersionError: the broker doesn't support the options.
         """
         leader = queue.leader
         version = None if leader is None else self._router.version(leader)
@@ -252,7 +250,7 @@ class TopicRoutes:
     def _lookup_done(self, task: asyncio.Task[object]) -> None:
         self._lookups.discard(task)
         if not task.cancelled():
-            # Mark the exception as retrieved: the sender that would raise it may be cancelled.
+            # Mark the exception as retrieved: the call that would raise it may be cancelled.
             task.exception()
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
