@@ -6,9 +6,10 @@ Rows, goals and missed goals are computed by `report`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tests.bench.cases import Case
 from tests.bench.report import Results, Row, misses, rows, words
 
 FULL_MESSAGES, FULL_ROUNDS = 3_000_000, 3
@@ -60,6 +61,17 @@ def as_json(record: Record) -> str:
         },
     }
     return json.dumps(fields, indent=1) + "\n"
+
+
+def from_json(text: str, cases: Iterable[Case]) -> Record:
+    """Return the run that `as_json()` wrote, for the cases of `tests.bench.spark`."""
+    data = json.loads(text)
+    results = {
+        case: {client: data["results"][case.work][client.words] for client in case.clients}
+        for case in cases
+    }
+    names = ("machine", "versions", "rounds", "messages", "load")
+    return Record(**{name: data[name] for name in names}, results=results)
 
 
 def _introduction(record: Record) -> Iterator[str]:
