@@ -21,7 +21,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Self, TypeVar
 
@@ -146,11 +146,10 @@ class DriverClient:
                 query.
             KafkaError: no broker responded, or the request failed.
         """
-        for retries_left in range(self._options.fetch_offset_retries, -1, -1):
+        for retries_left in self._attempts():
             selected = self._fetch_partitions(missing_ok=known is not None)
             if not retries_left or set(known or ()) <= set(selected):
                 return selected
-            time.sleep(self._options.fetch_offset_interval_s)
         raise AssertionError("not reached")
 
     def _fetch_partitions(self, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
@@ -223,7 +222,7 @@ class DriverClient:
 
     def _call(self, work: Callable[[Router], Coroutine[Any, Any, T]]) -> T:
         """Run `work`, again after retriable errors, each time with new connections."""
-        for retries_left in range(self._options.fetch_offset_retries, -1, -1):
+        for retries_left in self._attempts():
             try:
                 if self._client is None:
                     self._client = BlockingClient(self._options.client)
@@ -235,8 +234,16 @@ class DriverClient:
                     "request to the cluster failed, %d retries left: %s", retries_left, error
                 )
                 self.close()
-                time.sleep(self._options.fetch_offset_interval_s)
         raise AssertionError("not reached")
+
+    def _attempts(self) -> Iterator[int]:
+        """Yield the number of retries left for each attempt, with a sleep between attempts.
+
+        `net.retry` doesn't fit: Spark's options limit the number of retries, not their time.
+        """
+        for retries_left in range(self._options.fetch_offset_retries, -1, -1):
+            yield retries_left
+            time.sleep(self._options.fetch_offset_interval_s)
 
 
 # --- coroutines for `BlockingClient.run` ----------------------------------------------------------
