@@ -70,24 +70,24 @@ def partitions(partitioner: Partitioner, key: bytes) -> list[int]:
 # --- the real producers -------------------------------------------------------------------------
 
 
-def test_the_vectors_hold_the_edges() -> None:
+def test_vectors_contain_the_edge_cases() -> None:
     assert {len(bytes.fromhex(one["key"])) for one in BYTES} >= set(range(41))
     for keys in (BYTES, STRINGS):
         assert {one["hash_code"] for one in keys} >= {MIN_INT, MIN_INT + 1, -1, 0, 1, 2**31 - 1}
     assert any(ord(char) > 0xFFFF for one in STRINGS for char in one["key"])
 
 
-def test_murmur2_is_that_of_the_java_client() -> None:
+def test_murmur2_equals_the_java_clients() -> None:
     for one in BYTES:
         assert murmur2(bytes.fromhex(one["key"])) == one["murmur2"] % 2**32
 
 
-def test_keys_go_where_the_java_client_sends_them() -> None:
+def test_keys_get_the_java_clients_partition() -> None:
     for one in BYTES:
         assert partitions(DefaultPartitioner(), bytes.fromhex(one["key"])) == one["java"]
 
 
-def test_hash_codes_are_those_of_java() -> None:
+def test_hash_codes_equal_javas() -> None:
     for one in BYTES:
         assert java_bytes_hash_code(bytes.fromhex(one["key"])) == one["hash_code"]
     for one in STRINGS:
@@ -96,14 +96,14 @@ def test_hash_codes_are_those_of_java() -> None:
 
 
 @pytest.mark.parametrize("version", BY_VERSION)
-def test_bytes_keys_go_where_the_scala_producer_sends_them(version: str) -> None:
+def test_bytes_keys_get_the_scala_producers_partition(version: str) -> None:
     for one in BYTES:
         found = partitions(BY_VERSION[version](), bytes.fromhex(one["key"]))
         assert found == one["scala"][version]
 
 
 @pytest.mark.parametrize("version", BY_VERSION)
-def test_string_keys_go_where_the_scala_producer_sends_them(version: str) -> None:
+def test_string_keys_get_the_scala_producers_partition(version: str) -> None:
     halves = 0
     for one in STRINGS:
         sent = bytes.fromhex(one["utf_8"])
@@ -115,7 +115,7 @@ def test_string_keys_go_where_the_scala_producer_sends_them(version: str) -> Non
 
 
 @pytest.mark.parametrize("version", BY_VERSION)
-def test_signs_are_dropped_as_the_scala_producer_drops_them(version: str) -> None:
+def test_negative_hash_codes_are_handled_as_in_scala(version: str) -> None:
     keys = {one["hash_code"]: bytes.fromhex(one["key"]) for one in BYTES}
     for one in VECTORS["abs"]:
         positive = one["scala"][version]
@@ -124,7 +124,7 @@ def test_signs_are_dropped_as_the_scala_producer_drops_them(version: str) -> Non
 
 
 @pytest.mark.parametrize("vector", VECTORS["java_without_key"], ids=lambda one: one["available"])
-def test_round_robin_is_that_of_the_java_client(vector: dict[str, Any]) -> None:
+def test_round_robin_equals_the_java_clients(vector: dict[str, Any]) -> None:
     partitioner, everything = RoundRobinPartitioner(), range(vector["partitions"])
     for first in range(len(vector["available"]) or len(everything)):
         partitioner._counter = first
@@ -136,7 +136,7 @@ def test_round_robin_is_that_of_the_java_client(vector: dict[str, Any]) -> None:
 
 
 @given(st.binary(max_size=70))
-def test_murmur2_is_that_of_aiokafka(key: bytes) -> None:
+def test_murmur2_equals_aiokafkas(key: bytes) -> None:
     assert murmur2(key) == AIOKAFKA.murmur2(key)
     for kind in (bytearray, memoryview):
         assert murmur2(kind(key)) == murmur2(key)  # type: ignore[arg-type]
@@ -144,13 +144,13 @@ def test_murmur2_is_that_of_aiokafka(key: bytes) -> None:
 
 
 @given(key=st.binary(max_size=20), count=st.integers(1, 50))
-def test_the_default_puts_keys_where_aiokafka_puts_them(key: bytes, count: int) -> None:
+def test_default_gives_keys_aiokafkas_partition(key: bytes, count: int) -> None:
     ours, theirs = DefaultPartitioner(), AIOKAFKA.DefaultPartitioner()
     for some in ([], [0], list(range(0, count, 2))):
         assert ours(key, list(range(count)), some) == theirs(key, list(range(count)), some)
 
 
-def test_the_default_puts_messages_without_keys_anywhere_with_a_leader() -> None:
+def test_default_spreads_keyless_messages_over_leaders() -> None:
     partitioner = DefaultPartitioner()
     chosen = [partitioner(None, range(6), (1, 3, 4)) for _ in range(3000)]
     assert all(800 < chosen.count(partition) < 1200 for partition in (1, 3, 4))
@@ -161,7 +161,7 @@ def test_the_default_puts_messages_without_keys_anywhere_with_a_leader() -> None
 
 
 @each_name
-def test_a_key_keeps_its_partition_without_a_leader(name: str) -> None:
+def test_key_keeps_its_partition_without_a_leader(name: str) -> None:
     partitioner = PARTITIONERS[name]()
     for key in (b"", b"key", b"\xc3\xbc" * 30):
         home = partitioner(key, range(12), range(12))
@@ -170,7 +170,7 @@ def test_a_key_keeps_its_partition_without_a_leader(name: str) -> None:
 
 
 @each_name
-def test_partition_ids_are_those_of_the_list(name: str) -> None:
+def test_chosen_partition_is_from_the_list(name: str) -> None:
     partitioner = PARTITIONERS[name]()
     for key in (None, b"key"):
         assert partitioner(key, [7], []) == 7
@@ -178,7 +178,7 @@ def test_partition_ids_are_those_of_the_list(name: str) -> None:
 
 
 @each_name
-def test_messages_without_key_go_to_available_partitions(name: str) -> None:
+def test_keyless_messages_go_to_available_partitions(name: str) -> None:
     partitioner = PARTITIONERS[name]()
     for available in ([1, 3], [2], [0, 1, 2, 3], [3]):
         for _ in range(20):
@@ -193,7 +193,7 @@ def test_messages_without_key_go_to_available_partitions(name: str) -> None:
         st.tuples(st.none() | st.text(max_size=5), st.sets(st.integers(0, 6))), max_size=20
     )
 )
-def test_any_calls_give_a_partition(name: str, calls: list[tuple[str | None, set[int]]]) -> None:
+def test_any_calls_return_a_partition(name: str, calls: list[tuple[str | None, set[int]]]) -> None:
     partitioner = PARTITIONERS[name]()
     for key, available in calls:
         partition = partitioner(None if key is None else key.encode(), range(7), sorted(available))
@@ -203,7 +203,7 @@ def test_any_calls_give_a_partition(name: str, calls: list[tuple[str | None, set
 
 
 @each_name
-def test_partitioners_take_arguments_by_position_only(name: str) -> None:
+def test_partitioners_have_positional_only_parameters(name: str) -> None:
     parameters = inspect.signature(PARTITIONERS[name]()).parameters.values()
     assert [one.kind for one in parameters] == [inspect.Parameter.POSITIONAL_ONLY] * 3
 
@@ -215,7 +215,7 @@ def picks(partitioner: Partitioner, available: list[int], times: int) -> list[in
     return [partitioner(None, range(6), available) for _ in range(times)]
 
 
-def test_round_robin_is_fair_and_keys_do_not_count() -> None:
+def test_round_robin_is_fair_and_ignores_keys() -> None:
     partitioner = RoundRobinPartitioner()
     found = []
     for number in range(60):
@@ -225,12 +225,12 @@ def test_round_robin_is_fair_and_keys_do_not_count() -> None:
     assert all(one != other for one, other in pairwise(found))
 
 
-def test_round_robin_begins_anywhere() -> None:
+def test_round_robin_begins_at_a_random_partition() -> None:
     assert {picks(RoundRobinPartitioner(), [0, 1, 2], 1)[0] for _ in range(200)} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("name", ["random", "scala-0.8.0", "scala-0.8.2", "sticky"])
-def test_one_partition_is_kept_while_it_is_available(name: str) -> None:
+def test_partition_is_kept_while_it_is_available(name: str) -> None:
     partitioner = PARTITIONERS[name]()
     (first,) = set(picks(partitioner, [0, 1, 2], 50))
     others = [one for one in (0, 1, 2) if one != first]
@@ -241,11 +241,11 @@ def test_one_partition_is_kept_while_it_is_available(name: str) -> None:
     assert set(picks(partitioner, [], 50)) == {second}
 
 
-def test_producers_choose_different_partitions() -> None:
+def test_random_choice_differs_between_producers() -> None:
     assert {picks(RandomPartitioner(), [0, 1, 2], 1)[0] for _ in range(200)} == {0, 1, 2}
 
 
-def test_sticky_moves_on_when_its_batch_closes() -> None:
+def test_sticky_changes_partition_when_its_batch_closes() -> None:
     partitioner = StickyPartitioner()
     seen = set()
     for _ in range(200):
@@ -261,14 +261,14 @@ def test_sticky_moves_on_when_its_batch_closes() -> None:
     assert seen == {0, 1, 2}
 
 
-def test_sticky_stays_where_there_is_one_partition_only() -> None:
+def test_sticky_stays_with_the_only_partition() -> None:
     partitioner = StickyPartitioner()
     for _ in range(3):
         assert picks(partitioner, [4], 2) == [4, 4]
         partitioner.on_new_batch(4)
 
 
-def test_only_sticky_wants_to_hear_of_batches() -> None:
+def test_only_sticky_is_batch_aware() -> None:
     aware = {name for name, make in PARTITIONERS.items() if isinstance(make(), BatchAware)}
     assert aware == {"sticky"}
 
@@ -277,14 +277,14 @@ def test_only_sticky_wants_to_hear_of_batches() -> None:
 
 
 @pytest.mark.parametrize("make", [ScalaPartitioner080, ScalaPartitioner082])
-def test_a_string_key_that_is_no_utf_8_is_refused(make: type[ScalaPartitioner080]) -> None:
+def test_string_key_that_is_not_utf_8_raises(make: type[ScalaPartitioner080]) -> None:
     with pytest.raises(ValueError, match="key of 3 bytes isn't UTF-8"):
         make("string")(b"\xff\xfe\xfd", range(3), [])
     with pytest.raises(ValueError, match="key_type='str': expected 'bytes' or 'string'"):
         make("str")  # type: ignore[arg-type]
 
 
-def test_the_names_with_string_are_for_string_keys() -> None:
+def test_names_with_string_are_for_string_keys() -> None:
     sent, everywhere = "ключ".encode(), range(2**31)
     for name, make in (("scala-0.8.0", ScalaPartitioner080), ("scala-0.8.2", ScalaPartitioner082)):
         as_bytes = PARTITIONERS[name]()(sent, everywhere, [])
@@ -297,14 +297,14 @@ def test_the_names_with_string_are_for_string_keys() -> None:
 
 
 @each_name
-def test_a_name_makes_an_instance_per_topic(name: str) -> None:
+def test_name_makes_an_instance_per_topic(name: str) -> None:
     factory = partitioner_factory(name)
     one, other = factory(), factory()
     assert type(one) is type(other)
     assert one is not other
 
 
-def test_a_class_makes_an_instance_per_topic() -> None:
+def test_class_makes_an_instance_per_topic() -> None:
     class Mine:
         def __call__(self, key: object, everything: Any, available: Any, /) -> int:
             return 3
@@ -315,7 +315,7 @@ def test_a_class_makes_an_instance_per_topic() -> None:
 
 
 @pytest.mark.parametrize("derived", [False, True])
-def test_an_instance_of_ours_is_copied_per_topic(derived: bool) -> None:
+def test_instance_of_ours_is_copied_per_topic(derived: bool) -> None:
     class Mine(ScalaPartitioner082):
         """Has a __dict__ beside the slots."""
 
@@ -344,14 +344,14 @@ def test_any_other_callable_is_shared_by_all_topics() -> None:
         assert factory() is one
 
 
-def test_what_is_no_partitioner_is_refused() -> None:
+def test_unknown_name_or_no_callable_raises() -> None:
     with pytest.raises(ValueError, match="expected one of murmur2, scala-0"):
         partitioner_factory("murmur")
     with pytest.raises(TypeError, match="expected a name or a callable"):
         partitioner_factory(3)  # type: ignore[arg-type]
 
 
-def test_partitioners_need_nothing_but_the_standard_library() -> None:
+def test_import_of_partitioners_needs_no_codec_library() -> None:
     code = (
         "import sys; sys.modules.update(cramjam=None, snappy=None);"
         "import aiokafka08.producer.partitioner"
@@ -361,7 +361,7 @@ def test_partitioners_need_nothing_but_the_standard_library() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_the_murmur2_in_use_agrees_with_the_pure_one(kind: type) -> None:
+def test_murmur2_in_use_equals_the_pure_one(kind: type) -> None:
     random_bytes = random.Random(2)
     for length in (*range(40), 1000, 4097):
         for _ in range(20):
@@ -384,7 +384,7 @@ def route(partitioner: Partitioner) -> TopicRoute:
 
 @pytest.mark.parametrize("name", ["murmur2", "scala-0.8.2", "round_robin"])
 @pytest.mark.parametrize("each", [choose_each, pure_choose_each])
-def test_keys_chosen_at_once_go_where_each_would(each: Any, name: str) -> None:
+def test_choose_each_chooses_as_route_choose(each: Any, name: str) -> None:
     one = route(PARTITIONERS[name]())
     keys = [b"%d" % number for number in range(100)] + [b"", b"\xff" * 7]
     places = each(one, keys, 3, 102)
@@ -395,7 +395,7 @@ def test_keys_chosen_at_once_go_where_each_would(each: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("each", [choose_each, pure_choose_each])
-def test_without_a_key_each_goes_to_one_of_those_with_a_leader(each: Any) -> None:
+def test_choose_each_spreads_keyless_messages_over_leaders(each: Any) -> None:
     one = route(DefaultPartitioner())
     for keys in (None, [None] * 300):
         places = each(one, keys, 0, 300)
@@ -404,6 +404,6 @@ def test_without_a_key_each_goes_to_one_of_those_with_a_leader(each: Any) -> Non
 
 
 @pytest.mark.parametrize("each", [choose_each, pure_choose_each])
-def test_a_choice_that_there_is_not_is_told(each: Any) -> None:
+def test_choose_each_raises_for_a_missing_partition(each: Any) -> None:
     with pytest.raises(IllegalArgumentError, match="the partitioner chose 7"):
         each(route(lambda key, partitions, available: 7), None, 0, 1)

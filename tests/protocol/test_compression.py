@@ -81,7 +81,7 @@ def stored_block(plain: bytes) -> bytes:
 @each_codec
 @each_magic
 @each_plain
-def test_data_comes_back(codec: Codec, magic: int, plain: bytes) -> None:
+def test_compressed_data_decompresses_to_itself(codec: Codec, magic: int, plain: bytes) -> None:
     assert decompress(codec, compress(codec, plain, magic=magic), len(plain)) == plain
 
 
@@ -92,14 +92,14 @@ def test_data_comes_back(codec: Codec, magic: int, plain: bytes) -> None:
     | st.builds(lambda piece, times: piece * times, st.binary(max_size=9), st.integers(0, 30_000)),
     magic=st.sampled_from([0, 1]),
 )
-def test_any_data_comes_back(codec: Codec, plain: bytes, magic: int) -> None:
+def test_any_data_decompresses_to_itself(codec: Codec, plain: bytes, magic: int) -> None:
     packed = compress(codec, plain, magic=magic)
     assert decompress(codec, packed, len(plain)) == plain
     assert packed == compress(codec, plain, magic=magic)
 
 
 @each_codec
-def test_any_contiguous_buffer_is_taken(codec: Codec) -> None:
+def test_any_contiguous_buffer_is_accepted(codec: Codec) -> None:
     plain = PLAIN["mixed"]
     packed = compress(codec, plain)
     for kind in (bytes, bytearray, memoryview):
@@ -113,7 +113,7 @@ def test_any_contiguous_buffer_is_taken(codec: Codec) -> None:
 
 
 @each_codec
-def test_the_limit_is_inclusive(codec: Codec) -> None:
+def test_data_of_exactly_the_limit_is_accepted(codec: Codec) -> None:
     for plain in PLAIN.values():
         packed = compress(codec, plain)
         assert decompress(codec, packed, len(plain)) == plain
@@ -132,11 +132,11 @@ def test_incompressible_data_grows_little() -> None:
 # --- what is written ----------------------------------------------------------------------------
 
 
-def test_gzip_names_no_time_and_no_file() -> None:
+def test_gzip_header_has_no_time_and_no_file_name() -> None:
     assert compress(Codec.GZIP, b"abc")[:8] == bytes.fromhex("1f8b080000000000")
 
 
-def test_snappy_is_written_as_snappy_java_does() -> None:
+def test_snappy_stream_is_the_one_of_snappy_java() -> None:
     packed = compress(Codec.SNAPPY, PLAIN["snappy block + 1"])
     assert packed.startswith(xerial_header)
     sizes = []
@@ -148,7 +148,7 @@ def test_snappy_is_written_as_snappy_java_does() -> None:
     assert sizes == [32 * 1024, 1]
 
 
-def test_lz4_has_the_header_checksum_that_the_message_format_wants() -> None:
+def test_lz4_header_checksum_depends_on_message_format() -> None:
     # Checked with the Java classes: KafkaLZ4BlockInputStream of 0.8.2.2 and 0.9.0.1 takes the
     # first one only; that of 0.10.2.2 takes both in format 0, and only the second in format 1.
     assert compress(Codec.LZ4, b"").hex() == "04224d1860401a" + "00000000"
@@ -173,7 +173,7 @@ BY_JAVA = {
 
 
 @pytest.mark.parametrize(("codec", "packed"), BY_JAVA.values(), ids=BY_JAVA.keys())
-def test_what_java_wrote_is_read(codec: Codec, packed: str) -> None:
+def test_data_of_java_clients_is_decompressed(codec: Codec, packed: str) -> None:
     assert decompress(codec, bytes.fromhex(packed), 28) == PLAIN["text"]
 
 
@@ -200,7 +200,7 @@ def _entry(message: dict[str, Any]) -> bytes:
     return struct.pack(">qi", message["offset"], len(body)) + body
 
 
-def test_what_brokers_wrote_is_read() -> None:
+def test_data_of_brokers_is_decompressed() -> None:
     found = list(wrappers())
     assert {codec for codec, _, _ in found} == {Codec.GZIP, Codec.SNAPPY, Codec.LZ4}
     for codec, value, inside in found:
@@ -227,27 +227,27 @@ def test_lz4_agrees_with_a_standard_decoder(magic: int, plain: bytes) -> None:
 
 @pytest.mark.parametrize("content_checksum", [False, True])
 @each_plain
-def test_a_standard_lz4_frame_is_read(plain: bytes, content_checksum: bool) -> None:
+def test_standard_lz4_frame_is_decompressed(plain: bytes, content_checksum: bool) -> None:
     compressor = cramjam.lz4.Compressor(content_checksum=content_checksum, block_linked=False)
     compressor.compress(plain)
     assert decompress(Codec.LZ4, bytes(compressor.finish()), ROOMY) == plain
 
 
 @each_plain
-def test_raw_snappy_is_read(plain: bytes) -> None:
+def test_raw_snappy_is_decompressed(plain: bytes) -> None:
     assert decompress(Codec.SNAPPY, snappy.compress(plain), len(plain)) == plain
 
 
 # --- gzip: members and what follows them ----------------------------------------------------------
 
 
-def test_gzip_members_are_joined() -> None:
+def test_gzip_members_are_concatenated() -> None:
     members = [b"one", b"", noise(5000), bytes(100_000), b"last"]
     packed = b"".join(map(gzip.compress, members))
     assert decompress(Codec.GZIP, packed, ROOMY) == b"".join(members)
 
 
-def test_very_many_gzip_members_take_no_quadratic_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_gzip_members_take_no_quadratic_time(monkeypatch: pytest.MonkeyPatch) -> None:
     # zlib copies what follows a member: what it is given counts, not what it makes of it.
     given_bytes = 0
 
@@ -273,11 +273,11 @@ def test_very_many_gzip_members_take_no_quadratic_time(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "trailer", [b"\0", b"garbage", b"garbage" * 20, gzip.compress(b"b", mtime=0)[:18]]
 )
-def test_what_follows_a_gzip_member_is_ignored_unless_it_is_one(trailer: bytes) -> None:
+def test_bytes_after_gzip_are_ignored_unless_a_member(trailer: bytes) -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"a") + trailer, 1) == b"a"
 
 
-def test_a_damaged_second_gzip_member_is_an_error() -> None:
+def test_damaged_second_gzip_member_raises() -> None:
     first, second = gzip.compress(b"a"), gzip.compress(noise(100))
     for damaged in (second[:-1], second[:-8] + bytes(8)):
         with pytest.raises(CorruptCompressedData, match="gzip"):
@@ -287,7 +287,7 @@ def test_a_damaged_second_gzip_member_is_an_error() -> None:
 # --- snappy: xerial streams -----------------------------------------------------------------------
 
 
-def test_the_version_numbers_of_xerial_may_be_anything() -> None:
+def test_xerial_version_numbers_are_ignored() -> None:
     # Some clients write them in little-endian; brokers take that.
     packed = compress(Codec.SNAPPY, b"abc")
     for versions in ("0100000001000000", "ffffffffffffffff", "0000000000000000"):
@@ -295,7 +295,7 @@ def test_the_version_numbers_of_xerial_may_be_anything() -> None:
         assert decompress(Codec.SNAPPY, header + packed[16:], 3) == b"abc"
 
 
-def test_xerial_streams_are_joined() -> None:
+def test_xerial_streams_are_concatenated() -> None:
     packed = compress(Codec.SNAPPY, b"abc") + compress(Codec.SNAPPY, b"def")
     assert decompress(Codec.SNAPPY, packed, 6) == b"abcdef"
 
@@ -321,7 +321,7 @@ SNAPPY_FAULTS = {
 
 
 @pytest.mark.parametrize("data", SNAPPY_FAULTS.values(), ids=SNAPPY_FAULTS.keys())
-def test_malformed_snappy(data: bytes) -> None:
+def test_malformed_snappy_raises(data: bytes) -> None:
     with pytest.raises(CorruptCompressedData, match="snappy"):
         decompress(Codec.SNAPPY, data, 1 << 40)
 
@@ -337,7 +337,7 @@ def test_optional_lz4_fields_are_skipped() -> None:
         assert decompress(Codec.LZ4, frame, 33) == b"abc" * 9 + b"stored"
 
 
-def test_what_follows_the_lz4_end_mark_is_ignored() -> None:
+def test_bytes_after_the_lz4_end_mark_are_ignored() -> None:
     packed = compress(Codec.LZ4, b"abc")
     assert decompress(Codec.LZ4, packed + packed, 3) == b"abc"
 
@@ -345,7 +345,7 @@ def test_what_follows_the_lz4_end_mark_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("bd", "block_max"), [(0x40, 64 * 1024), (0x50, 256 * 1024), (0x60, MIB), (0x70, 4 * MIB)]
 )
-def test_the_lz4_block_size_of_the_frame_is_a_bound(bd: int, block_max: int) -> None:
+def test_lz4_block_above_the_frames_block_size_raises(bd: int, block_max: int) -> None:
     for make in (lz4_block, stored_block):
         frame = lz4_frame(make(bytes(block_max)), make(b"x"), bd=bd)
         assert len(decompress(Codec.LZ4, frame, ROOMY)) == block_max + 1
@@ -376,7 +376,7 @@ LZ4_FAULTS = {
 
 
 @pytest.mark.parametrize(("data", "reason"), LZ4_FAULTS.values(), ids=LZ4_FAULTS.keys())
-def test_malformed_lz4(data: bytes, reason: str) -> None:
+def test_malformed_lz4_raises(data: bytes, reason: str) -> None:
     with pytest.raises(CorruptCompressedData, match=reason):
         decompress(Codec.LZ4, data, ROOMY)
 
@@ -395,7 +395,7 @@ def outcome(codec: Codec, data: bytes, limit: int) -> bytes | None:
 
 
 @each_real_codec
-def test_data_cut_off_anywhere(codec: Codec) -> None:
+def test_cut_off_data_raises(codec: Codec) -> None:
     plain = noise(40_000)[:300] + bytes(70_000) + noise(300)
     packed = compress(codec, plain)
     for cut in range(len(packed)):
@@ -409,7 +409,7 @@ def test_data_cut_off_anywhere(codec: Codec) -> None:
 @each_real_codec
 @examples(200)
 @given(data=st.binary(max_size=200), limit=st.integers(0, 1000))
-def test_arbitrary_data(codec: Codec, data: bytes, limit: int) -> None:
+def test_arbitrary_data_decompresses_or_raises(codec: Codec, data: bytes, limit: int) -> None:
     start = {Codec.GZIP: b"\x1f\x8b\x08\0", Codec.SNAPPY: xerial_header, Codec.LZ4: lz4_frame()[:7]}
     outcome(codec, data, limit)
     outcome(codec, start[codec] + data, limit)
@@ -422,7 +422,7 @@ def test_arbitrary_data(codec: Codec, data: bytes, limit: int) -> None:
     changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(max_size=6)), max_size=4),
     limit=st.integers(0, 200_000),
 )
-def test_mutated_data(
+def test_mutated_data_decompresses_or_raises(
     codec: Codec, plain: bytes, changes: list[tuple[int, bytes]], limit: int
 ) -> None:
     packed = bytearray(compress(codec, plain))
@@ -435,7 +435,7 @@ def test_mutated_data(
     outcome(codec, bytes(packed), limit)
 
 
-def test_an_unknown_codec_is_an_error_of_the_data() -> None:
+def test_unknown_codec_raises_corrupt_data() -> None:
     with pytest.raises(CorruptCompressedData, match="unknown codec 4"):
         decompress(4, b"", 1)  # type: ignore[arg-type]
 
@@ -466,7 +466,7 @@ def bombs() -> Iterator[tuple[str, Codec, bytes]]:
 
 
 @pytest.mark.parametrize(("codec", "data"), [pytest.param(c, d, id=n) for n, c, d in bombs()])
-def test_a_bomb_stops_at_the_limit(codec: Codec, data: bytes) -> None:
+def test_bomb_raises_at_the_limit(codec: Codec, data: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(DecompressedTooLarge):
@@ -514,18 +514,18 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits its addr
 
 @only_linux
 @pytest.mark.parametrize(("codec", "data"), [pytest.param(c, d, id=n) for n, c, d in bombs()])
-def test_a_bomb_takes_little_memory_in_the_libraries_too(codec: Codec, data: bytes) -> None:
+def test_bomb_takes_little_memory_in_the_libraries(codec: Codec, data: bytes) -> None:
     assert in_little_memory(codec, data, MIB) == "DecompressedTooLarge"
 
 
 @only_linux
 @pytest.mark.parametrize("data", SNAPPY_FAULTS.values(), ids=SNAPPY_FAULTS.keys())
-def test_a_claimed_snappy_size_takes_no_memory(data: bytes) -> None:
+def test_claimed_snappy_size_allocates_nothing(data: bytes) -> None:
     assert in_little_memory(Codec.SNAPPY, data, 1 << 40) == "CorruptCompressedData"
 
 
 @only_linux
-def test_a_limit_beyond_the_memory_is_no_memory_error() -> None:
+def test_limit_above_the_memory_raises_too_large() -> None:
     data = gzip_of_zeros(64 * MIB)
     assert in_little_memory(Codec.GZIP, data, 1 << 40) == "DecompressedTooLarge"
 
@@ -549,7 +549,7 @@ for codec in Codec:
 """
 
 
-def test_plain_and_gzip_work_without_the_libraries() -> None:
+def test_none_and_gzip_work_without_the_libraries() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_SNAPPY],
         capture_output=True,

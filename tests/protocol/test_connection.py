@@ -42,7 +42,7 @@ def connection_with(*requests: api.Request[Any]) -> ClientConnection:
 # --- the client's side --------------------------------------------------------------------------
 
 
-def test_ids_count_from_1_and_the_request_carries_id_and_client() -> None:
+def test_request_has_client_id_and_next_correlation_id() -> None:
     connection = ClientConnection("me")
     for expected in (1, 2, 3):
         correlation_id, buffers = connection.send(HEARTBEAT, 0)
@@ -52,7 +52,7 @@ def test_ids_count_from_1_and_the_request_carries_id_and_client() -> None:
         assert envelope.body == HEARTBEAT
 
 
-def test_pipelined_requests_are_answered_in_order() -> None:
+def test_pipelined_requests_get_responses_in_order() -> None:
     connection = connection_with(*[HEARTBEAT] * 100)
     assert connection.in_flight == 100
     stream = b"".join(answer(index, index % 30) for index in range(1, 101))
@@ -66,7 +66,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 @examples(50)
 @given(cuts=st.lists(st.integers(0, 200), max_size=10))
-def test_each_answer_is_decoded_by_its_own_request(cuts: list[int]) -> None:
+def test_response_is_decoded_by_its_own_request(cuts: list[int]) -> None:
     requests: list[api.Request[Any]] = [
         HEARTBEAT,
         COORDINATOR,
@@ -95,14 +95,14 @@ def test_each_answer_is_decoded_by_its_own_request(cuts: list[int]) -> None:
     assert answers == [MatchedResponse(*pair) for pair in zip(ids, responses, strict=True)]
 
 
-def test_an_answer_may_come_through_the_buffer_that_the_reader_hands_out() -> None:
+def test_response_is_read_from_the_frame_readers_buffer() -> None:
     connection = connection_with(HEARTBEAT)
     frame = answer(1, 27)
     connection.frames.get_buffer()[: len(frame)] = frame
     assert list(connection.received(len(frame))) == [MatchedResponse(1, api.GroupError(27))]
 
 
-def test_a_wrong_id_is_refused_naming_both_and_the_request() -> None:
+def test_wrong_id_raises_and_names_both_ids() -> None:
     connection = connection_with(HEARTBEAT, HEARTBEAT)
     with pytest.raises(CorrelationIdError, match="id 2; expected 1, of HeartbeatRequest version"):
         list(receive(connection, answer(2)))
@@ -110,19 +110,19 @@ def test_a_wrong_id_is_refused_naming_both_and_the_request() -> None:
 
 
 @pytest.mark.parametrize("correlation_id", [0, 2, -1, 2**31 - 1, -(2**31)])
-def test_no_other_id_passes_for_the_awaited_one(correlation_id: int) -> None:
+def test_any_id_but_the_expected_one_raises(correlation_id: int) -> None:
     connection = connection_with(HEARTBEAT)
     with pytest.raises(CorrelationIdError):
         list(receive(connection, answer(correlation_id)))
 
 
-def test_an_answer_to_nothing_is_refused() -> None:
+def test_response_without_a_request_raises() -> None:
     connection = ClientConnection("me")
     with pytest.raises(CorrelationIdError, match="id 1; expected none"):
         list(receive(connection, answer(1)))
 
 
-def test_an_answer_that_comes_twice_is_refused() -> None:
+def test_repeated_response_raises() -> None:
     connection = connection_with(HEARTBEAT)
     answers = receive(connection, answer(1) * 2)
     assert next(answers).correlation_id == 1
@@ -130,7 +130,7 @@ def test_an_answer_that_comes_twice_is_refused() -> None:
         next(answers)
 
 
-def test_id_0_answers_a_group_coordinator_request_and_no_other() -> None:
+def test_id_0_matches_group_coordinator_requests_only() -> None:
     """0.8.2 while it can't create the offsets topic (brokers.md 8.9)."""
     connection = connection_with(HEARTBEAT, COORDINATOR, HEARTBEAT)
     assert [
@@ -143,13 +143,13 @@ def test_id_0_answers_a_group_coordinator_request_and_no_other() -> None:
         list(receive(connection, answer(0)))
 
 
-def test_id_0_is_the_answer_to_the_oldest_request_only() -> None:
+def test_id_0_matches_the_oldest_request_only() -> None:
     connection = connection_with(HEARTBEAT, COORDINATOR)
     with pytest.raises(CorrelationIdError, match="id 0; expected 1"):
         list(receive(connection, coordinator_answer(0)))
 
 
-def test_the_right_id_answers_a_group_coordinator_request_too() -> None:
+def test_right_id_matches_a_group_coordinator_request() -> None:
     connection = connection_with(COORDINATOR)
     (only,) = receive(connection, coordinator_answer(1))
     assert only == MatchedResponse(1, api.GroupCoordinatorResponse(15, -1, "", -1))
@@ -176,7 +176,7 @@ def test_the_right_id_answers_a_group_coordinator_request_too() -> None:
         "body too long",
     ],
 )
-def test_the_answers_before_a_damaged_frame_still_come_out(damaged: bytes) -> None:
+def test_responses_before_a_damaged_frame_are_returned(damaged: bytes) -> None:
     connection = connection_with(*[HEARTBEAT] * 4)
     answers = receive(connection, answer(1) + answer(2) + damaged + answer(4))
     assert [next(answers).correlation_id, next(answers).correlation_id] == [1, 2]
@@ -185,7 +185,7 @@ def test_the_answers_before_a_damaged_frame_still_come_out(damaged: bytes) -> No
     assert connection.eof() == [3, 4]
 
 
-def test_a_produce_without_acks_takes_no_slot() -> None:
+def test_produce_without_acks_is_not_in_flight() -> None:
     connection = ClientConnection("me")
     correlation_id, buffers = connection.send(produce(0), 0)
     assert correlation_id is None
@@ -198,7 +198,7 @@ def test_a_produce_without_acks_takes_no_slot() -> None:
     assert [one.correlation_id for one in receive(connection, answer(2))] == [2]
 
 
-def test_a_request_that_cannot_be_encoded_takes_no_slot() -> None:
+def test_request_that_fails_to_encode_is_not_in_flight() -> None:
     connection = connection_with(HEARTBEAT)
     with pytest.raises(ValueError, match="version 9; expected"):
         connection.send(HEARTBEAT, 9)
@@ -210,7 +210,7 @@ def test_a_request_that_cannot_be_encoded_takes_no_slot() -> None:
     assert [one.correlation_id for one in receive(connection, answer(1) + answer(correlation_id))]
 
 
-def test_eof_names_the_lost_ids_oldest_first_and_only_once() -> None:
+def test_eof_returns_lost_ids_once_oldest_first() -> None:
     connection = connection_with(*[HEARTBEAT] * 5)
     list(receive(connection, answer(1) + answer(2)))
     assert connection.eof() == [3, 4, 5]
@@ -218,7 +218,7 @@ def test_eof_names_the_lost_ids_oldest_first_and_only_once() -> None:
     assert connection.in_flight == 0
 
 
-def test_ids_wrap_behind_the_largest_int32_to_1() -> None:
+def test_ids_wrap_from_the_largest_int32_to_1() -> None:
     connection = ClientConnection("me")
     connection._next_id = 2**31 - 3
     sent = [connection.send(HEARTBEAT, 0) for _ in range(4)]

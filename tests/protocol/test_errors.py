@@ -44,20 +44,18 @@ def test_each_code_has_one_class_and_each_class_its_own_code() -> None:
         assert "description" in vars(cls), "inherited"
 
 
-def test_the_codes_of_all_broker_lines_are_known() -> None:
+def test_codes_of_all_broker_lines_are_known() -> None:
     """0.8: up to 20; 0.9 and 0.10: up to 32, 35; what modern ones send to an old client."""
     assert set(BROKER_ERRORS) >= {*range(-1, 33), 35, 42, 76, 81, 87}
 
 
 @each_code
-def test_the_name_is_aiokafkas_where_it_knows_the_code(
-    code: int, cls: type[BrokerResponseError]
-) -> None:
+def test_class_has_aiokafkas_name_for_the_code(code: int, cls: type[BrokerResponseError]) -> None:
     if code in THEIRS:
         assert cls.__name__ == THEIRS[code].__name__
 
 
-def test_every_name_that_aiokafka_has_for_a_code_leads_to_its_class() -> None:
+def test_each_aiokafka_name_of_a_code_is_its_class() -> None:
     """Also the second ones: `InvalidMessageError`, `CoordinatorLoadInProgressError`."""
     codes = {
         name: code
@@ -70,7 +68,7 @@ def test_every_name_that_aiokafka_has_for_a_code_leads_to_its_class() -> None:
 
 
 @each_code
-def test_what_aiokafka_retries_is_retriable_here_too(
+def test_errors_retriable_in_aiokafka_are_retriable(
     code: int, cls: type[BrokerResponseError]
 ) -> None:
     theirs = THEIRS.get(code)
@@ -90,7 +88,7 @@ def test_these_are_retriable_here_beyond_aiokafka() -> None:
 
 
 @each_code
-def test_the_action_agrees_with_the_flags(code: int, cls: type[BrokerResponseError]) -> None:
+def test_action_agrees_with_the_flags(code: int, cls: type[BrokerResponseError]) -> None:
     if cls.invalid_metadata:
         assert cls.action is Action.REFRESH
     if cls.action in {Action.REFRESH, Action.BACK_OFF, Action.NOT_STORED, Action.MAYBE_STORED}:
@@ -128,12 +126,12 @@ def test_the_action_agrees_with_the_flags(code: int, cls: type[BrokerResponseErr
         (99, Action.BACK_OFF),
     ],
 )
-def test_what_to_do_about_a_code(code: int, action: Action) -> None:
+def test_code_has_the_expected_action(code: int, action: Action) -> None:
     assert errors.action_for(code) is action
 
 
 @each_code
-def test_a_known_code_comes_as_its_class_with_number_place_and_meaning(
+def test_known_code_makes_its_class_with_place_and_meaning(
     code: int, cls: type[BrokerResponseError]
 ) -> None:
     error = errors.broker_error(code, "topic 'logs', partition 3")
@@ -146,7 +144,7 @@ def test_a_known_code_comes_as_its_class_with_number_place_and_meaning(
 
 
 @pytest.mark.parametrize("code", [-2, 99, 120, 32767, -32768])
-def test_an_unknown_code_keeps_its_number(code: int) -> None:
+def test_unknown_code_keeps_its_number(code: int) -> None:
     error = errors.broker_error(code, "Produce")
     assert type(error) is BrokerResponseError is errors.error_class(code)
     assert error.errno == code
@@ -155,21 +153,21 @@ def test_an_unknown_code_keeps_its_number(code: int) -> None:
     assert code not in BROKER_ERRORS
 
 
-def test_every_error_of_kafka_is_a_kafka_error() -> None:
+def test_all_kafka_errors_derive_from_kafka_error() -> None:
     for cls in all_subclasses(errors.KafkaError):
         assert issubclass(cls, RuntimeError)
     assert issubclass(errors.CorrelationIdError, errors.KafkaProtocolError)
     assert issubclass(errors.IllegalArgumentError, ValueError)
 
 
-def test_a_corrupt_record_says_where_it_is_and_where_to_go_on() -> None:
+def test_corrupt_record_names_its_offset_and_the_next() -> None:
     plain = errors.broker_error(2)
     assert isinstance(plain, errors.CorruptRecordException)
     assert (plain.partition, plain.offset, plain.next_offset) == (None, None, None)
     assert errors.InvalidMessageError is errors.CorruptRecordException
 
 
-def test_errors_pass_between_processes() -> None:
+def test_errors_survive_pickling() -> None:
     """Spark's executors hand them to the driver."""
     error = errors.CorruptRecordException(
         "why", partition=TopicPartition("t", 1), offset=5, next_offset=6

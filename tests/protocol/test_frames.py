@@ -44,14 +44,14 @@ def test_any_chunking_gives_the_same_frames(data: st.DataObject) -> None:
     assert pending_bytes(reader) == 0
 
 
-def test_frames_come_out_byte_by_byte() -> None:
+def test_frames_fed_byte_by_byte_are_complete() -> None:
     bodies = [b"", b"a", b"four", bytes(1000)]
     stream = framed(*bodies)
     assert read_all(FrameReader(), stream, list(range(1, len(stream)))) == bodies
 
 
 @pytest.mark.parametrize("size", [10, SCRATCH - 4, SCRATCH - 3, 200_000])
-def test_the_driver_fills_the_buffer_it_is_given(size: int) -> None:
+def test_caller_may_fill_the_whole_buffer(size: int) -> None:
     """As `asyncio.BufferedProtocol` does: as much as comes, up to the buffer's length."""
     bodies = [random.Random(size).randbytes(size), b"behind"]
     stream = memoryview(framed(*bodies))
@@ -67,14 +67,14 @@ def test_the_driver_fills_the_buffer_it_is_given(size: int) -> None:
     assert frames == bodies
 
 
-def test_a_frame_stays_as_it_was_while_later_ones_arrive() -> None:
+def test_frame_is_unchanged_by_later_frames() -> None:
     bodies = [random.Random(size).randbytes(size) for size in (10, 200_000, 20, 300_000)]
     reader = FrameReader()
     frames = [frame for body in bodies for frame in feed(reader, framed(body))]
     assert [bytes(frame) for frame in frames] == bodies
 
 
-def test_a_large_frame_is_not_copied_out_of_its_buffer() -> None:
+def test_large_frame_is_not_copied() -> None:
     reader = FrameReader()
     assert not list(feed(reader, framed(bytes(200_000))[:SCRATCH]))
     room = reader.get_buffer()
@@ -88,7 +88,7 @@ def one_frame(reader: FrameReader, body: bytes) -> memoryview:
     return frame
 
 
-def test_a_large_frame_comes_where_an_earlier_one_was_that_nobody_looks_at_any_more() -> None:
+def test_large_frame_reuses_a_buffer_without_views() -> None:
     reader = FrameReader()
     room = one_frame(reader, bytes(200_000)).obj
     for size in (200_000, 100_000, 199_999, 200_000):
@@ -99,7 +99,7 @@ def test_a_large_frame_comes_where_an_earlier_one_was_that_nobody_looks_at_any_m
         del frame
 
 
-def test_a_frame_does_not_hold_memory_that_is_much_larger() -> None:
+def test_frame_never_gets_a_much_larger_buffer() -> None:
     reader, held = FrameReader(), []
     for _ in range(20):
         one_frame(reader, bytes(4_000_000))
@@ -109,7 +109,7 @@ def test_a_frame_does_not_hold_memory_that_is_much_larger() -> None:
     assert held_bytes(b"bytes") == 5
 
 
-def test_while_one_large_frame_is_looked_at_the_next_ones_take_turns_elsewhere() -> None:
+def test_buffer_with_a_view_is_not_reused() -> None:
     reader = FrameReader()
     held = one_frame(reader, b"1" * 200_000)
     room = one_frame(reader, b"2" * 200_000).obj
@@ -118,7 +118,7 @@ def test_while_one_large_frame_is_looked_at_the_next_ones_take_turns_elsewhere()
     assert held == b"1" * 200_000
 
 
-def test_a_frame_is_looked_at_as_long_as_there_is_a_view_of_any_part_of_it() -> None:
+def test_view_of_any_part_keeps_a_frames_buffer() -> None:
     reader = FrameReader()
     part = one_frame(reader, b"1" * 200_000)[10:20][1:3]
     for digit in (b"2", b"3", b"4"):
@@ -128,7 +128,7 @@ def test_a_frame_is_looked_at_as_long_as_there_is_a_view_of_any_part_of_it() -> 
 
 @examples(50)
 @given(data=st.data())
-def test_whoever_keeps_which_frames_none_changes(data: st.DataObject) -> None:
+def test_kept_frames_never_change(data: st.DataObject) -> None:
     sizes = st.sampled_from([10, SCRATCH - 3, 100_000, 100_001, 150_000])
     reader = FrameReader()
     kept: list[tuple[memoryview, bytes]] = []
@@ -141,7 +141,7 @@ def test_whoever_keeps_which_frames_none_changes(data: st.DataObject) -> None:
             assert frame == was
 
 
-def test_memory_of_very_large_frames_is_not_kept() -> None:
+def test_buffers_of_very_large_frames_are_not_kept() -> None:
     reader = FrameReader()
     tracemalloc.start()
     for _ in range(3):
@@ -150,7 +150,7 @@ def test_memory_of_very_large_frames_is_not_kept() -> None:
     tracemalloc.stop()
 
 
-def test_memory_is_kept_for_two_frames_only() -> None:
+def test_at_most_two_buffers_are_kept() -> None:
     reader = FrameReader()
     tracemalloc.start()
     frames = [one_frame(reader, bytes(1024 * 1024)) for _ in range(5)]
@@ -159,7 +159,7 @@ def test_memory_is_kept_for_two_frames_only() -> None:
     tracemalloc.stop()
 
 
-def test_pending_bytes_tells_of_an_incomplete_frame() -> None:
+def test_incomplete_frame_is_pending_until_complete() -> None:
     reader = FrameReader()
     assert pending_bytes(reader) == 0
     list(feed(reader, b"\0\0"))
@@ -171,7 +171,7 @@ def test_pending_bytes_tells_of_an_incomplete_frame() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -12, -(2**31), 1001, 0x48545450, 2**31 - 1])
-def test_a_size_out_of_bounds_is_refused_naming_peer_and_limit(size: int) -> None:
+def test_size_out_of_bounds_raises_with_peer_and_limit(size: int) -> None:
     reader = FrameReader(1000, "kafka2:9092")
     with pytest.raises(
         KafkaProtocolError,
@@ -180,12 +180,12 @@ def test_a_size_out_of_bounds_is_refused_naming_peer_and_limit(size: int) -> Non
         list(feed(reader, size.to_bytes(4, "big", signed=True)))
 
 
-def test_a_frame_of_the_largest_size_is_taken() -> None:
+def test_frame_of_the_largest_size_is_accepted() -> None:
     (frame,) = feed(FrameReader(1000), framed(bytes(1000)))
     assert len(frame) == 1000
 
 
-def test_the_frames_before_a_damaged_one_come_out_first() -> None:
+def test_frames_before_a_damaged_one_are_yielded() -> None:
     frames = feed(FrameReader(), framed(b"one", b"two") + b"\xff\xff\xff\xff" + framed(b"three"))
     assert bytes(next(frames)) == b"one"
     assert bytes(next(frames)) == b"two"
@@ -193,7 +193,7 @@ def test_the_frames_before_a_damaged_one_come_out_first() -> None:
         next(frames)
 
 
-def test_an_oversized_announcement_allocates_nothing() -> None:
+def test_oversized_size_field_allocates_nothing() -> None:
     reader = FrameReader(100 * 1024 * 1024)
     tracemalloc.start()
     with pytest.raises(KafkaProtocolError):

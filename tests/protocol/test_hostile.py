@@ -72,28 +72,26 @@ def coordinator_frame(host: bytes, *, length: int | None = None) -> bytes:
     ],
     ids=["null", "-2", "-2^15", "2^15-1", "no UTF-8", "surrogate", "half a character"],
 )
-def test_a_bad_string_is_a_protocol_error(frame: bytes, why: str) -> None:
+def test_bad_string_raises_protocol_error(frame: bytes, why: str) -> None:
     with pytest.raises(KafkaProtocolError, match=why):
         api.decode_response(api.GroupCoordinatorRequest, 0, frame)
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 2**30, 1000, -1, -2, -(2**31)])
-def test_a_bad_array_count_is_a_protocol_error_and_costs_nothing(count: int, traced: None) -> None:
+def test_bad_array_count_raises_without_allocating(count: int, traced: None) -> None:
     frame = struct.pack(">ii", 1, count) + bytes(20)
     with bounded(len(frame)), pytest.raises(KafkaProtocolError, match=f"{count}"):
         api.decode_response(api.ListOffsetsRequest, 0, frame)
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 1000, -1, -2, -(2**31)])
-def test_a_bad_message_set_length_is_a_protocol_error_and_costs_nothing(
-    length: int, traced: None
-) -> None:
+def test_bad_message_set_length_raises_without_allocating(length: int, traced: None) -> None:
     frame = struct.pack(">ii", 1, 1) + b"\0\1t" + struct.pack(">iihqi", 1, 0, 0, 5, length)
     with bounded(len(frame)), pytest.raises(KafkaProtocolError, match=f"{length}"):
         api.decode_response(api.FetchRequest, 0, frame + b"message set")
 
 
-def test_an_array_of_the_smallest_items_stays_in_proportion(traced: None) -> None:
+def test_array_of_least_items_takes_memory_in_proportion(traced: None) -> None:
     """As many topics as a frame can claim to hold, each as small as it can be."""
     count = 20_000
     frame = struct.pack(">ii", 1, count) + (b"\0\0" + bytes(4)) * count
@@ -111,7 +109,7 @@ def stomped(data: bytes) -> Iterator[bytes]:
 
 
 @each_api_and_version
-def test_every_length_and_count_of_a_struct_stomped_on(
+def test_each_struct_length_replaced_decodes_or_raises(
     request_class: type[api.Request[Any]], version: int, seen: Endured
 ) -> None:
     request = sample(request_class, version)
@@ -129,7 +127,7 @@ def test_every_length_and_count_of_a_struct_stomped_on(
 @each_api_and_version
 @examples(40)
 @given(frame=st.binary(max_size=200))
-def test_arbitrary_bytes_are_a_value_or_a_protocol_error(
+def test_arbitrary_bytes_decode_or_raise_protocol_error(
     request_class: type[api.Request[Any]], version: int, frame: bytes
 ) -> None:
     seen = Endured()
@@ -142,7 +140,7 @@ def test_arbitrary_bytes_are_a_value_or_a_protocol_error(
 
 @examples(200)
 @given(stream=st.binary(max_size=300), asked=st.integers(0, 3))
-def test_an_arbitrary_stream_is_answers_or_a_protocol_error(stream: bytes, asked: int) -> None:
+def test_arbitrary_stream_is_responses_or_protocol_error(stream: bytes, asked: int) -> None:
     client = ClientConnection("me", max_frame_bytes=1000)
     for _ in range(asked):
         client.send(api.HeartbeatRequest("group", 1, "member"), 0)
@@ -204,13 +202,15 @@ hostile_sets = st.recursive(st.binary(max_size=30), sets, max_leaves=6)
 
 @examples(60)
 @given(message_set=hostile_sets, fetch_offset=st.integers(0, 15))
-def test_sets_that_lie_are_records_or_corrupt(message_set: bytes, fetch_offset: int) -> None:
+def test_sets_with_wrong_lengths_are_records_or_corrupt(
+    message_set: bytes, fetch_offset: int
+) -> None:
     """Built to be believed for a while: right CRCs, wrappers in wrappers, single wrong lengths."""
     endure_message_set(message_set, fetch_offset, Endured())
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_every_length_of_a_message_set_stomped_on(magic: int, seen: Endured) -> None:
+def test_each_set_length_replaced_is_records_or_corrupt(magic: int, seen: Endured) -> None:
     """Of the set itself, and of the set inside a wrapper, where the wrapper's CRC is right."""
     inner = b"".join(
         entry(offset, message(b"key", b"value", magic=magic, timestamp_ms=7)) for offset in range(2)
@@ -267,7 +267,7 @@ def bombs() -> dict[str, bytes]:
     ("name", "codec"),
     [("gzip_bomb", 1), ("snappy_bomb", 2), ("xerial_bomb", 2), ("lz4_bomb", 3)],
 )
-def test_a_bomb_stops_at_the_limit(
+def test_bomb_raises_at_the_limit(
     bombs: dict[str, bytes], name: str, codec: int, check_crcs: bool, traced: None
 ) -> None:
     bomb = entry(5, message(None, bombs[name], attributes=codec))
@@ -283,7 +283,7 @@ def test_a_bomb_stops_at_the_limit(
     assert brief(reader(data, 6, limit=limit).read(10)) == [(6, b"6")]
 
 
-def test_a_bomb_in_a_wrapper_stops_at_the_limit(bombs: dict[str, bytes], traced: None) -> None:
+def test_bomb_in_a_wrapper_is_corrupt_at_the_limit(bombs: dict[str, bytes], traced: None) -> None:
     inside = entry(4, message(None, b"4")) + entry(
         5, message(None, gzip_bomb(bombs["gzip_bomb"] + bytes(1 << 20)), attributes=1)
     )
@@ -296,7 +296,7 @@ def test_a_bomb_in_a_wrapper_stops_at_the_limit(bombs: dict[str, bytes], traced:
             whole.read(10)
 
 
-def test_many_bombs_within_the_limit_are_open_one_at_a_time(traced: None) -> None:
+def test_wrappers_are_decompressed_one_at_a_time(traced: None) -> None:
     limit = 1 << 20
     bombs = [gzip_bomb(entry(at, message(None, bytes(limit - 26)))) for at in range(50)]
     data = b"".join(entry(at, message(None, bombs[at], attributes=1)) for at in range(50))
@@ -308,7 +308,7 @@ def test_many_bombs_within_the_limit_are_open_one_at_a_time(traced: None) -> Non
     assert count == 50
 
 
-def test_a_wrapper_of_the_smallest_messages_is_read_in_slices(traced: None) -> None:
+def test_wrapper_of_least_messages_is_read_in_slices(traced: None) -> None:
     """The records of a slice take memory, not those of the whole wrapper."""
     limit = 1 << 20
     count = limit // 26 // 4

@@ -60,7 +60,7 @@ def by_the_book(magic: int, content: Messages) -> bytes:
 @each_magic
 @examples(100)
 @given(content=messages)
-def test_a_plain_set_is_what_the_book_says(magic: int, content: Messages) -> None:
+def test_plain_set_has_the_documented_layout(magic: int, content: Messages) -> None:
     builder = built(magic, Codec.NONE, content)
     assert builder.build() == by_the_book(magic, content)
     assert len(builder) == len(content)
@@ -71,7 +71,7 @@ def test_a_plain_set_is_what_the_book_says(magic: int, content: Messages) -> Non
 @each_compression
 @examples(50)
 @given(content=some_messages)
-def test_a_compressed_set_is_one_wrapper_around_the_plain_one(
+def test_compressed_set_is_one_wrapper_of_the_plain_set(
     magic: int, codec: Codec, content: Messages
 ) -> None:
     builder = built(magic, codec, content)
@@ -97,7 +97,7 @@ def test_a_compressed_set_is_one_wrapper_around_the_plain_one(
 @each_codec
 @examples(50)
 @given(content=messages)
-def test_what_is_built_is_read_again(magic: int, codec: Codec, content: Messages) -> None:
+def test_built_set_is_read_back(magic: int, codec: Codec, content: Messages) -> None:
     records = read(built(magic, codec, content).build())
     assert [(record.offset, record.key, record.value) for record in records] == [
         (offset, key, value) for offset, (key, value, _) in enumerate(content)
@@ -113,7 +113,7 @@ def test_what_is_built_is_read_again(magic: int, codec: Codec, content: Messages
 
 @each_magic
 @each_codec
-def test_nothing_appended_builds_an_empty_set(magic: int, codec: Codec) -> None:
+def test_builder_without_messages_builds_an_empty_set(magic: int, codec: Codec) -> None:
     """Brokers answer a wrapper around nothing as if something were stored (brokers.md 6.8)."""
     builder: MessageSetBuilder = twin.MessageSetBuilder(magic, codec)
     assert builder.build() == b""
@@ -121,9 +121,7 @@ def test_nothing_appended_builds_an_empty_set(magic: int, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize(("magic", "checksum"), [(0, 0x1A), (1, 0x82)])
-def test_an_lz4_header_has_the_checksum_that_brokers_of_its_format_want(
-    magic: int, checksum: int
-) -> None:
+def test_lz4_checksum_is_the_one_of_the_message_format(magic: int, checksum: int) -> None:
     """Wrong for format 0, right for format 1 (brokers.md 6.2, KAFKA-3160)."""
     (outer,) = entries(built(magic, Codec.LZ4, [(None, b"value", 0)]).build())
     assert outer.value is not None
@@ -132,7 +130,7 @@ def test_an_lz4_header_has_the_checksum_that_brokers_of_its_format_want(
 
 @each_magic
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_keys_and_values_may_be_any_buffer_and_are_taken_over(magic: int, kind: type) -> None:
+def test_keys_and_values_of_any_buffer_are_copied(magic: int, kind: type) -> None:
     key, value = bytearray(b"key"), bytearray(b"value")
     builder: MessageSetBuilder = twin.MessageSetBuilder(magic)
     builder.append(kind(key), kind(value), 5)
@@ -149,7 +147,7 @@ def test_keys_and_values_may_be_any_buffer_and_are_taken_over(magic: int, kind: 
 
 @each_magic
 @pytest.mark.parametrize("bad", ["text", 5, [1]])
-def test_what_is_no_buffer_is_refused_and_leaves_nothing_behind(magic: int, bad: object) -> None:
+def test_value_that_is_no_buffer_raises_and_appends_nothing(magic: int, bad: object) -> None:
     builder = built(magic, Codec.NONE, [(None, b"before", 1)])
     before = builder.build()
     for key, value in ((bad, b""), (None, bad)):
@@ -161,7 +159,7 @@ def test_what_is_no_buffer_is_refused_and_leaves_nothing_behind(magic: int, bad:
 
 @each_magic
 @given(key=fields, value=fields)
-def test_message_size_is_what_a_message_takes(
+def test_message_size_is_the_size_in_the_set(
     magic: int, key: bytes | None, value: bytes | None
 ) -> None:
     assert message_size(magic, key, value) == len(by_the_book(magic, [(key, value, 0)]))
@@ -175,7 +173,7 @@ def test_message_size_is_what_a_message_takes(
     attributes=st.integers(0, 127),
     timestamp=timestamps,
 )
-def test_encode_entry_is_what_the_book_says(
+def test_encode_entry_has_the_documented_layout(
     offset: int,
     key: bytes | None,
     value: bytes | None,
@@ -215,7 +213,7 @@ def test_encode_entry_is_what_the_book_says(
     with_keys=st.booleans(),
     one_timestamp=st.booleans(),
 )
-def test_extend_appends_what_the_limit_allows(
+def test_extend_appends_up_to_the_limit(
     magic: int,
     content: Messages,
     start: int,
@@ -260,7 +258,7 @@ def test_extend_fills_the_limit_to_the_byte() -> None:
     assert len(builder) == 4
 
 
-def test_extend_goes_on_where_it_stopped() -> None:
+def test_extend_continues_at_the_returned_index() -> None:
     values = [str(index).encode() for index in range(1000)]
     parts, start = [], 0
     while start < len(values):
@@ -278,7 +276,7 @@ def test_extend_goes_on_where_it_stopped() -> None:
 @each_codec
 @examples(30)
 @given(content=st.lists(st.tuples(fields, fields, timestamps), min_size=2, max_size=9))
-def test_split_gives_two_halves_in_order(magic: int, codec: Codec, content: Messages) -> None:
+def test_split_returns_two_halves_in_order(magic: int, codec: Codec, content: Messages) -> None:
     builder = built(magic, codec, content)
     before = builder.build()
     halves = builder.split()
@@ -298,7 +296,7 @@ def test_split_gives_two_halves_in_order(magic: int, codec: Codec, content: Mess
 @each_codec
 @examples(30)
 @given(content=messages)
-def test_as_format_0_is_as_if_it_had_been_built_so(
+def test_as_format_0_equals_a_set_built_in_format_0(
     magic: int, codec: Codec, content: Messages
 ) -> None:
     builder = built(magic, codec, content)

@@ -59,7 +59,7 @@ def failure(message_set: bytes, fetch_offset: int = 0, **how: Any) -> CorruptRec
 # --- plain sets ---------------------------------------------------------------------------------
 
 
-def test_a_record_says_all_that_the_message_says() -> None:
+def test_record_has_all_fields_of_the_message() -> None:
     data = entry(7, message(b"key", b"value")) + entry(
         8, message(None, None, magic=1, timestamp_ms=1_500_000_000_000)
     )
@@ -101,7 +101,7 @@ def test_a_record_says_all_that_the_message_says() -> None:
     ),
     data=st.data(),
 )
-def test_null_and_empty_keys_and_values_are_told_apart(
+def test_null_and_empty_keys_and_values_differ(
     magic: int, fields: list[tuple[bytes | None, bytes | None]], data: st.DataObject
 ) -> None:
     message_set = b"".join(
@@ -116,7 +116,7 @@ def test_null_and_empty_keys_and_values_are_told_apart(
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_a_set_may_be_any_buffer_and_the_records_keep_nothing_of_it(kind: type) -> None:
+def test_set_of_any_buffer_is_not_referenced_by_records(kind: type) -> None:
     data = bytearray(numbered(0, 1))
     whole = twin.MessageSetReader(TP, kind(data), 0, max_decompressed_bytes=LIMIT)
     records = whole.read(10)
@@ -125,26 +125,26 @@ def test_a_set_may_be_any_buffer_and_the_records_keep_nothing_of_it(kind: type) 
     assert all(type(record.value) is bytes for record in records)
 
 
-def test_messages_below_the_fetch_offset_are_dropped_unread() -> None:
+def test_messages_below_the_fetch_offset_are_skipped() -> None:
     broken = plain(4, crc_error=1)
     assert brief(read(broken + numbered(5, 6, 8), 6)) == [(6, b"6"), (8, b"8")]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 11, 12, 13, 25, 26, 27, 30])
-def test_a_cut_off_message_at_the_end_is_ignored(cut: int) -> None:
+def test_cut_off_message_at_the_end_is_ignored(cut: int) -> None:
     data = numbered(0, 1) + entry(2, message(b"key", b"value"))[:cut]
     assert brief(read(data)) == [(0, b"0"), (1, b"1")]
 
 
 @pytest.mark.parametrize("rest", [12, 20, 100])
-def test_a_filler_of_modern_brokers_is_ignored(rest: int) -> None:
+def test_filler_of_modern_brokers_is_ignored(rest: int) -> None:
     """Offset -1, and a size beyond the rest (brokers.md 7.8)."""
     filler = entry(-1, bytes(rest - 12), size=max(rest + 1, 61))
     assert len(filler) == rest
     assert brief(read(numbered(0) + filler)) == [(0, b"0")]
 
 
-def test_an_empty_set_has_no_records() -> None:
+def test_empty_set_has_no_records() -> None:
     assert read(b"") == []
 
 
@@ -185,31 +185,31 @@ def test_slices_of_any_size_give_the_same_records(
 
 
 @each_compression
-def test_format_0_has_absolute_offsets_in_its_wrappers(codec: Codec) -> None:
+def test_format_0_wrapper_has_absolute_offsets(codec: Codec) -> None:
     data = wrapper(7, numbered(5, 6, 7), codec) + numbered(8) + wrapper(11, numbered(9, 11), codec)
     assert [offset for offset, _ in brief(read(data))] == [5, 6, 7, 8, 9, 11]
 
 
 @each_compression
-def test_format_1_has_offsets_relative_to_the_last_message_of_the_wrapper(codec: Codec) -> None:
+def test_format_1_wrapper_has_relative_offsets(codec: Codec) -> None:
     """KIP-31: the wrapper's offset is that of the last message inside."""
     data = wrapper(102, numbered(0, 1, 2, magic=1), codec, magic=1)
     assert brief(read(data)) == [(100, b"0"), (101, b"1"), (102, b"2")]
 
 
-def test_a_compacted_wrapper_of_format_1_keeps_its_gaps() -> None:
+def test_compacted_format_1_wrapper_keeps_its_gaps() -> None:
     data = wrapper(107, numbered(1, 4, 7, magic=1), magic=1)
     assert [offset for offset, _ in brief(read(data))] == [101, 104, 107]
     data = wrapper(107, numbered(0, 3, magic=1), magic=1)  # the last ones are gone: not relative
     assert [offset for offset, _ in brief(read(data))] == [104, 107]
 
 
-def test_relative_offsets_count_from_the_last_whole_message_inside() -> None:
+def test_relative_offsets_count_from_last_complete_message() -> None:
     inner = numbered(0, 1, 2, magic=1) + plain(3, b"cut off", magic=1)[:20]
     assert [offset for offset, _ in brief(read(wrapper(12, inner, magic=1)))] == [10, 11, 12]
 
 
-def test_messages_of_format_1_in_a_wrapper_of_format_0_have_absolute_offsets() -> None:
+def test_format_1_in_format_0_wrapper_has_absolute_offsets() -> None:
     """0.8.2 and 0.9 store messages of any magic, and make the wrapper themselves (5.9, 6.3)."""
     records = read(wrapper(6, numbered(5, 6, magic=1, timestamp_ms=77)))
     assert brief(records) == [(5, b"5"), (6, b"6")]
@@ -217,7 +217,7 @@ def test_messages_of_format_1_in_a_wrapper_of_format_0_have_absolute_offsets() -
 
 
 @each_magic
-def test_a_fetch_inside_a_wrapper_drops_the_lower_offsets(magic: int) -> None:
+def test_fetch_inside_a_wrapper_skips_lower_offsets(magic: int) -> None:
     inner = numbered(0, 1, 2, 3, magic=1) if magic else numbered(10, 11, 12, 13)
     data = wrapper(13, inner, magic=magic) + numbered(14)
     for fetch_offset in range(9, 16):
@@ -226,29 +226,29 @@ def test_a_fetch_inside_a_wrapper_drops_the_lower_offsets(magic: int) -> None:
 
 
 @each_magic
-def test_a_wrapper_below_the_fetch_offset_is_not_even_opened(magic: int) -> None:
+def test_wrapper_below_fetch_offset_is_not_decompressed(magic: int) -> None:
     garbage = entry(9, message(None, b"no gzip", magic=magic, attributes=1))
     assert brief(read(garbage + numbered(10), 10)) == [(10, b"10")]
 
 
-def test_log_append_time_on_a_wrapper_stands_for_all_inside() -> None:
+def test_wrappers_log_append_time_is_that_of_all_inside() -> None:
     inner = plain(0, magic=1, timestamp_ms=5) + plain(1, magic=1, timestamp_ms=6)
     data = wrapper(1, inner, magic=1, attributes=LOG_APPEND_TIME, timestamp_ms=1000)
     assert [(one.timestamp, one.timestamp_type) for one in read(data)] == [(1000, 1)] * 2
 
 
-def test_create_time_in_a_wrapper_is_each_messages_own() -> None:
+def test_create_time_in_a_wrapper_is_the_messages_own() -> None:
     inner = plain(0, magic=1, timestamp_ms=5) + plain(1, magic=1, timestamp_ms=6)
     data = wrapper(1, inner, magic=1, timestamp_ms=6)
     assert [(one.timestamp, one.timestamp_type) for one in read(data)] == [(5, 0), (6, 0)]
 
 
-def test_log_append_time_of_a_plain_message_is_told() -> None:
+def test_log_append_time_of_a_plain_message_is_returned() -> None:
     (record,) = read(plain(0, magic=1, timestamp_ms=5, attributes=LOG_APPEND_TIME))
     assert (record.timestamp, record.timestamp_type) == (5, 1)
 
 
-def test_the_timestamp_type_means_nothing_in_format_0() -> None:
+def test_timestamp_type_bit_is_ignored_in_format_0() -> None:
     """Attribute bits beyond the codec are stored by 0.8 and come back (brokers.md 5.10)."""
     (record,) = read(plain(0, b"v", attributes=LOG_APPEND_TIME))
     assert (record.timestamp, record.timestamp_type, record.value) == (None, None, b"v")
@@ -256,11 +256,11 @@ def test_the_timestamp_type_means_nothing_in_format_0() -> None:
     assert record.value == b"v"
 
 
-def test_an_empty_wrapper_has_no_records_and_the_next_entry_follows() -> None:
+def test_empty_wrapper_is_followed_by_the_next_entry() -> None:
     assert brief(read(wrapper(5, b"") + wrapper(6, b"", magic=1) + numbered(7))) == [(7, b"7")]
 
 
-def test_the_nested_wrapper_of_0_9_0_1_is_opened_under_its_one_offset() -> None:
+def test_nested_wrapper_of_0_9_0_1_has_one_offset() -> None:
     """It is stored with one offset, those inside are left as they came (brokers.md 6.7)."""
     nested = wrapper(5, numbered(0, 1, 2))
     data = wrapper(6, numbered(4) + nested + numbered(6)) + numbered(7)
@@ -275,14 +275,14 @@ def test_the_nested_wrapper_of_0_9_0_1_is_opened_under_its_one_offset() -> None:
     ]
 
 
-def test_a_nested_wrapper_of_format_1_too_has_its_one_offset() -> None:
+def test_nested_wrapper_of_format_1_has_one_offset() -> None:
     nested = wrapper(5, numbered(0, 1, 2, magic=1), magic=1)
     data = wrapper(6, numbered(4) + nested + numbered(6))
     assert [offset for offset, _ in brief(read(data))] == [4, 5, 5, 5, 6]
 
 
 @each_magic
-def test_three_levels_of_wrappers_are_refused_and_what_follows_can_be_read(magic: int) -> None:
+def test_three_levels_of_wrappers_are_corrupt_and_skippable(magic: int) -> None:
     three = wrapper(5, wrapper(5, wrapper(5, numbered(5), magic=magic), magic=magic), magic=magic)
     data = numbered(4) + three + numbered(6)
     whole = reader(data)
@@ -305,7 +305,7 @@ def test_three_levels_of_wrappers_are_refused_and_what_follows_can_be_read(magic
     ],
     ids=["null value", "garbage", "empty snappy", "cut lz4", "codec 4", "codec 7"],
 )
-def test_a_wrapper_that_cannot_be_opened_is_corrupt_as_a_whole(data: bytes, why: str) -> None:
+def test_wrapper_that_fails_to_decompress_is_corrupt(data: bytes, why: str) -> None:
     error = failure(data + numbered(6))
     assert why in str(error)
     assert (error.partition, error.offset, error.next_offset) == (TP, 5, 6)
@@ -315,7 +315,7 @@ def test_a_wrapper_that_cannot_be_opened_is_corrupt_as_a_whole(data: bytes, why:
 # --- what comes again ---------------------------------------------------------------------------
 
 
-def test_a_message_that_comes_twice_is_read_once() -> None:
+def test_repeated_message_is_read_once() -> None:
     """3.9.1 sends the first batch behind a control batch twice (brokers.md 7.12)."""
     assert [one.offset for one in read(numbered(7, 7, 9, 11), 6)] == [7, 9, 11]
     assert [one.offset for one in read(numbered(7, 8, 7, 8, 9))] == [7, 8, 9]
@@ -324,7 +324,7 @@ def test_a_message_that_comes_twice_is_read_once() -> None:
 
 
 @each_magic
-def test_a_wrapper_that_comes_twice_is_read_once(magic: int) -> None:
+def test_repeated_wrapper_is_read_once(magic: int) -> None:
     inner = numbered(0, 1, magic=1) if magic else numbered(7, 8)
     data = wrapper(8, inner, magic=magic) * 2 + numbered(9)
     assert [one.offset for one in read(data)] == [7, 8, 9]
@@ -333,13 +333,13 @@ def test_a_wrapper_that_comes_twice_is_read_once(magic: int) -> None:
 
 
 @each_magic
-def test_messages_that_come_again_inside_a_wrapper_are_read_once(magic: int) -> None:
+def test_messages_repeated_in_a_wrapper_are_read_once(magic: int) -> None:
     inner = numbered(0, 1, 2, magic=1) if magic else numbered(6, 7, 8)
     data = numbered(6, 7) + wrapper(8, inner, magic=magic) + numbered(8, 9)
     assert brief(read(data)) == [(6, b"6"), (7, b"7"), (8, inner[-1:]), (9, b"9")]
 
 
-def test_a_wrapper_whose_offset_lies_below_its_messages_does_not_lead_back() -> None:
+def test_wrapper_with_too_low_an_offset_does_not_go_back() -> None:
     data = wrapper(5, numbered(5, 20)) + numbered(6, 21)
     assert [one.offset for one in read(data)] == [5, 20, 21]
 
@@ -363,9 +363,7 @@ each_poison = pytest.mark.parametrize("kind", ["plain 0", "plain 1", "wrapper 0"
 
 @each_poison
 @pytest.mark.parametrize("most", [1, 2, 7])
-def test_a_poison_message_comes_as_an_error_behind_the_messages_before_it(
-    kind: str, most: int
-) -> None:
+def test_corrupt_message_raises_after_those_before_it(kind: str, most: int) -> None:
     """Brokers hand out what a producer stored with a wrong inner CRC (brokers.md 6.8)."""
     whole = reader(poisoned(kind) + numbered(15), 10)
     records: list[Record] = []
@@ -382,13 +380,13 @@ def test_a_poison_message_comes_as_an_error_behind_the_messages_before_it(
 
 
 @each_poison
-def test_a_reader_that_starts_behind_the_poison_reads_on(kind: str) -> None:
+def test_reader_after_the_corrupt_message_reads_on(kind: str) -> None:
     data = poisoned(kind) + numbered(15)
     assert brief(read(data, 13)) == [(13, b"13"), (14, b"14"), (15, b"15")]
 
 
 @each_poison
-def test_without_crc_checks_the_poison_is_a_message_like_others(kind: str) -> None:
+def test_wrong_crc_is_ignored_without_crc_checks(kind: str) -> None:
     assert [one.offset for one in read(poisoned(kind), 10, check_crcs=False)] == [
         10,
         11,
@@ -398,7 +396,7 @@ def test_without_crc_checks_the_poison_is_a_message_like_others(kind: str) -> No
     ]
 
 
-def test_raising_again_and_again_does_not_grow_the_traceback() -> None:
+def test_repeated_raise_does_not_grow_the_traceback() -> None:
     whole = reader(plain(0, crc_error=1))
     depths = []
     for _ in range(5):
@@ -409,7 +407,7 @@ def test_raising_again_and_again_does_not_grow_the_traceback() -> None:
 
 
 @each_magic
-def test_a_wrapper_that_fails_its_crc_is_skipped_as_a_whole(magic: int) -> None:
+def test_wrapper_with_wrong_crc_is_skipped_as_a_whole(magic: int) -> None:
     inner = numbered(0, 1, magic=1) if magic else numbered(10, 11)
     data = wrapper(11, inner, magic=magic, crc_error=1) + numbered(12)
     error = failure(data, 10)
@@ -418,7 +416,7 @@ def test_a_wrapper_that_fails_its_crc_is_skipped_as_a_whole(magic: int) -> None:
 
 
 @pytest.mark.parametrize("size", [-(2**31), -12, -1, 0, 13])
-def test_an_impossible_size_hides_the_next_offset(size: int) -> None:
+def test_impossible_size_has_no_next_offset(size: int) -> None:
     for check_crcs in (True, False):
         whole = reader(numbered(4) + entry(5, bytes(20), size=size), check_crcs=check_crcs)
         assert brief(whole.read(10)) == [(4, b"4")]
@@ -428,7 +426,7 @@ def test_an_impossible_size_hides_the_next_offset(size: int) -> None:
 
 
 @pytest.mark.parametrize("rest", [12, 13, 20, 25])
-def test_an_impossible_size_is_seen_in_a_rest_shorter_than_any_message(rest: int) -> None:
+def test_impossible_size_is_found_in_a_short_tail(rest: int) -> None:
     data = numbered(4) + entry(5, bytes(rest - 12), size=rest - 12)
     whole = reader(data)
     assert brief(whole.read(10)) == [(4, b"4")]
@@ -437,7 +435,7 @@ def test_an_impossible_size_is_seen_in_a_rest_shorter_than_any_message(rest: int
 
 
 @pytest.mark.parametrize("size", [-12, 0, 13])
-def test_behind_an_impossible_size_in_a_wrapper_comes_the_next_entry(size: int) -> None:
+def test_impossible_size_in_a_wrapper_skips_to_next_entry(size: int) -> None:
     """The wrapper around it is whole, so its end is known."""
     data = wrapper(7, numbered(5) + entry(6, bytes(20), size=size)) + numbered(8)
     whole = reader(data)
@@ -449,7 +447,7 @@ def test_behind_an_impossible_size_in_a_wrapper_comes_the_next_entry(size: int) 
 
 
 @pytest.mark.parametrize("size", [-12, 0, 13])
-def test_an_impossible_size_in_a_wrapper_of_format_1_makes_all_its_offsets_unknown(
+def test_impossible_size_in_format_1_wrapper_hides_offsets(
     size: int,
 ) -> None:
     """They count from the last message inside, which can't be found."""
@@ -495,7 +493,7 @@ def test_an_impossible_size_in_a_wrapper_of_format_1_makes_all_its_offsets_unkno
         "magic -128",
     ],
 )
-def test_lengths_that_contradict_each_other_are_corrupt(body: bytes, check_crcs: bool) -> None:
+def test_contradicting_lengths_are_corrupt(body: bytes, check_crcs: bool) -> None:
     bad = entry(5, raw_message(body))
     data = numbered(4) + bad + numbered(6)
     for message_set, fetch_offset in ((data, 0), (wrapper(6, data), 0)):
@@ -509,7 +507,7 @@ def test_lengths_that_contradict_each_other_are_corrupt(body: bytes, check_crcs:
 
 @each_compression
 @each_magic
-def test_a_wrapper_over_the_decompression_limit_is_refused(codec: Codec, magic: int) -> None:
+def test_wrapper_over_the_decompression_limit_is_corrupt(codec: Codec, magic: int) -> None:
     inner = plain(0, bytes(2000), magic=magic)
     data = wrapper(0, inner, codec, magic=magic) + numbered(1)
     assert len(reader(data, limit=len(inner)).read(10)) == 2
@@ -521,26 +519,26 @@ def test_a_wrapper_over_the_decompression_limit_is_refused(codec: Codec, magic: 
 # --- survey -------------------------------------------------------------------------------------
 
 
-def test_a_survey_tells_where_the_next_fetch_begins() -> None:
+def test_survey_returns_the_next_fetch_offset() -> None:
     data = numbered(5, 6) + wrapper(9, numbered(7, 8, 9))
     assert twin.survey(data) == Survey(next_offset=10, whole_bytes=len(data), tail_size=None)
     assert twin.survey(b"") == Survey(None, 0, None)
 
 
 @pytest.mark.parametrize("shown", [12, 13, 25, 26, 60])
-def test_a_survey_tells_what_the_cut_off_message_needs(shown: int) -> None:
+def test_survey_returns_the_size_of_a_cut_off_message(shown: int) -> None:
     whole, tail = numbered(5), plain(6, bytes(100))
     assert twin.survey(whole + tail[:shown]) == Survey(6, len(whole), len(tail))
     assert twin.survey(tail[:shown]) == Survey(None, 0, len(tail))
 
 
 @pytest.mark.parametrize("shown", range(12))
-def test_a_survey_cannot_tell_the_size_of_less_than_a_header(shown: int) -> None:
+def test_survey_of_less_than_a_header_has_no_size(shown: int) -> None:
     whole = numbered(5)
     assert twin.survey(whole + numbered(6)[:shown]) == Survey(6, len(whole), None)
 
 
-def test_a_survey_knows_the_filler_of_modern_brokers() -> None:
+def test_survey_ignores_the_filler_of_modern_brokers() -> None:
     whole = numbered(5)
     for filler in (entry(-1, bytes(10), size=61), entry(-1, b"", size=100_000)):
         assert twin.survey(whole + filler) == Survey(6, len(whole), None)
@@ -548,12 +546,12 @@ def test_a_survey_knows_the_filler_of_modern_brokers() -> None:
 
 
 @pytest.mark.parametrize("size", [-(2**31), -12, -1, 0, 13])
-def test_a_survey_stops_at_an_impossible_size(size: int) -> None:
+def test_survey_stops_at_an_impossible_size(size: int) -> None:
     whole = numbered(5)
     assert twin.survey(whole + entry(6, bytes(20), size=size)) == Survey(6, len(whole), None)
 
 
-def test_a_survey_never_leads_back() -> None:
+def test_survey_never_returns_a_lower_offset() -> None:
     """Whatever a broker sends, the next fetch isn't below what came."""
     assert twin.survey(numbered(5, 9, 7)).next_offset == 10
     assert twin.survey(plain(-1)) == Survey(None, len(plain(-1)), None)
@@ -565,7 +563,7 @@ def test_a_survey_never_leads_back() -> None:
     cut=st.integers(0, 61),
     kind=st.sampled_from([bytes, bytearray, memoryview]),
 )
-def test_a_survey_agrees_with_the_reader(sizes: list[int], cut: int, kind: type) -> None:
+def test_survey_agrees_with_the_reader(sizes: list[int], cut: int, kind: type) -> None:
     data = b"".join(plain(offset, bytes(size)) for offset, size in enumerate(sizes))
     tail = plain(77, bytes(50))[:cut]
     seen = twin.survey(kind(data + tail))
@@ -574,7 +572,7 @@ def test_a_survey_agrees_with_the_reader(sizes: list[int], cut: int, kind: type)
     assert seen.tail_size == (76 if cut >= 12 else None)
 
 
-def test_a_reader_goes_on_in_a_copy_of_its_set() -> None:
+def test_reader_continues_in_a_copy_of_its_set() -> None:
     data = bytearray(b"".join(entry(offset, message(None, b"v")) for offset in range(5)))
     whole = reader(memoryview(data))
     assert len(whole.read(2)) == 2
@@ -583,7 +581,7 @@ def test_a_reader_goes_on_in_a_copy_of_its_set() -> None:
     assert [record.offset for record in whole.read(10)] == [2, 3, 4]
 
 
-def test_a_record_takes_what_is_assigned_to_it_and_pickles() -> None:
+def test_record_accepts_assignments_and_pickles() -> None:
     [record] = reader(entry(0, message(b"k", b"v"))).read(1)
     same = pickle.loads(pickle.dumps(record))
     assert same == record
@@ -595,7 +593,7 @@ def test_a_record_takes_what_is_assigned_to_it_and_pickles() -> None:
         record.unknown = 1  # type: ignore[attr-defined]
 
 
-def test_a_record_that_becomes_part_of_a_cycle_is_collected() -> None:
+def test_record_in_a_cycle_is_collected() -> None:
     """Records as they are read may be unknown to the garbage collector."""
 
     class Context:
@@ -614,7 +612,7 @@ def test_a_record_that_becomes_part_of_a_cycle_is_collected() -> None:
 
 
 @each_compression
-def test_a_call_opens_no_other_wrapper_when_it_has_decompressed_enough(codec: Codec) -> None:
+def test_call_pauses_once_it_decompressed_enough(codec: Codec) -> None:
     one, two = numbered(0, 1), numbered(2, 3)
     data = wrapper(1, one, codec) + wrapper(3, two, codec) + numbered(4)
     whole = turning(data, 1)
@@ -624,13 +622,13 @@ def test_a_call_opens_no_other_wrapper_when_it_has_decompressed_enough(codec: Co
     assert seen == [([0, 1], len(one), True), ([2, 3, 4], len(two), False)]
 
 
-def test_a_call_within_its_turn_opens_as_many_as_it_needs() -> None:
+def test_call_below_the_pause_opens_all_wrappers() -> None:
     data = b"".join(wrapper(offset, numbered(offset), Codec.SNAPPY) for offset in range(10))
     whole = turning(data, 5 * len(numbered(0)))
     assert [len(whole.read(100)) for _ in range(3)] == [5, 5, 0]
 
 
-def test_wrappers_that_hold_nothing_end_a_turn_too() -> None:
+def test_wrappers_without_records_pause_a_call_too() -> None:
     nothing = bytes([0x7F]) * 100  # a cut-off message and no more
     data = b"".join(wrapper(offset, nothing, Codec.GZIP) for offset in range(3)) + numbered(3)
     whole = turning(data, 100)
@@ -642,7 +640,7 @@ def test_wrappers_that_hold_nothing_end_a_turn_too() -> None:
     ]
 
 
-def test_a_turn_counts_wrappers_in_wrappers() -> None:
+def test_pause_counts_wrappers_in_wrappers() -> None:
     inner = wrapper(0, numbered(0), Codec.GZIP) + wrapper(1, numbered(1), Codec.GZIP)
     whole = turning(wrapper(1, inner, Codec.GZIP), len(inner) + 1)
     seen = []

@@ -142,7 +142,7 @@ def run(seed: int) -> Endured:
     return seen
 
 
-def test_mutated_frames_are_values_or_the_documented_errors() -> None:
+def test_mutated_frames_decode_or_raise_documented_errors() -> None:
     with memory_traced():
         seen = run(0)
     # The run reaches what it is about, on both sides.
@@ -153,11 +153,11 @@ def test_mutated_frames_are_values_or_the_documented_errors() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(1, 101))
-def test_many_more_mutated_frames_are_values_or_the_documented_errors(seed: int) -> None:
+def test_more_mutated_frames_decode_or_raise(seed: int) -> None:
     run(seed)
 
 
-def test_signing_again_makes_every_crc_right() -> None:
+def test_signing_makes_each_crc_right() -> None:
     for subject in SUBJECTS:
         if subject.endure is endure_signed:
             for index in range(ROUNDS):

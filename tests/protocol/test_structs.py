@@ -42,7 +42,7 @@ def structs_in(type_: Any) -> Iterator[Any]:
 @each_api_and_version
 @examples(25)
 @given(data=st.data())
-def test_a_request_comes_back_as_it_was_sent(
+def test_encoded_request_decodes_to_itself(
     request_class: type[api.Request[Any]], version: int, data: st.DataObject
 ) -> None:
     request = data.draw(values(request_class, version))
@@ -59,7 +59,7 @@ def test_a_request_comes_back_as_it_was_sent(
 @each_api_and_version
 @examples(25)
 @given(data=st.data())
-def test_a_response_comes_back_as_it_was_sent(
+def test_encoded_response_decodes_to_itself(
     request_class: type[api.Request[Any]], version: int, data: st.DataObject
 ) -> None:
     response = data.draw(values(request_class.response, version))
@@ -73,7 +73,7 @@ def test_a_response_comes_back_as_it_was_sent(
 @each_api_and_version
 @examples(10)
 @given(data=st.data())
-def test_a_response_cut_anywhere_or_too_long_is_a_protocol_error(
+def test_response_cut_or_too_long_raises_protocol_error(
     request_class: type[api.Request[Any]], version: int, data: st.DataObject
 ) -> None:
     response = data.draw(values(request_class.response, version))
@@ -88,7 +88,7 @@ def test_a_response_cut_anywhere_or_too_long_is_a_protocol_error(
 @each_api_and_version
 @examples(10)
 @given(data=st.data())
-def test_a_request_cut_anywhere_is_a_protocol_error_and_bytes_behind_it_are_ignored(
+def test_request_cut_raises_and_bytes_after_it_are_ignored(
     request_class: type[api.Request[Any]], version: int, data: st.DataObject
 ) -> None:
     request = data.draw(values(request_class, version))
@@ -99,7 +99,7 @@ def test_a_request_cut_anywhere_is_a_protocol_error_and_bytes_behind_it_are_igno
     assert decode_request(frame + b"stray").body == request
 
 
-def test_byte_fields_of_a_frame_view_are_views_not_copies() -> None:
+def test_byte_fields_of_a_memoryview_are_views() -> None:
     response = api.FetchResponse(
         0, [api.Topic("t", [api.FetchedPartition(0, 0, 1, b"message set")])]
     )
@@ -110,7 +110,7 @@ def test_byte_fields_of_a_frame_view_are_views_not_copies() -> None:
     assert view.obj is frame
 
 
-def test_a_message_set_is_passed_on_not_copied() -> None:
+def test_message_set_is_encoded_without_a_copy() -> None:
     message_set = b"message set"
     request = api.ProduceRequest(1, 1000, [api.Topic("t", [api.ProducePartition(0, message_set)])])
     assert any(part is message_set for part in api.encode_request(request, 0, 1, "me"))
@@ -132,7 +132,7 @@ def absent_fields() -> list[Any]:
     return list(found.values())
 
 
-def test_the_fields_that_versions_leave_out_are_those_of_the_protocol_guides() -> None:
+def test_versions_have_the_fields_of_the_protocol_guides() -> None:
     assert {(cls.__name__, version, name) for cls, version, name, _ in absent_fields()} == {
         ("ProducedPartition", 0, "timestamp"),
         ("ProducedPartition", 1, "timestamp"),
@@ -161,7 +161,7 @@ def test_the_fields_that_versions_leave_out_are_those_of_the_protocol_guides() -
 )
 @examples(10)
 @given(data=st.data())
-def test_a_value_that_the_version_has_no_field_for_is_refused(
+def test_value_without_a_field_in_the_version_raises(
     cls: Any, version: int, name: str, absent: Any, data: st.DataObject
 ) -> None:
     struct = data.draw(values(cls, version))
@@ -186,9 +186,7 @@ def test_all_topics_is_null_in_metadata_version_1_only() -> None:
 
 
 @each_api_and_version
-def test_a_version_beside_the_range_is_refused(
-    request_class: type[api.Request[Any]], version: int
-) -> None:
+def test_version_out_of_range_raises(request_class: type[api.Request[Any]], version: int) -> None:
     del version
     for unknown in (-1, request_class.versions.stop):
         with pytest.raises(ValueError, match=rf"{request_class.__name__}: version -?\d+; expected"):
@@ -209,7 +207,7 @@ def test_a_version_beside_the_range_is_refused(
     ],
     ids=str,
 )
-def test_a_value_that_does_not_fit_its_wire_type_is_a_value_error(type_: Any, value: Any) -> None:
+def test_value_outside_its_wire_type_raises_value_error(type_: Any, value: Any) -> None:
     @dataclasses.dataclass(slots=True)
     class Holder:
         field: Any
@@ -219,7 +217,7 @@ def test_a_value_that_does_not_fit_its_wire_type_is_a_value_error(type_: Any, va
         compiled(Holder, 0).write(Holder(value), [])
 
 
-def test_a_request_over_two_gigabytes_is_refused_before_its_size_turns_negative() -> None:
+def test_request_over_two_gigabytes_raises() -> None:
     pages = memoryview(mmap.mmap(-1, 1 << 30))  # never touched, so never resident
     for count in (2, 5):
         partitions = [api.ProducePartition(index, pages) for index in range(count)]
@@ -231,7 +229,7 @@ def test_a_request_over_two_gigabytes_is_refused_before_its_size_turns_negative(
 # --- the table ----------------------------------------------------------------------------------
 
 
-def test_the_table_has_each_api_of_the_design_in_its_versions() -> None:
+def test_apis_has_each_api_with_its_versions() -> None:
     assert {request.api.name: list(request.versions) for request in api.APIS.values()} == {
         "PRODUCE": [0, 1, 2],
         "FETCH": [0, 1, 2],
@@ -252,13 +250,13 @@ def test_the_table_has_each_api_of_the_design_in_its_versions() -> None:
 
 
 @pytest.mark.parametrize("key", [4, 5, 6, 7])
-def test_the_keys_of_the_brokers_own_are_named_but_not_spoken(key: int) -> None:
+def test_keys_between_brokers_are_not_in_apis(key: int) -> None:
     assert api.ApiKey(key).name
     assert key not in api.APIS
 
 
 @pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 17, 19, 36, 32767])
-def test_an_unknown_key_comes_as_an_envelope_without_a_body(key: int) -> None:
+def test_unknown_key_decodes_without_a_body(key: int) -> None:
     header = api.RequestHeader(key, 0, 7, "me")
     out: list[Any] = []
     compiled(api.RequestHeader, 0).write(header, out)
@@ -266,7 +264,7 @@ def test_an_unknown_key_comes_as_an_envelope_without_a_body(key: int) -> None:
 
 
 @each_api_and_version
-def test_an_unknown_version_comes_as_an_envelope_without_a_body(
+def test_unknown_version_decodes_without_a_body(
     request_class: type[api.Request[Any]], version: int
 ) -> None:
     del version

@@ -168,14 +168,14 @@ def test_timestamps_at_the_ends_are_read_alike(timestamp: int) -> None:
     alike(entry(0, message(None, b"v", magic=1, timestamp_ms=timestamp, attributes=8)))
 
 
-def test_a_set_may_be_any_contiguous_buffer() -> None:
+def test_any_contiguous_buffer_is_read_alike() -> None:
     data = entry(3, message(b"k", b"v"))
     for kind in (bytes, bytearray, memoryview, lambda it: memoryview(it).cast("b")):
         assert reading(COMPILED, kind(data), 0, True, None) == reading(PURE, data, 0, True, None)
 
 
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
-def test_a_reader_in_a_cycle_of_garbage_is_collected_in_silence(twin: Twin) -> None:
+def test_reader_in_a_cycle_is_collected_without_a_warning(twin: Twin) -> None:
     data = bytearray(entry(3, message(b"k", b"v")) + entry(4, message(b"k", b"v", crc_error=1)))
     whole = twin.MessageSetReader(TP, memoryview(data), 0, max_decompressed_bytes=1)
     assert len(whole.read(5)) == 1
@@ -214,7 +214,7 @@ def test_columns_are_alike_from_sets_and_from_records(
 
 
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
-def test_full_columns_take_no_more(twin: Twin) -> None:
+def test_full_columns_accept_no_more_messages(twin: Twin) -> None:
     data = b"".join(entry(offset, message(None, b"v" * 10)) for offset in range(2000))
     whole = twin.MessageSetReader(TP, data, 0, max_decompressed_bytes=1)
     made = twin.Columns(25)
@@ -235,7 +235,7 @@ def test_full_columns_take_no_more(twin: Twin) -> None:
             twin.Columns(wrong)
 
 
-def test_a_given_out_column_closes_the_rest() -> None:
+def test_columns_with_a_column_read_are_full() -> None:
     data = entry(0, message(None, b"v")) * 2
     for twin in (COMPILED, PURE):
         made = twin.Columns()
@@ -288,7 +288,7 @@ def state(builder: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
-def test_what_was_built_stays_as_it_is_when_more_is_appended(twin: Twin) -> None:
+def test_built_set_is_unchanged_by_later_appends(twin: Twin) -> None:
     builder = twin.MessageSetBuilder(0)
     builder.append(None, b"one", -1)
     built = builder.build()
@@ -301,7 +301,7 @@ def test_what_was_built_stays_as_it_is_when_more_is_appended(twin: Twin) -> None
 
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
 @pytest.mark.parametrize("wrong", ["text", 5, [1]])
-def test_what_is_not_bytes_is_refused_and_leaves_the_set_whole(twin: Twin, wrong: Any) -> None:
+def test_value_of_a_wrong_type_raises_and_keeps_the_set(twin: Twin, wrong: Any) -> None:
     builder = twin.MessageSetBuilder(0)
     with pytest.raises(TypeError):
         builder.append(None, wrong, -1)
@@ -377,7 +377,7 @@ def of_buffers(twin: Twin, how: tuple[Any, ...]) -> Any:
     wide=st.booleans(),
     odd=st.sampled_from((b"", b"x")),
 )
-def test_buffers_that_contradict_each_other_are_refused_alike(
+def test_contradicting_buffers_raise_alike(
     first: int,
     count: int,
     validity: bytes | None,
@@ -395,7 +395,7 @@ def test_buffers_that_contradict_each_other_are_refused_alike(
 
 
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
-def test_a_column_is_a_sequence(twin: Twin) -> None:
+def test_blobs_are_a_sequence(twin: Twin) -> None:
     column = blobs(twin, pa.array(["a", None, "", "bcd"]))
     assert [column[0], column[-1], column[1:3], len(column)] == [b"a", b"bcd", [None, b""], 4]
     for wrong in (4, -5):
@@ -416,7 +416,7 @@ def test_a_column_is_a_sequence(twin: Twin) -> None:
 # --- CRC-32 ---------------------------------------------------------------------------------------
 
 
-def test_the_compiled_crc_is_that_of_zlib_and_crcmod() -> None:
+def test_compiled_crc_equals_zlib_and_crcmod() -> None:
     by_crcmod = crcmod.predefined.mkCrcFun("crc-32")
     data = random.Random(1).randbytes(70_000)
     for length in (*range(700), 1024, 4095, 65_537):
@@ -429,7 +429,7 @@ def test_the_compiled_crc_is_that_of_zlib_and_crcmod() -> None:
 # --- the choice -----------------------------------------------------------------------------------
 
 
-def test_the_twin_in_use_has_the_name_that_is_told() -> None:
+def test_implementation_names_the_twin_in_use() -> None:
     chosen = Twin(message_set.IMPLEMENTATION)
     assert message_set.MessageSetReader is chosen.MessageSetReader
     assert message_set.MessageSetBuilder is chosen.MessageSetBuilder

@@ -47,7 +47,7 @@ def test_all_vectors_are_here() -> None:
 
 
 @every_vector
-def test_a_captured_request_says_what_was_asked(vector: Vector) -> None:
+def test_captured_request_decodes_to_its_content(vector: Vector) -> None:
     envelope = decode_request(vector.request_body)
     assert envelope.header.api_key == vector.request_class.api
     assert envelope.header.api_version == vector.version
@@ -60,7 +60,7 @@ def test_a_captured_request_says_what_was_asked(vector: Vector) -> None:
 
 
 @every_vector
-def test_a_captured_request_is_encoded_byte_for_byte(vector: Vector) -> None:
+def test_captured_request_is_encoded_byte_for_byte(vector: Vector) -> None:
     buffers = api.encode_request(
         vector.decoded_request(),
         vector.version,
@@ -119,7 +119,7 @@ def in_hex(field: bytes | None) -> str | None:
 
 
 @every_vector
-def test_a_captured_answer_says_what_the_broker_meant(vector: Vector) -> None:
+def test_captured_response_decodes_to_its_content(vector: Vector) -> None:
     fields = {
         "correlation_id": api.decode_correlation_id(vector.response_body),
         **response_fields(vector.decoded_response(), vector.layout),
@@ -139,7 +139,7 @@ def test_a_captured_answer_says_what_the_broker_meant(vector: Vector) -> None:
 
 
 @every_vector
-def test_a_captured_answer_is_encoded_byte_for_byte(vector: Vector) -> None:
+def test_captured_response_is_encoded_byte_for_byte(vector: Vector) -> None:
     buffers = api.encode_response(
         vector.decoded_response(), vector.layout, vector.expected["correlation_id"]
     )
@@ -151,7 +151,7 @@ def test_a_captured_answer_is_encoded_byte_for_byte(vector: Vector) -> None:
     [vector for vector in VECTORS if vector.layout != vector.version],
     ids=lambda vector: vector.name,
 )
-def test_an_answer_in_an_older_layout_is_refused_not_misread(vector: Vector) -> None:
+def test_response_in_an_older_layout_raises(vector: Vector) -> None:
     with pytest.raises(KafkaProtocolError):
         api.decode_response(vector.request_class, vector.version, vector.response_body)
 
@@ -182,7 +182,7 @@ def client_asking(vector: Vector) -> tuple[ClientConnection, bytes]:
 
 
 @every_vector
-def test_a_client_gets_the_answer_however_the_stream_is_cut(vector: Vector) -> None:
+def test_client_gets_the_response_with_any_chunking(vector: Vector) -> None:
     expected = MatchedResponse(vector.request["correlation_id"], vector.decoded_response())
     neighbour = api.MetadataResponse([api.Broker(1, "behind", 9092)], -1, [])
     for behind in (False, True):
@@ -203,7 +203,7 @@ def test_a_client_gets_the_answer_however_the_stream_is_cut(vector: Vector) -> N
 
 
 @every_vector
-def test_a_server_gets_the_request_however_the_stream_is_cut(vector: Vector) -> None:
+def test_server_gets_the_request_with_any_chunking(vector: Vector) -> None:
     neighbour = b"".join(api.encode_request(api.HeartbeatRequest("g", 1, "m"), 0, 7, "behind"))
     expected = [decode_request(vector.request_body), decode_request(neighbour[4:])]
     for behind in (False, True):
@@ -217,7 +217,7 @@ def test_a_server_gets_the_request_however_the_stream_is_cut(vector: Vector) -> 
 
 
 @every_produce
-def test_a_produced_set_is_built_again(vector: Vector) -> None:
+def test_captured_produced_set_is_rebuilt(vector: Vector) -> None:
     for message_set in message_sets(vector):
         wrappers = [entry for entry in entries(message_set) if entry.codec]
         if not wrappers:
@@ -246,7 +246,7 @@ def test_a_produced_set_is_built_again(vector: Vector) -> None:
 
 
 @every_fetch
-def test_a_fetched_set_read_in_slices_gives_the_same_records(vector: Vector) -> None:
+def test_fetched_set_read_in_slices_has_the_same_records(vector: Vector) -> None:
     for message_set in message_sets(vector):
 
         def reader(data: bytes) -> MessageSetReader:

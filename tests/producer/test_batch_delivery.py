@@ -43,7 +43,7 @@ def acknowledge(delivery: BatchDelivery, base_offset: int = 40) -> None:
     delivery.acknowledge(base_offset, -1, has_timestamps=True)
 
 
-async def test_the_result_is_its_place_in_the_batch() -> None:
+async def test_result_is_the_messages_place_in_the_batch() -> None:
     delivery, futures = make()
     assert not futures[1].done()
     acknowledge(delivery)
@@ -53,7 +53,7 @@ async def test_the_result_is_its_place_in_the_batch() -> None:
     assert futures[0].exception() is None
 
 
-async def test_timestamps_are_the_brokers_where_it_set_them() -> None:
+async def test_timestamp_is_the_brokers_if_it_set_one() -> None:
     delivery, futures = make()
     delivery.acknowledge(7, 5555, has_timestamps=True)
     result = futures[1].result()
@@ -67,7 +67,7 @@ async def test_format_0_has_no_timestamps_and_acks_0_no_offsets() -> None:
     assert (result.offset, result.timestamp, result.timestamp_type) == (-1, None, None)
 
 
-async def test_asking_too_early_is_an_error() -> None:
+async def test_result_of_a_pending_future_raises() -> None:
     _, (future, *_) = make()
     with pytest.raises(asyncio.InvalidStateError):
         future.result()
@@ -75,7 +75,7 @@ async def test_asking_too_early_is_an_error() -> None:
         future.exception()
 
 
-async def test_asyncio_takes_it_for_a_future() -> None:
+async def test_asyncio_accepts_it_as_a_future() -> None:
     delivery, futures = make()
     assert asyncio.isfuture(futures[0])
     assert asyncio.ensure_future(futures[0]) is futures[0]
@@ -86,7 +86,7 @@ async def test_asyncio_takes_it_for_a_future() -> None:
     assert [result.offset for result in await asyncio.gather(*futures)] == [40, 41, 42]
 
 
-async def test_wait_and_as_completed_and_shield() -> None:
+async def test_wait_as_completed_and_shield_work() -> None:
     delivery, futures = make()
     done, pending = await asyncio.wait(futures, timeout=0.01)
     assert not done
@@ -99,7 +99,7 @@ async def test_wait_and_as_completed_and_shield() -> None:
     assert {(await one).offset for one in asyncio.as_completed(futures)} == {40, 41, 42}
 
 
-async def test_wait_for_times_out_without_touching_the_batch() -> None:
+async def test_wait_for_timeout_leaves_the_batch_alone() -> None:
     delivery, futures = make()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(futures[0], 0.01)
@@ -111,7 +111,7 @@ async def test_wait_for_times_out_without_touching_the_batch() -> None:
     assert (await asyncio.wait_for(futures[2], 0.01)).offset == 42
 
 
-async def test_a_cancelled_task_cancels_its_own_future_only() -> None:
+async def test_cancelled_task_cancels_its_own_future_only() -> None:
     delivery, futures = make()
 
     async def wait(future: DeliveryFuture) -> int:
@@ -129,7 +129,7 @@ async def test_a_cancelled_task_cancels_its_own_future_only() -> None:
     assert futures[0].done()
 
 
-async def test_cancelling_a_gather_cancels_its_children_only() -> None:
+async def test_cancelled_gather_cancels_its_children_only() -> None:
     delivery, futures = make()
     gathering = asyncio.gather(*futures[:2])
     await asyncio.sleep(0)
@@ -141,7 +141,7 @@ async def test_cancelling_a_gather_cancels_its_children_only() -> None:
     assert futures[2].result().offset == 42
 
 
-async def test_gather_gives_errors_and_cancellations_as_results() -> None:
+async def test_gather_returns_errors_and_cancellations() -> None:
     delivery, futures = make()
     futures[0].cancel("gone")
     delivery.fail(KafkaError("no"))
@@ -178,7 +178,7 @@ async def test_callbacks_run_in_the_loop_in_their_context() -> None:
     assert len(seen) == 3
 
 
-async def test_a_callback_that_fails_does_not_stop_the_others() -> None:
+async def test_failing_callback_does_not_stop_the_others() -> None:
     delivery, futures = make()
     loop = asyncio.get_running_loop()
     told: list[dict[str, Any]] = []
@@ -196,7 +196,7 @@ async def test_a_callback_that_fails_does_not_stop_the_others() -> None:
     assert isinstance(told[0]["exception"], ValueError)
 
 
-async def test_many_waiters_are_woken_in_order_over_several_turns_of_the_loop() -> None:
+async def test_many_waiters_wake_in_order_over_several_iterations() -> None:
     delivery, futures = make(1000)
     seen: list[int] = []
     for future in futures:
@@ -210,7 +210,7 @@ async def test_many_waiters_are_woken_in_order_over_several_turns_of_the_loop() 
     assert turns > 2
 
 
-async def test_each_message_has_its_own_copy_of_the_error() -> None:
+async def test_each_future_has_its_own_copy_of_the_error() -> None:
     delivery, futures = make()
     delivery.fail(MessageSizeTooLargeError("too large", errno=18))
     errors = [future.exception() for future in futures]
@@ -223,7 +223,7 @@ async def test_each_message_has_its_own_copy_of_the_error() -> None:
             assert caught.value.errno == 18
 
 
-async def test_an_error_that_nobody_asks_for_is_no_noise() -> None:
+async def test_error_that_is_never_read_logs_nothing() -> None:
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     delivery, futures = make()
@@ -235,7 +235,7 @@ async def test_an_error_that_nobody_asks_for_is_no_noise() -> None:
     assert told == []
 
 
-async def test_a_split_takes_waiters_along() -> None:
+async def test_split_keeps_the_waiters() -> None:
     delivery, futures = make(4)
     waiting = asyncio.gather(*futures, return_exceptions=True)
     await asyncio.sleep(0)
@@ -250,7 +250,7 @@ async def test_a_split_takes_waiters_along() -> None:
     assert futures[3].done()
 
 
-async def test_finished_comes_after_all_parts_of_a_split() -> None:
+async def test_split_is_finished_after_all_its_parts() -> None:
     loop = asyncio.get_running_loop()
     delivery, _ = make(4)
     waiting = asyncio.create_task(delivery.wait_finished())
@@ -265,7 +265,7 @@ async def test_finished_comes_after_all_parts_of_a_split() -> None:
     await waiting
 
 
-async def test_reprs_say_how_it_stands() -> None:
+async def test_repr_shows_the_state() -> None:
     delivery, futures = make()
     assert repr(futures[0]) == "<DeliveryFuture t/2 pending>"
     futures[0].cancel()
@@ -274,7 +274,7 @@ async def test_reprs_say_how_it_stands() -> None:
     assert repr(futures[1]) == "<DeliveryFuture t/2 offset 41>"
 
 
-async def test_cancelling_a_task_that_was_just_woken_loses_nothing() -> None:
+async def test_task_cancelled_when_just_woken_loses_nothing() -> None:
     """The batch is decided, the task's wake-up is on its way, then the task is cancelled."""
     delivery, futures = make()
 
