@@ -1,13 +1,13 @@
 // Writes partitioner_vectors.json by running the partitioners of real Kafka producers.
 //
-// Three folders with the jars of org.apache.kafka:kafka_2.10, versions 0.8.0, 0.8.1.1 and 0.8.2.2
-// and what they depend on (`mvn dependency:copy-dependencies`; leave out com.sun.jmx:jmxri,
-// com.sun.jdmk:jmxtools and javax.jms:jms for the first two). Then, with Java 11 or newer:
+// It needs three folders with the jars of org.apache.kafka:kafka_2.10, versions 0.8.0, 0.8.1.1 and
+// 0.8.2.2, and their dependencies (`mvn dependency:copy-dependencies`; without com.sun.jmx:jmxri,
+// com.sun.jdmk:jmxtools and javax.jms:jms for the first two). Run it with Java 11 or newer:
 //
 //     java PartitionerVectors.java DIR_0.8.0 DIR_0.8.1.1 DIR_0.8.2.2 > partitioner_vectors.json
 //
 // Each folder has its own class loader, so one process runs all three. The output is the same in
-// each run. What the fields mean is said in test_partitioner.py, which reads them.
+// each run. test_partitioner.py reads the file and explains its fields.
 
 import java.io.File;
 import java.io.PrintStream;
@@ -192,7 +192,7 @@ public class PartitionerVectors {
             keys.add(key.toString());
         }
         for (int edge : EDGES) keys.add(stringOfHash(edge));
-        // Half a surrogate pair: hashed as it is, but sent as a question mark.
+        // Half a surrogate pair: it is hashed unchanged, but sent as a question mark.
         keys.add("\ud83d");
         keys.add("a\ude00b");
         return keys;
@@ -260,8 +260,8 @@ public class PartitionerVectors {
             entries.add("{\"key\": " + quoted(hex(key)) + ", \"hash_code\": " + Arrays.hashCode(key)
                 + ", \"murmur2\": " + client.murmur2(key) + ", \"java\": " + list(java)
                 + ", \"scala\": " + partitions(scala, key) + "}");
-            // The default partitioner of all three takes Object.hashCode of an array, which says
-            // nothing of what is in it. So only ByteArrayPartitioner is worth a vector.
+            // The default partitioner of all three takes Object.hashCode of an array, which doesn't
+            // depend on its content. So only the choices of ByteArrayPartitioner are vectors.
             for (Scala one : scala) {
                 int expected = one.abs(key.hashCode()) % 1000;
                 if ((Integer) one.partition.invoke(one.ofObjects, key, 1000) != expected) {

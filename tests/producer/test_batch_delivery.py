@@ -1,6 +1,6 @@
-"""`DeliveryFuture` does what users and asyncio do with a future, and never more to its batch.
+"""`DeliveryFuture` works as a future for users and asyncio, and never changes its batch.
 
-Both twins do.
+Each test runs with both twins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ twin: type[DeliveryFuture] = DeliveryFuture
 
 @pytest.fixture(autouse=True, params=sorted({DeliveryFuture, PureDeliveryFuture}, key=str))
 def each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
-    """`twin` is the compiled one, where it is in use, then the pure one."""
+    """Set `twin` to the compiled one, if that is in use, then to the pure one."""
     global twin  # noqa: PLW0603
     twin = request.param
     yield
@@ -275,7 +275,7 @@ async def test_repr_shows_the_state() -> None:
 
 
 async def test_task_cancelled_when_just_woken_loses_nothing() -> None:
-    """The batch is decided, the task's wake-up is on its way, then the task is cancelled."""
+    """The batch is resolved and the task's wake-up scheduled; then the task is cancelled."""
     delivery, futures = make()
 
     async def wait() -> int:

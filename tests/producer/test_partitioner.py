@@ -1,10 +1,10 @@
-"""Partitioners against vectors that the real producers made, and what they do without a key.
+"""Partitioners, compared with vectors of the real producers and with aiokafka; keyless messages.
 
-`partitioner_vectors.json` was written by PartitionerVectors.java, which says how. Of each key it
-has Java's `hash_code` and `murmur2` (signed), and the partition for each of `partition_counts`:
-`java` by kafka-clients 0.8.2.2, `scala` by the version of the Scala producer (`byte[]` keys by its
-ByteArrayPartitioner, strings by its DefaultPartitioner). `java_without_key` are consecutive picks
-with a counter set to 0.
+PartitionerVectors.java has written `partitioner_vectors.json`; its comment has the command. For
+each key the file has Java's `hash_code` and `murmur2` (signed), and the partition for each of
+`partition_counts`: `java` from kafka-clients 0.8.2.2, `scala` from each version of the Scala
+producer (`byte[]` keys with its ByteArrayPartitioner, strings with its DefaultPartitioner).
+`java_without_key` are consecutive choices from a counter of 0.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ each_name = pytest.mark.parametrize("name", PARTITIONERS)
 
 
 def partitions(partitioner: Partitioner, key: bytes) -> list[int]:
-    """The partition of a key for each count; only the last partition has a leader."""
+    """Return a key's partition for each count; only the last partition has a leader."""
     return [partitioner(key, range(count), [count - 1]) for count in COUNTS]
 
 
@@ -107,7 +107,7 @@ def test_string_keys_get_the_scala_producers_partition(version: str) -> None:
     halves = 0
     for one in STRINGS:
         sent = bytes.fromhex(one["utf_8"])
-        if sent.decode() != one["key"]:  # half a surrogate pair is sent as "?" by Java: lost
+        if sent.decode() != one["key"]:  # Java sends half a surrogate pair as "?"
             halves += 1
             continue
         assert partitions(BY_VERSION[version]("string"), sent) == one["scala"][version]
@@ -183,7 +183,7 @@ def test_keyless_messages_go_to_available_partitions(name: str) -> None:
     for available in ([1, 3], [2], [0, 1, 2, 3], [3]):
         for _ in range(20):
             assert partitioner(None, range(4), available) in available
-    for _ in range(20):  # no leader anywhere: any will do, the message waits
+    for _ in range(20):  # no leader at all: any partition, the message waits
         assert partitioner(None, range(4), []) in range(4)
 
 
@@ -236,7 +236,7 @@ def test_partition_is_kept_while_it_is_available(name: str) -> None:
     others = [one for one in (0, 1, 2) if one != first]
     (second,) = set(picks(partitioner, others, 50))
     assert second in others
-    # Not drawn back to the first one, and not away when no partition has a leader.
+    # It doesn't return to the first one, nor change if no partition has a leader.
     assert set(picks(partitioner, [0, 1, 2], 50)) == {second}
     assert set(picks(partitioner, [], 50)) == {second}
 
@@ -256,7 +256,7 @@ def test_sticky_changes_partition_when_its_batch_closes() -> None:
         (after,) = set(picks(partitioner, [0, 1, 2], 3))
         assert after != before
         seen.add(after)
-        partitioner.on_new_batch(before)  # told twice
+        partitioner.on_new_batch(before)  # notified twice
         assert picks(partitioner, [0, 1, 2], 1) == [after]
     assert seen == {0, 1, 2}
 
@@ -317,7 +317,7 @@ def test_class_makes_an_instance_per_topic() -> None:
 @pytest.mark.parametrize("derived", [False, True])
 def test_instance_of_ours_is_copied_per_topic(derived: bool) -> None:
     class Mine(ScalaPartitioner082):
-        """Has a __dict__ beside the slots."""
+        """A subclass with a __dict__ beside the slots."""
 
         def __init__(self) -> None:
             super().__init__("string")
@@ -327,7 +327,7 @@ def test_instance_of_ours_is_copied_per_topic(derived: bool) -> None:
     factory = partitioner_factory(given_one)
     topics = [factory() for _ in range(100)]
     assert len({id(one) for one in [*topics, given_one]}) == 101
-    assert len({picks(one, [0, 1, 2], 1)[0] for one in topics}) == 3  # each chose for itself
+    assert len({picks(one, [0, 1, 2], 1)[0] for one in topics}) == 3  # each copy chose its own
     assert {one("ü".encode(), range(50), []) for one in topics} == {ord("ü") % 50}
     if derived:
         assert {one.kept for one in topics} == {"as it is"}  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Which twin of the message set is under test."""
+"""Fixture: run a module's tests with each twin of the message set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.protocol.twins import TWINS, twin
 
 @pytest.fixture(scope="module", params=sorted(TWINS))
 def each_twin(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of the module, since Hypothesis runs one function many times."""
+    """Select a twin. Module scope, since Hypothesis runs one function many times."""
     twin.use(request.param)
     yield request.param
     twin.use(IMPLEMENTATION)

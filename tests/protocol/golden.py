@@ -1,8 +1,7 @@
-"""The frames captured from real brokers, and what they hold in the words of the vectors.
+"""The vectors: frames captured from real brokers, and their decoded content as JSON.
 
-`vectors/*.json` are described in docs/brokers.md §12. `request_fields` and `response_fields` turn
-decoded structs into the JSON shapes that the vectors use, by the declaration alone: a field counts
-where its version has it.
+docs/brokers.md §12 describes `vectors/*.json`. `request_fields` and `response_fields` turn decoded
+structs into the JSON shapes of the vectors; the declarations decide which fields a version has.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ VECTOR_DIR = pathlib.Path(__file__).parent / "vectors"
 
 
 class Vector(NamedTuple):
-    """One captured request with its answer."""
+    """One captured request with its response."""
 
     name: str
     request_class: type[api.Request[Any]]
     version: int
     layout: int
-    """The version whose layout the answer has: 0.8 answers newer requests in version 0."""
+    """The version of the response's layout: 0.8 answers newer requests in version 0."""
     request_frame: bytes
     response_frame: bytes
     request: dict[str, Any]
@@ -42,7 +41,7 @@ class Vector(NamedTuple):
 
     @property
     def response_body(self) -> bytes:
-        """The answer without its size prefix, from the correlation id on."""
+        """The response without its size prefix, from the correlation id on."""
         return self.response_frame[4:]
 
     def decoded_request(self) -> api.Request[Any]:
@@ -85,7 +84,7 @@ every_produce = pytest.mark.parametrize("vector", PRODUCES, ids=lambda vector: v
 
 
 def message_sets(vector: Vector) -> list[bytes]:
-    """The message sets of a Produce request or a Fetch answer, in wire order."""
+    """The message sets of a Produce request or a Fetch response, in wire order."""
     struct: Any = (
         vector.decoded_request()
         if vector.request_class is api.ProduceRequest
@@ -97,7 +96,7 @@ def message_sets(vector: Vector) -> list[bytes]:
 
 
 def wire_fields(struct: Any, version: int) -> dict[str, Any]:
-    """The fields of a struct that are on the wire in this version."""
+    """Return the fields of a struct that this version has."""
     hints = typing.get_type_hints(type(struct), include_extras=True)
     fields = {}
     for field in dataclasses.fields(struct):
@@ -109,7 +108,7 @@ def wire_fields(struct: Any, version: int) -> dict[str, Any]:
 
 
 def request_fields(request: api.Request[Any], version: int) -> dict[str, Any]:
-    """A request as the vectors write it: arrays of arrays, message sets in hex."""
+    """Return a request in the JSON shape of the vectors: arrays of arrays, message sets in hex."""
     return {name: _compact(value, version) for name, value in wire_fields(request, version).items()}
 
 
@@ -124,7 +123,7 @@ def _compact(value: Any, version: int) -> Any:
 
 
 def response_fields(response: api.Response, version: int) -> dict[str, Any]:
-    """An answer as the vectors write it, without what they say about message sets."""
+    """Return a response in the JSON shape of the vectors, without the content of message sets."""
     fields = _by_name(response, version)
     if isinstance(response, api.ApiVersionsResponse):
         fields["api_versions"] = [list(one.values()) for one in fields["api_versions"]]

@@ -1,4 +1,4 @@
-"""What hostile bytes may do: come out as the documented error, soon, and in little memory."""
+"""Check that hostile bytes decode or raise the documented error, quickly and in little memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.protocol.twins import twin
 
 DECOMPRESSED_LIMIT = 64 * 1024
 MOST_SECONDS = 2.0
-"""CPU time that one hostile case may take; far more than any needs, for machines that are busy."""
+"""The CPU time allowed for a case: far more than any needs, for busy machines."""
 
 LENGTHS = (-(2**31), -12, -2, -1, 0, 1, 13, 0x7FFF, 0xFFFF, 2**31 - 1)
-"""What a length, a size or a count may claim."""
+"""Hostile values for a length, a size or a count."""
 
 
 class Endured:
-    """Counts of what came out, for the tests to show that they reached both ends."""
+    """Count values and errors, so that a test can show that it produced both."""
 
     def __init__(self) -> None:
         self.values = 0
@@ -36,7 +36,7 @@ class Endured:
 def endure_response(
     request: type[api.Request[Any]], version: int, frame: bytes, seen: Endured
 ) -> None:
-    """Decode an answer, and the message sets in it."""
+    """Decode a response, and the message sets in it."""
     try:
         response: Any = api.decode_response(request, version, memoryview(frame))
     except KafkaProtocolError:
@@ -63,7 +63,7 @@ def endure_request(frame: bytes, seen: Endured) -> None:
 
 
 def endure_message_set(message_set: bytes, fetch_offset: int, seen: Endured) -> None:
-    """Read a set with and without CRC checks, behind each damage too; survey and walk it."""
+    """Read, survey and iterate over a set, with and without CRC checks, after each damage too."""
     surveyed = twin.survey(message_set)
     assert 0 <= surveyed.whole_bytes <= len(message_set)
     assert surveyed.next_offset is None or 0 < surveyed.next_offset <= 2**63
@@ -88,22 +88,22 @@ def _read_behind_damage(
             while records := whole.read(7):
                 assert len(records) <= 7
                 for record in records:
-                    assert fetch_offset <= record.offset < 2**63, "offsets never fall"
+                    assert fetch_offset <= record.offset < 2**63, "offsets must not fall"
                     fetch_offset = record.offset
                 seen.records += len(records)
         except CorruptRecordException:
             seen.corrupt += 1
         if whole.error is None or whole.error.next_offset is None:
             return
-        assert whole.error.next_offset >= fetch_offset, "the way on leads on"
+        assert whole.error.next_offset >= fetch_offset, "next_offset must be higher"
         fetch_offset = whole.error.next_offset
 
 
 @contextmanager
 def bounded(input_bytes: int, *, more_bytes: int = 0) -> Iterator[None]:
-    """The body takes little CPU time and, where it is traced, memory in proportion to its input.
+    """Check that the body takes little CPU time and, if traced, memory in proportion to its input.
 
-    40 bytes of objects for each of input: a topic without partitions is six bytes on the wire.
+    The factor is 40: a topic without partitions has six bytes on the wire and makes objects.
     """
     traced = tracemalloc.is_tracing()
     if traced:
@@ -121,7 +121,7 @@ def bounded(input_bytes: int, *, more_bytes: int = 0) -> Iterator[None]:
 
 @contextmanager
 def memory_traced() -> Iterator[None]:
-    """`bounded` can measure in here."""
+    """Trace memory, so that `bounded` can measure it."""
     tracemalloc.start(1)
     try:
         yield

@@ -1,6 +1,6 @@
-"""Message sets written by the book, apart from the code under test: struct, crcmod, gzip.
+"""Message sets made by the protocol guide with struct, crcmod and gzip, without the package.
 
-For making sets that no builder would make, and as the second opinion on those that it makes.
+They include sets that no builder makes, and are compared with the sets that a builder makes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMIT = 1 << 20
 
 
 def sized(field: bytes | None) -> bytes:
-    """Bytes behind their int32 length, -1 for null."""
+    """Return bytes after their int32 length, -1 for null."""
     return struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field
 
 
@@ -37,7 +37,7 @@ def message(
     timestamp_ms: int = -1,
     crc_error: int = 0,
 ) -> bytes:
-    """A message from its CRC on; `crc_error` is xored onto the CRC."""
+    """Return a message from its CRC on; `crc_error` is xored onto the CRC."""
     body = struct.pack(">bb", magic, attributes)
     if magic == 1:
         body += struct.pack(">q", timestamp_ms)
@@ -45,12 +45,12 @@ def message(
 
 
 def raw_message(body: bytes, *, crc_error: int = 0) -> bytes:
-    """Whatever stands behind the CRC, with the CRC before it."""
+    """Return these bytes with their CRC before them."""
     return struct.pack(">I", crc32(body) ^ crc_error) + body
 
 
 def entry(offset: int, message: bytes, *, size: int | None = None) -> bytes:
-    """A message with offset and size before it; `size` lies about it."""
+    """Return a message with offset and size before it; `size` replaces the true size."""
     return struct.pack(">qi", offset, len(message) if size is None else size) + message
 
 
@@ -64,7 +64,7 @@ def wrapper(
     timestamp_ms: int = -1,
     crc_error: int = 0,
 ) -> bytes:
-    """The entry of a wrapper around the message set `inner`."""
+    """Return the entry of a wrapper around the message set `inner`."""
     compressed = (
         gzip.compress(inner) if codec is Codec.GZIP else compress(codec, inner, magic=magic)
     )
@@ -94,7 +94,7 @@ Record = ConsumerRecord[bytes, bytes]
 
 
 def read(message_set: Buffer, fetch_offset: int = 0, *, check_crcs: bool = True) -> list[Record]:
-    """All records of a set that has no fault."""
+    """Return all records of a set without damage."""
     whole = reader(message_set, fetch_offset, check_crcs=check_crcs)
     records = whole.read(1_000_000)
     assert whole.error is None
@@ -103,5 +103,5 @@ def read(message_set: Buffer, fetch_offset: int = 0, *, check_crcs: bool = True)
 
 
 def brief(records: list[Record]) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of each record."""
+    """Return (offset, value) of each record."""
     return [(record.offset, record.value) for record in records]

@@ -1,4 +1,4 @@
-"""Hypothesis strategies made from the declarations: a struct's annotations say what it may hold."""
+"""Hypothesis strategies derived from the declarations: annotations define a struct's values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokafka08.protocol.types import Fixed, NullSince, Since, Sized
 
 
 def examples(count: int) -> settings:
-    """Settings for a test that is content with `count` examples; ten times as many with --full."""
+    """Settings for a test that needs `count` examples only; ten times as many with --full."""
     return settings(max_examples=count * settings().max_examples // 100)
 
 
@@ -24,7 +24,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=8)
 
 
 def values(type_: Any, version: int, type_args: dict[Any, Any] | None = None) -> st.SearchStrategy:
-    """Values of an annotated wire type or struct class, as they can stand in `version`."""
+    """Return a strategy for values of a wire type or struct class that `version` can carry."""
     type_args = type_args or {}
     if isinstance(type_, TypeVar):
         return values(type_args[type_], version, type_args)
@@ -76,13 +76,13 @@ def _struct(cls: Any, version: int, type_args: dict[Any, Any]) -> st.SearchStrat
 
 
 def since_of(type_: Any) -> Since | None:
-    """The `Since` mark of an annotation, if it has one."""
+    """Return the `Since` mark of an annotation, if it has one."""
     marks = getattr(type_, "__metadata__", ())
     return next((mark for mark in marks if isinstance(mark, Since)), None)
 
 
 def sample(type_: Any, version: int) -> Any:
-    """One value with something in every field: two items in each array, five bytes in each text."""
+    """Return a value with content in each field: two items per array, five bytes per text."""
     return _sample(type_, version, {})
 
 

@@ -1,4 +1,4 @@
-"""Compression: there and back, foreign readers and writers, damaged data, bombs."""
+"""Compression: round trips, other readers and writers, damaged data, bombs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ each_magic = pytest.mark.parametrize("magic", [0, 1])
 
 
 def noise(size: int) -> bytes:
-    """Bytes that don't compress, the same in each run."""
+    """Return incompressible bytes, the same in each run."""
     return random.Random(size).randbytes(size)
 
 
-# Around the block sizes of both framings, compressible and not.
+# Sizes around the block sizes of both framings, compressible and not.
 PLAIN = {
     "empty": b"",
     "one byte": b"x",
@@ -62,7 +62,7 @@ xerial_header = bytes.fromhex("82534e4150505900 00000001 00000001")
 def lz4_frame(
     *blocks: bytes, flags: int = 0x60, bd: int = 0x40, extra: bytes = b"", end: bytes = bytes(4)
 ) -> bytes:
-    """A frame of given blocks (size word included), the header checksum left 0."""
+    """Return a frame of these blocks (with their size words), with header checksum 0."""
     return b"\x04\x22\x4d\x18" + bytes([flags, bd]) + extra + b"\0" + b"".join(blocks) + end
 
 
@@ -107,7 +107,7 @@ def test_any_contiguous_buffer_is_accepted(codec: Codec) -> None:
         result = decompress(codec, kind(packed), ROOMY)
         assert result == plain
         assert type(result) is bytes
-    # A slice of a receive buffer, as the fetcher hands it on.
+    # A slice of a receive buffer, as the fetcher passes it on.
     buffer = memoryview(bytearray(b"head" + packed + b"tail"))
     assert decompress(codec, buffer[4:-4], ROOMY) == plain
 
@@ -125,7 +125,7 @@ def test_data_of_exactly_the_limit_is_accepted(codec: Codec) -> None:
 
 def test_incompressible_data_grows_little() -> None:
     plain = PLAIN["lz4 block + 1"]
-    # Header, one size per block, end mark: blocks are stored as they are.
+    # Header, one size per block, end mark: the blocks are stored uncompressed.
     assert len(compress(Codec.LZ4, plain)) == len(plain) + 7 + 2 * 4 + 4
 
 
@@ -149,8 +149,8 @@ def test_snappy_stream_is_the_one_of_snappy_java() -> None:
 
 
 def test_lz4_header_checksum_depends_on_message_format() -> None:
-    # Checked with the Java classes: KafkaLZ4BlockInputStream of 0.8.2.2 and 0.9.0.1 takes the
-    # first one only; that of 0.10.2.2 takes both in format 0, and only the second in format 1.
+    # Checked with the Java classes: KafkaLZ4BlockInputStream of 0.8.2.2 and 0.9.0.1 accepts the
+    # first one only, that of 0.10.2.2 accepts both in format 0 and the second one in format 1.
     assert compress(Codec.LZ4, b"").hex() == "04224d1860401a" + "00000000"
     assert compress(Codec.LZ4, b"", magic=1).hex() == "04224d18604082" + "00000000"
 
@@ -158,7 +158,7 @@ def test_lz4_header_checksum_depends_on_message_format() -> None:
 # --- what others wrote --------------------------------------------------------------------------
 
 # 28 bytes "abcd…" by the streams of Java 17, snappy-java 1.1.1.7 and kafka-clients 0.10.2.2
-# (64 KiB blocks with checksums, as nothing but Java writes them for Kafka).
+# (64 KiB blocks with checksums, which only Java clients write).
 BY_JAVA = {
     "gzip": (Codec.GZIP, "1f8b08000000000000ff4b4c4a4e49c481010134ae5c1c000000"),
     "snappy": (
@@ -178,7 +178,7 @@ def test_data_of_java_clients_is_decompressed(codec: Codec, packed: str) -> None
 
 
 def wrappers() -> Iterator[tuple[Codec, bytes, bytes]]:
-    """The wrappers that real brokers handed out: codec, value, the message set inside."""
+    """Yield the wrappers in captured responses: codec, value, the message set inside."""
     for vector in FETCHES:
         for topic in vector.expected["topics"]:
             for partition in topic["partitions"]:
@@ -248,7 +248,7 @@ def test_gzip_members_are_concatenated() -> None:
 
 
 def test_many_gzip_members_take_no_quadratic_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    # zlib copies what follows a member: what it is given counts, not what it makes of it.
+    # zlib copies the input after a member, so the size of the input counts, not of the output.
     given_bytes = 0
 
     class Counting:
@@ -288,7 +288,7 @@ def test_damaged_second_gzip_member_raises() -> None:
 
 
 def test_xerial_version_numbers_are_ignored() -> None:
-    # Some clients write them in little-endian; brokers take that.
+    # Some clients write them in little-endian; brokers accept that.
     packed = compress(Codec.SNAPPY, b"abc")
     for versions in ("0100000001000000", "ffffffffffffffff", "0000000000000000"):
         header = xerial_header[:8] + bytes.fromhex(versions)
@@ -385,7 +385,7 @@ def test_malformed_lz4_raises(data: bytes, reason: str) -> None:
 
 
 def outcome(codec: Codec, data: bytes, limit: int) -> bytes | None:
-    """What `decompress` gives, None for one of its two errors; any other error fails the test."""
+    """Return the result of `decompress`, None for one of its two errors; fail for any other."""
     try:
         plain = decompress(codec, data, limit)
     except (CorruptCompressedData, DecompressedTooLarge):
@@ -400,7 +400,7 @@ def test_cut_off_data_raises(codec: Codec) -> None:
     packed = compress(codec, plain)
     for cut in range(len(packed)):
         short = outcome(codec, packed[:cut], ROOMY)
-        if codec is Codec.SNAPPY:  # has no end, so a cut between two blocks can't be seen
+        if codec is Codec.SNAPPY:  # has no end mark, so a cut between two blocks isn't visible
             assert short is None or (plain.startswith(short) and short != plain)
         else:
             assert short is None
@@ -427,7 +427,7 @@ def test_mutated_data_decompresses_or_raises(
 ) -> None:
     packed = bytearray(compress(codec, plain))
     for where, new in changes:
-        # Half of the changes in the first bytes, where the structure is.
+        # Half of the changes are in the first bytes, where the structure is.
         position = (where >> 1) % (min(len(packed), 64) if where & 1 else len(packed))
         packed[position : position + (where % 7)] = new
         if not packed:
@@ -449,7 +449,7 @@ def gzip_of_zeros(size: int) -> bytes:
 
 
 def bombs() -> Iterator[tuple[str, Codec, bytes]]:
-    """Data that would be at least 64 MiB; each against a limit of 1 MiB."""
+    """Data that decompresses to at least 64 MiB; the limit is 1 MiB."""
     yield "gzip", Codec.GZIP, gzip_of_zeros(64 * MIB)
     yield "gzip members", Codec.GZIP, gzip.compress(bytes(MIB // 2)) * 128
     yield "gzip tiny members", Codec.GZIP, gzip.compress(bytes(1000)) * 70_000
@@ -474,12 +474,12 @@ def test_bomb_raises_at_the_limit(codec: Codec, data: bytes) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Twice the limit, the scratch of lz4, and what zlib keeps of input it couldn't use.
+    # Twice the limit, the scratch buffer of lz4, and the input that zlib keeps.
     assert peak < 2.5 * MIB + len(data) + (4 * MIB if codec is Codec.LZ4 else 0)
 
 
-# tracemalloc doesn't see what libraries in Rust or C take, and cramjam ends the process when it
-# can't have its memory. So once more in a process that may only grow by 24 MiB.
+# tracemalloc doesn't see the memory of libraries in Rust or C, and cramjam aborts the process
+# if an allocation fails. So this runs in a process that may grow by 24 MiB only.
 IN_LITTLE_MEMORY = """
 import resource, sys
 from aiokafka08.protocol.compression import *

@@ -1,4 +1,4 @@
-"""Answers find their requests: by order and correlation id, and nothing else passes."""
+"""Responses match requests by order and correlation id; any other response raises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COORDINATOR = api.GroupCoordinatorRequest("group")
 
 
 def answer(correlation_id: int, error_code: int = 0) -> bytes:
-    """The frame of a Heartbeat's answer."""
+    """Return the frame of a Heartbeat response."""
     return b"".join(api.encode_response(api.GroupError(error_code), 0, correlation_id))
 
 
@@ -131,7 +131,7 @@ def test_repeated_response_raises() -> None:
 
 
 def test_id_0_matches_group_coordinator_requests_only() -> None:
-    """0.8.2 while it can't create the offsets topic (brokers.md 8.9)."""
+    """0.8.2 sends it while it can't create the offsets topic (docs/brokers.md 8.9)."""
     connection = connection_with(HEARTBEAT, COORDINATOR, HEARTBEAT)
     assert [
         one.correlation_id for one in receive(connection, answer(1) + coordinator_answer(0))
@@ -192,7 +192,7 @@ def test_produce_without_acks_is_not_in_flight() -> None:
     envelope = decode_request(b"".join(buffers)[4:])
     assert envelope.body == produce(0)
     assert connection.in_flight == 0
-    # An answer to a later request isn't taken for the silent one's.
+    # The response to a later request doesn't match the unanswered request.
     awaited, _ = connection.send(HEARTBEAT, 0)
     assert awaited == 2
     assert [one.correlation_id for one in receive(connection, answer(2))] == [2]

@@ -1,4 +1,4 @@
-"""The table of error codes: consistent in itself, and in aiokafka's names."""
+"""The table of error codes is consistent and has aiokafka's names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_each_code_has_one_class_and_each_class_its_own_code() -> None:
 
 
 def test_codes_of_all_broker_lines_are_known() -> None:
-    """0.8: up to 20; 0.9 and 0.10: up to 32, 35; what modern ones send to an old client."""
+    """0.8: up to 20; 0.9, 0.10: up to 32, and 35; and those of modern brokers to an old client."""
     assert set(BROKER_ERRORS) >= {*range(-1, 33), 35, 42, 76, 81, 87}
 
 
@@ -56,7 +56,7 @@ def test_class_has_aiokafkas_name_for_the_code(code: int, cls: type[BrokerRespon
 
 
 def test_each_aiokafka_name_of_a_code_is_its_class() -> None:
-    """Also the second ones: `InvalidMessageError`, `CoordinatorLoadInProgressError`."""
+    """Also second names: `InvalidMessageError`, `CoordinatorLoadInProgressError`."""
     codes = {
         name: code
         for name, cls in vars(aiokafka_errors).items()
@@ -83,7 +83,7 @@ def test_these_are_retriable_here_beyond_aiokafka() -> None:
         for code, cls in BROKER_ERRORS.items()
         if code in THEIRS and cls.retriable and not THEIRS[code].retriable
     }
-    # -1: bounded; 8, 9, 13: pass on a later try.
+    # -1: retried a few times; 8, 9, 13: a later retry succeeds.
     assert beyond == {-1, 8, 9, 13}
 
 
@@ -168,7 +168,7 @@ def test_corrupt_record_names_its_offset_and_the_next() -> None:
 
 
 def test_errors_survive_pickling() -> None:
-    """Spark's executors hand them to the driver."""
+    """Spark's executors send them to the driver."""
     error = errors.CorruptRecordException(
         "why", partition=TopicPartition("t", 1), offset=5, next_offset=6
     )

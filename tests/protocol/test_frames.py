@@ -1,4 +1,4 @@
-"""Frames come out whole, once and in order, however the stream was cut; sizes are checked first."""
+"""Frames are yielded complete, once and in order with any chunking; sizes are checked first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def framed(*bodies: bytes) -> bytes:
 
 
 def read_all(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
-    """What comes out when the stream arrives in pieces that end at `cuts`."""
+    """Return the frames of a stream that arrives in pieces which end at `cuts`."""
     frames = []
     for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         frames += [bytes(frame) for frame in feed(reader, stream[start:stop])]
@@ -52,7 +52,7 @@ def test_frames_fed_byte_by_byte_are_complete() -> None:
 
 @pytest.mark.parametrize("size", [10, SCRATCH - 4, SCRATCH - 3, 200_000])
 def test_caller_may_fill_the_whole_buffer(size: int) -> None:
-    """As `asyncio.BufferedProtocol` does: as much as comes, up to the buffer's length."""
+    """As asyncio's transports do: any number of bytes up to the buffer's length."""
     bodies = [random.Random(size).randbytes(size), b"behind"]
     stream = memoryview(framed(*bodies))
     reader = FrameReader()

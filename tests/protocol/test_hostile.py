@@ -1,4 +1,4 @@
-"""Named cases of hostile bytes, each length field stomped, arbitrary bytes, and bombs."""
+"""Hostile bytes: named cases, each length field replaced, arbitrary bytes, and bombs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_bad_message_set_length_raises_without_allocating(length: int, traced: N
 
 
 def test_array_of_least_items_takes_memory_in_proportion(traced: None) -> None:
-    """As many topics as a frame can claim to hold, each as small as it can be."""
+    """As many topics as a frame can hold, each of the least size."""
     count = 20_000
     frame = struct.pack(">ii", 1, count) + (b"\0\0" + bytes(4)) * count
     with bounded(len(frame)):
@@ -101,7 +101,7 @@ def test_array_of_least_items_takes_memory_in_proportion(traced: None) -> None:
 
 
 def stomped(data: bytes) -> Iterator[bytes]:
-    """At every position, as int16 and as int32, each of the values that lengths lie with."""
+    """Yield the bytes with each hostile length, as int16 and as int32, at every position."""
     for value in LENGTHS:
         for stomp in (struct.pack(">i", value), struct.pack(">i", value)[2:]):
             for at in range(len(data) - len(stomp) + 1):
@@ -171,7 +171,7 @@ lengths = st.integers(-3, 40) | st.sampled_from(LENGTHS)
 
 @st.composite
 def bodies(draw: st.DrawFn, inner: st.SearchStrategy[bytes]) -> bytes:
-    """A message from its magic byte on, likely with one lie in it."""
+    """Draw a message from its magic byte on, usually with one wrong length."""
     codec = draw(st.sampled_from([0, 0, 0, 1, 2, 3, 4, 7]))
     magic = draw(st.sampled_from([0, 0, 1, 1, 2, -1]))
     content = draw(inner) if codec else draw(st.binary(max_size=20))
@@ -205,13 +205,13 @@ hostile_sets = st.recursive(st.binary(max_size=30), sets, max_leaves=6)
 def test_sets_with_wrong_lengths_are_records_or_corrupt(
     message_set: bytes, fetch_offset: int
 ) -> None:
-    """Built to be believed for a while: right CRCs, wrappers in wrappers, single wrong lengths."""
+    """The sets have right CRCs, wrappers in wrappers and single wrong lengths."""
     endure_message_set(message_set, fetch_offset, Endured())
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_each_set_length_replaced_is_records_or_corrupt(magic: int, seen: Endured) -> None:
-    """Of the set itself, and of the set inside a wrapper, where the wrapper's CRC is right."""
+    """The lengths of the set itself, and of the set inside a wrapper with a right CRC."""
     inner = b"".join(
         entry(offset, message(b"key", b"value", magic=magic, timestamp_ms=7)) for offset in range(2)
     )
@@ -309,7 +309,7 @@ def test_wrappers_are_decompressed_one_at_a_time(traced: None) -> None:
 
 
 def test_wrapper_of_least_messages_is_read_in_slices(traced: None) -> None:
-    """The records of a slice take memory, not those of the whole wrapper."""
+    """Only the records of one slice take memory, not those of the whole wrapper."""
     limit = 1 << 20
     count = limit // 26 // 4
     inner = b"".join(entry(offset, message(None, None)) for offset in range(count))

@@ -1,4 +1,4 @@
-"""What producers send: message sets of both formats, each codec, split and converted."""
+"""Building message sets: both formats, each codec, limits, split and conversion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def built(magic: int, codec: Codec, content: Messages) -> MessageSetBuilder:
 
 
 def inside(message_set: bytes) -> tuple[Entry, list[Entry]]:
-    """The one wrapper of a set, and the entries in it."""
+    """Return the only wrapper of a set, and the entries inside."""
     (outer,) = entries(message_set)
     assert outer.value is not None
     return outer, list(entries(decompress(Codec(outer.codec), outer.value, LIMIT)))
@@ -114,7 +114,7 @@ def test_built_set_is_read_back(magic: int, codec: Codec, content: Messages) -> 
 @each_magic
 @each_codec
 def test_builder_without_messages_builds_an_empty_set(magic: int, codec: Codec) -> None:
-    """Brokers answer a wrapper around nothing as if something were stored (brokers.md 6.8)."""
+    """Brokers answer an empty wrapper as if it held a message (docs/brokers.md 6.8)."""
     builder: MessageSetBuilder = twin.MessageSetBuilder(magic, codec)
     assert builder.build() == b""
     assert builder.size_bytes == len(builder) == 0
@@ -122,7 +122,7 @@ def test_builder_without_messages_builds_an_empty_set(magic: int, codec: Codec) 
 
 @pytest.mark.parametrize(("magic", "checksum"), [(0, 0x1A), (1, 0x82)])
 def test_lz4_checksum_is_the_one_of_the_message_format(magic: int, checksum: int) -> None:
-    """Wrong for format 0, right for format 1 (brokers.md 6.2, KAFKA-3160)."""
+    """Format 0 has Kafka's wrong checksum (docs/brokers.md 6.2, KAFKA-3160)."""
     (outer,) = entries(built(magic, Codec.LZ4, [(None, b"value", 0)]).build())
     assert outer.value is not None
     assert outer.value[:7] == bytes.fromhex("04224d186040") + bytes([checksum])
@@ -242,7 +242,7 @@ def test_extend_appends_up_to_the_limit(
     if len(taken) > 1 and stop > start:
         assert builder.size_bytes <= limit
     if not first and start < len(content):
-        assert stop > start, "the first message goes into an empty builder whatever its size"
+        assert stop > start, "an empty builder takes its first message whatever the size"
     if stop < len(content):
         key, value, _ = content[stop]
         assert builder.size_bytes + message_size(magic, key, value) > limit
@@ -282,7 +282,7 @@ def test_split_returns_two_halves_in_order(magic: int, codec: Codec, content: Me
     halves = builder.split()
     middle = len(content) // 2
     for half, part in zip(halves, (content[:middle], content[middle:]), strict=True):
-        # As if only these had been appended: bytes, wrapper timestamp, sizes.
+        # As if only these messages had been appended: bytes, wrapper timestamp, sizes.
         alone = built(magic, codec, part)
         assert half.build() == alone.build()
         assert len(half) == len(part)
@@ -304,6 +304,6 @@ def test_as_format_0_equals_a_set_built_in_format_0(
     assert converted.build() == built(0, codec, content).build()
     assert converted.size_bytes == built(0, codec, content).size_bytes
     assert (converted.magic, converted.codec, len(converted)) == (0, codec, len(content))
-    # It can be filled further.
+    # More messages can be appended.
     converted.append(b"k", b"v", 1)
     assert converted.build() == built(0, codec, [*content, (b"k", b"v", 1)]).build()

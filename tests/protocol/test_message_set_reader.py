@@ -1,4 +1,4 @@
-"""What consumers get out of fetched sets: offsets, timestamps, wrappers, damage, slices."""
+"""Reading fetched sets: offsets, timestamps, wrappers, damage, slices."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ each_compression = pytest.mark.parametrize(
 
 
 def plain(offset: int, value: bytes | None = b"v", **how: Any) -> bytes:
-    """The entry of a message without a key."""
+    """Return the entry of a message without a key."""
     return entry(offset, message(None, value, **how))
 
 
 def numbered(*offsets: int, **how: Any) -> bytes:
-    """A set of messages whose values are their offsets."""
+    """Return a set of messages whose values are their offsets."""
     return b"".join(plain(offset, str(offset).encode(), **how) for offset in offsets)
 
 
 def failure(message_set: bytes, fetch_offset: int = 0, **how: Any) -> CorruptRecordException:
-    """The error that is met first in this set."""
+    """Return the first error in this set."""
     with pytest.raises(CorruptRecordException) as caught:
         reader(message_set, fetch_offset, **how).read(1000)
     return caught.value
@@ -138,7 +138,7 @@ def test_cut_off_message_at_the_end_is_ignored(cut: int) -> None:
 
 @pytest.mark.parametrize("rest", [12, 20, 100])
 def test_filler_of_modern_brokers_is_ignored(rest: int) -> None:
-    """Offset -1, and a size beyond the rest (brokers.md 7.8)."""
+    """Its offset is -1, its size exceeds the bytes left (docs/brokers.md 7.8)."""
     filler = entry(-1, bytes(rest - 12), size=max(rest + 1, 61))
     assert len(filler) == rest
     assert brief(read(numbered(0) + filler)) == [(0, b"0")]
@@ -200,7 +200,9 @@ def test_format_1_wrapper_has_relative_offsets(codec: Codec) -> None:
 def test_compacted_format_1_wrapper_keeps_its_gaps() -> None:
     data = wrapper(107, numbered(1, 4, 7, magic=1), magic=1)
     assert [offset for offset, _ in brief(read(data))] == [101, 104, 107]
-    data = wrapper(107, numbered(0, 3, magic=1), magic=1)  # the last ones are gone: not relative
+    data = wrapper(
+        107, numbered(0, 3, magic=1), magic=1
+    )  # the last messages are missing, so offsets aren't relative
     assert [offset for offset, _ in brief(read(data))] == [104, 107]
 
 
@@ -210,7 +212,7 @@ def test_relative_offsets_count_from_last_complete_message() -> None:
 
 
 def test_format_1_in_format_0_wrapper_has_absolute_offsets() -> None:
-    """0.8.2 and 0.9 store messages of any magic, and make the wrapper themselves (5.9, 6.3)."""
+    """0.8.2 and 0.9 store messages of any magic and make the wrapper (docs/brokers.md 5.9, 6.3)."""
     records = read(wrapper(6, numbered(5, 6, magic=1, timestamp_ms=77)))
     assert brief(records) == [(5, b"5"), (6, b"6")]
     assert [record.timestamp for record in records] == [77, 77]
@@ -249,7 +251,7 @@ def test_log_append_time_of_a_plain_message_is_returned() -> None:
 
 
 def test_timestamp_type_bit_is_ignored_in_format_0() -> None:
-    """Attribute bits beyond the codec are stored by 0.8 and come back (brokers.md 5.10)."""
+    """0.8 stores attribute bits beyond the codec and returns them (docs/brokers.md 5.10)."""
     (record,) = read(plain(0, b"v", attributes=LOG_APPEND_TIME))
     assert (record.timestamp, record.timestamp_type, record.value) == (None, None, b"v")
     (record,) = read(plain(0, b"v", attributes=-128))
@@ -261,7 +263,7 @@ def test_empty_wrapper_is_followed_by_the_next_entry() -> None:
 
 
 def test_nested_wrapper_of_0_9_0_1_has_one_offset() -> None:
-    """It is stored with one offset, those inside are left as they came (brokers.md 6.7)."""
+    """0.9.0.1 gives it one offset and leaves those inside unchanged (docs/brokers.md 6.7)."""
     nested = wrapper(5, numbered(0, 1, 2))
     data = wrapper(6, numbered(4) + nested + numbered(6)) + numbered(7)
     assert brief(read(data)) == [(4, b"4"), (5, b"0"), (5, b"1"), (5, b"2"), (6, b"6"), (7, b"7")]
@@ -316,7 +318,7 @@ def test_wrapper_that_fails_to_decompress_is_corrupt(data: bytes, why: str) -> N
 
 
 def test_repeated_message_is_read_once() -> None:
-    """3.9.1 sends the first batch behind a control batch twice (brokers.md 7.12)."""
+    """3.9.1 sends the first batch after a control batch twice (docs/brokers.md 7.12)."""
     assert [one.offset for one in read(numbered(7, 7, 9, 11), 6)] == [7, 9, 11]
     assert [one.offset for one in read(numbered(7, 8, 7, 8, 9))] == [7, 8, 9]
     cut = numbered(7, 8) + numbered(7, 8)[:40]
@@ -348,7 +350,7 @@ def test_wrapper_with_too_low_an_offset_does_not_go_back() -> None:
 
 
 def poisoned(kind: str) -> bytes:
-    """Messages 10 – 14, of which 12 fails its CRC."""
+    """Return messages 10 – 14; message 12 has a wrong CRC."""
     magic = int(kind.endswith("1"))
     first = 0 if magic and kind.startswith("wrapper") else 10
     inner = b"".join(
@@ -364,13 +366,13 @@ each_poison = pytest.mark.parametrize("kind", ["plain 0", "plain 1", "wrapper 0"
 @each_poison
 @pytest.mark.parametrize("most", [1, 2, 7])
 def test_corrupt_message_raises_after_those_before_it(kind: str, most: int) -> None:
-    """Brokers hand out what a producer stored with a wrong inner CRC (brokers.md 6.8)."""
+    """Brokers serve messages that were stored with a wrong inner CRC (docs/brokers.md 6.8)."""
     whole = reader(poisoned(kind) + numbered(15), 10)
     records: list[Record] = []
     while len(records) < 2:
         records += whole.read(most)
     assert brief(records) == [(10, b"10"), (11, b"11")]
-    for _ in range(3):  # for ever
+    for _ in range(3):  # each further call raises too
         with pytest.raises(CorruptRecordException, match="CRC") as caught:
             whole.read(most)
     assert (caught.value.partition, caught.value.offset, caught.value.next_offset) == (TP, 12, 13)
@@ -436,7 +438,7 @@ def test_impossible_size_is_found_in_a_short_tail(rest: int) -> None:
 
 @pytest.mark.parametrize("size", [-12, 0, 13])
 def test_impossible_size_in_a_wrapper_skips_to_next_entry(size: int) -> None:
-    """The wrapper around it is whole, so its end is known."""
+    """The wrapper is complete, so its end is known."""
     data = wrapper(7, numbered(5) + entry(6, bytes(20), size=size)) + numbered(8)
     whole = reader(data)
     assert brief(whole.read(10)) == [(5, b"5")]
@@ -450,7 +452,7 @@ def test_impossible_size_in_a_wrapper_skips_to_next_entry(size: int) -> None:
 def test_impossible_size_in_format_1_wrapper_hides_offsets(
     size: int,
 ) -> None:
-    """They count from the last message inside, which can't be found."""
+    """Relative offsets count from the last message inside, which can't be found."""
     inner = numbered(0, 1, magic=1) + entry(2, bytes(20), size=size)
     error = failure(wrapper(12, inner, magic=1) + numbered(13))
     assert (error.offset, error.next_offset) == (12, 13)
@@ -552,7 +554,7 @@ def test_survey_stops_at_an_impossible_size(size: int) -> None:
 
 
 def test_survey_never_returns_a_lower_offset() -> None:
-    """Whatever a broker sends, the next fetch isn't below what came."""
+    """Whatever a broker sends, the next fetch offset is above all offsets received."""
     assert twin.survey(numbered(5, 9, 7)).next_offset == 10
     assert twin.survey(plain(-1)) == Survey(None, len(plain(-1)), None)
     assert twin.survey(numbered(5) + plain(-1)).next_offset == 6
@@ -577,7 +579,7 @@ def test_reader_continues_in_a_copy_of_its_set() -> None:
     whole = reader(memoryview(data))
     assert len(whole.read(2)) == 2
     whole.move_to(bytes(data))
-    data.clear()  # nobody holds on to the bytes
+    data.clear()  # nothing refers to the bytes any more
     assert [record.offset for record in whole.read(10)] == [2, 3, 4]
 
 
@@ -594,7 +596,7 @@ def test_record_accepts_assignments_and_pickles() -> None:
 
 
 def test_record_in_a_cycle_is_collected() -> None:
-    """Records as they are read may be unknown to the garbage collector."""
+    """The reader may leave its records untracked by the garbage collector."""
 
     class Context:
         record: Any
@@ -629,7 +631,7 @@ def test_call_below_the_pause_opens_all_wrappers() -> None:
 
 
 def test_wrappers_without_records_pause_a_call_too() -> None:
-    nothing = bytes([0x7F]) * 100  # a cut-off message and no more
+    nothing = bytes([0x7F]) * 100  # only a cut-off message is left
     data = b"".join(wrapper(offset, nothing, Codec.GZIP) for offset in range(3)) + numbered(3)
     whole = turning(data, 100)
     assert [(len(whole.read(9)), whole.paused, whole.decompressed_bytes) for _ in range(4)] == [

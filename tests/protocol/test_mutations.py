@@ -1,7 +1,7 @@
-"""Captured frames with bits flipped, lengths stomped on, pieces cut, doubled and swapped.
+"""Captured frames with bits flipped, lengths replaced, and pieces cut, repeated and swapped.
 
-The same cases in each run; `--full` adds seeds. Message sets are also mutated so that no CRC hides
-it: signed again afterwards, and inside a wrapper that is right.
+The cases are the same in each run; `--full` adds seeds. CRCs would hide most mutations of message
+sets, so these are also mutated with right CRCs, and inside a wrapper with a right CRC.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tests.protocol.twins import each_twin
 pytestmark = each_twin
 
 ROUNDS = 40
-"""Mutations of each subject in one run."""
+"""How often each subject is mutated in a run."""
 
 
 class Subject(NamedTuple):
-    """Bytes to mutate, and what is done with them then."""
+    """Bytes to mutate, and the function that decodes them."""
 
     name: str
     data: bytes
@@ -82,7 +82,7 @@ def endure_inside(codec: Codec, magic: int, message_set: bytes, seen: Endured) -
 
 
 def signed(message_set: bytes) -> bytes:
-    """The set with right CRCs, as far as its sizes lead."""
+    """Return the set with right CRCs, as far as its sizes allow to follow it."""
     data, pos = bytearray(message_set), 0
     while len(data) - pos >= 16:
         size = struct.unpack_from(">i", data, pos + 8)[0]
@@ -98,7 +98,7 @@ SUBJECTS = list(subjects())
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """The data with one to three faults."""
+    """Return the data with one to three faults."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(changed) + 1)
@@ -112,15 +112,15 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
             case 2:  # a length
                 stomp = struct.pack(">i", rng.choice(LENGTHS))[rng.choice((0, 2)) :]
                 changed[at : at + len(stomp)] = stomp
-            case 3:  # a length, a little off
+            case 3:  # a length, slightly wrong
                 if at + 4 <= len(changed):
                     value = struct.unpack_from(">i", changed, at)[0] + rng.randint(-3, 3)
                     struct.pack_into(">I", changed, at, value & 0xFFFFFFFF)
             case 4:  # cut off
                 del changed[at:]
-            case 5:  # a piece is missing
+            case 5:  # a piece removed
                 del changed[at : at + rng.randint(1, 8)]
-            case 6:  # a piece of another frame comes in
+            case 6:  # a piece of another frame inserted
                 other = rng.choice(SUBJECTS).data
                 begin = rng.randrange(len(other) + 1)
                 changed[at:at] = other[begin : begin + rng.randint(1, 40)]
@@ -133,7 +133,7 @@ def run(seed: int) -> Endured:
         for index in range(ROUNDS):
             data = mutated(random.Random(f"{seed} {subject.name} {index}"), subject.data)
             try:
-                # In the message sets: an lz4 scratch, the output as pieces and as a whole.
+                # For message sets: an lz4 scratch buffer, the output as pieces and joined.
                 with bounded(len(data), more_bytes=8 * DECOMPRESSED_LIMIT + (4 << 20)):
                     subject.endure(data, seen)
             except BaseException as error:
@@ -145,7 +145,7 @@ def run(seed: int) -> Endured:
 def test_mutated_frames_decode_or_raise_documented_errors() -> None:
     with memory_traced():
         seen = run(0)
-    # The run reaches what it is about, on both sides.
+    # The run has decoded values and raised errors, many of each.
     assert seen.values + seen.errors == 2 * ROUNDS * len(VECTORS)
     assert min(seen.values, seen.errors) > 500
     assert min(seen.records, seen.corrupt) > 1000

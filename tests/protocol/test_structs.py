@@ -1,4 +1,4 @@
-"""Declared structs: each API in each version there and back, and what a version refuses."""
+"""Declared structs: round trips of each API in each version, and values that a version refuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ correlation_ids = st.integers(-(2**31), 2**31 - 1)
 
 
 def structs_in(type_: Any) -> Iterator[Any]:
-    """All struct classes that a declaration is made of, itself first."""
+    """Return all struct classes in a declaration, itself first."""
     if isinstance(type_, type) and dataclasses.is_dataclass(type_):
         yield type_
         for hint in typing.get_type_hints(type_, include_extras=True).values():
@@ -116,11 +116,11 @@ def test_message_set_is_encoded_without_a_copy() -> None:
     assert any(part is message_set for part in api.encode_request(request, 0, 1, "me"))
 
 
-# --- what a version can't carry -----------------------------------------------------------------
+# --- what a version refuses -----------------------------------------------------------------
 
 
 def absent_fields() -> list[Any]:
-    """(struct class, version, field, absent value) for all that some spoken version leaves out."""
+    """Yield (struct class, version, field, absent value) for each field missing in a version."""
     found = {}
     for request, version in SPOKEN:
         for type_ in (request, request.response):
@@ -218,7 +218,7 @@ def test_value_outside_its_wire_type_raises_value_error(type_: Any, value: Any) 
 
 
 def test_request_over_two_gigabytes_raises() -> None:
-    pages = memoryview(mmap.mmap(-1, 1 << 30))  # never touched, so never resident
+    pages = memoryview(mmap.mmap(-1, 1 << 30))  # never touched, so it takes no memory
     for count in (2, 5):
         partitions = [api.ProducePartition(index, pages) for index in range(count)]
         request = api.ProduceRequest(1, 1000, [api.Topic("t", partitions)])

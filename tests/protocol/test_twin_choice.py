@@ -66,7 +66,7 @@ def test_compiled_twins_run_where_they_are_built(demand: str | None) -> None:
 @pytest.mark.parametrize("demand", [None, ""])
 def test_missing_message_set_makes_both_twins_pure(demand: str | None) -> None:
     found = printed(run(WITHOUT.format(MESSAGE_SET) + PROGRAM, demand))
-    assert found == [*PURE[:-1], f"loaded: aiokafka08.{MESSAGE_SET}"]  # the None in its place
+    assert found == [*PURE[:-1], f"loaded: aiokafka08.{MESSAGE_SET}"]  # present as None
 
 
 @needs_compiled
@@ -97,7 +97,7 @@ def test_unknown_demand_names_the_allowed_values() -> None:
 
 @needs_compiled
 def test_module_of_other_sources_is_one_that_is_missing() -> None:
-    """The classes beside an extension module haven't the slots that it was built for."""
+    """The classes in the sources lack slots that the extension module was built for."""
     program = "from aiokafka08.protocol import twins\n"
     program += "print(twins.load_compiled_producer(*[object] * 6))\nprint(twins.__file__)"
     assert printed(run(program, None)) == ["None"]

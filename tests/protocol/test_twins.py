@@ -1,4 +1,4 @@
-"""The compiled twin and the pure one: the same value or the same error, whatever the bytes."""
+"""Both twins return the same value or raise the same error, whatever the bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if "c" in TWINS:
     from aiokafka08.protocol._message_set_c import crc32
 
     COMPILED = Twin("c")
-else:  # it couldn't be built here, which `nox -s tests` doesn't put up with: pure beside pure
+else:  # not built here (`nox -s tests` fails then): compare the pure twin with itself
     crc32 = zlib.crc32  # type: ignore[assignment]
 
     COMPILED = PURE
@@ -43,8 +43,7 @@ else:  # it couldn't be built here, which `nox -s tests` doesn't put up with: pu
 def reading(
     twin: Twin, data: Buffer, fetch_offset: int, check_crcs: bool, end_offset: int | None
 ) -> list[Any]:
-    """All that comes out: records and errors, behind each damage too; with pauses, where the CRCs
-    aren't checked."""
+    """Return all records and errors, after each damage too; without CRC checks also the pauses."""
     seen: list[Any] = [tuple(twin.survey(data))]
     for _ in range(5):
         whole = twin.MessageSetReader(
@@ -71,7 +70,7 @@ def reading(
 
 
 def columns(twin: Twin, data: bytes, fetch_offset: int, max_bytes: int = 1 << 20) -> list[Any]:
-    """The columns of a set, up to its first damage and what that is."""
+    """Return the columns of a set up to its first damage, and that error."""
     whole = twin.MessageSetReader(
         TP, data, fetch_offset, max_decompressed_bytes=DECOMPRESSED_LIMIT, pause_after_bytes=100
     )
@@ -82,11 +81,11 @@ def columns(twin: Twin, data: bytes, fetch_offset: int, max_bytes: int = 1 << 20
             pass
     except CorruptRecordException as error:
         end = str(error), error.offset, error.next_offset
-    return [len(made), made.size_bytes, end, *given_out(made), made.last_offset]
+    return [len(made), made.size_bytes, end, *column_buffers(made), made.last_offset]
 
 
-def given_out(made: Any) -> list[Any]:
-    """What the buffers of all columns hold."""
+def column_buffers(made: Any) -> list[Any]:
+    """Return the content of the buffers of all columns."""
     return [
         [None if part is None or isinstance(part, int) else bytes(part) for part in column]
         + [column.null_count]
@@ -101,7 +100,7 @@ def given_out(made: Any) -> list[Any]:
 
 
 def alike(data: bytes, fetch_offset: int = 0, end_offset: int | None = None) -> None:
-    """Both read the same."""
+    """Check that both twins read the same."""
     for check_crcs in (True, False):
         how = data, fetch_offset, check_crcs, end_offset
         assert reading(COMPILED, *how) == reading(PURE, *how)
@@ -184,7 +183,7 @@ def test_reader_in_a_cycle_is_collected_without_a_warning(twin: Twin) -> None:
     caught.value.whole = whole  # type: ignore[attr-defined]
     del whole, caught
     gc.collect()  # a warning would fail the test
-    data.clear()  # nobody holds on to the bytes
+    data.clear()  # nothing refers to the bytes any more
 
 
 # --- columns --------------------------------------------------------------------------------------
@@ -210,7 +209,7 @@ def test_columns_are_alike_from_sets_and_from_records(
     for twin in (COMPILED, PURE):
         made = twin.Columns()
         made.extend(records)
-        assert [*given_out(made), made.last_offset] == read[3:]
+        assert [*column_buffers(made), made.last_offset] == read[3:]
 
 
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
@@ -223,7 +222,9 @@ def test_full_columns_accept_no_more_messages(twin: Twin) -> None:
     assert whole.read_columns(made, 1) == 1
     assert made.is_full
     assert whole.read_columns(made, 5) == 0
-    assert [record.offset for record in whole.read(1)] == [3], "nothing was lost"
+    assert [record.offset for record in whole.read(1)] == [3], (
+        "the full columns must not take a message"
+    )
     records = whole.read(1)
     made.extend(records)
     assert len(made) == 4
@@ -319,7 +320,7 @@ texts = st.none() | st.text(max_size=8)
 
 
 def blobs(twin: Twin, column: Any) -> Any:
-    """A column of Arrow's as the twin takes it."""
+    """Return the `Blobs` of a column of Arrow's."""
     validity, offsets, data = column.buffers()
     wide = str(column.type).startswith("large")
     return twin.Blobs(column.offset, len(column), validity, offsets, data, wide)
@@ -327,7 +328,7 @@ def blobs(twin: Twin, column: Any) -> Any:
 
 @st.composite
 def columns_of(draw: st.DrawFn, rows: int) -> Any:
-    """So many rows, often sliced out of more."""
+    """Draw a column of `rows` rows, often a slice of a longer one."""
     before, after = draw(st.integers(0, 9)), draw(st.integers(0, 2))
     count = before + rows + after
     content = draw(st.lists(texts, min_size=count, max_size=count))
@@ -409,7 +410,7 @@ def test_blobs_are_a_sequence(twin: Twin) -> None:
         builder = twin.MessageSetBuilder(1)
         with pytest.raises(IndexError):
             builder.extend(keys, column, timestamps, 0, 1000)
-        assert len(builder) == 1, "what came before stays whole"
+        assert len(builder) == 1, "the messages before must stay"
         assert [one.value for one in message_set.entries(builder.build())] == [b"a"]
 
 

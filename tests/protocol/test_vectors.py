@@ -1,4 +1,4 @@
-"""The frames captured from real brokers: decoded, compared, re-encoded, cut and joined."""
+"""Frames captured from real brokers: decoded, compared, encoded again, cut and joined."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_captured_request_is_encoded_byte_for_byte(vector: Vector) -> None:
 
 
 def message_set_fields(message_set: bytes, fetch_offset: int) -> dict[str, Any]:
-    """What the vectors say about a fetched message set."""
+    """Return a fetched message set in the JSON shape of the vectors."""
     reader: MessageSetReader = twin.MessageSetReader(
         TopicPartition("vec", 0),
         message_set,
@@ -88,7 +88,7 @@ def message_set_fields(message_set: bytes, fetch_offset: int) -> dict[str, Any]:
         "deliver": [
             [record.offset, in_hex(record.key), in_hex(record.value)]
             for record in reader.read(1000)
-            if record.timestamp_type is None  # the vectors leave out format 1
+            if record.timestamp_type is None  # the vectors have none for format 1
         ],
     }
 
@@ -160,7 +160,7 @@ def test_response_in_an_older_layout_raises(vector: Vector) -> None:
 
 
 def chunkings(stream: bytes) -> Iterator[list[bytes]]:
-    """The stream whole, byte by byte, and in a few seeded random ways."""
+    """Yield the stream whole, byte by byte, and in a few seeded random chunkings."""
     yield [stream]
     yield [stream[index : index + 1] for index in range(len(stream))]
     for seed in range(5):
@@ -171,9 +171,9 @@ def chunkings(stream: bytes) -> Iterator[list[bytes]]:
 
 
 def client_asking(vector: Vector) -> tuple[ClientConnection, bytes]:
-    """A client that has sent the vector's request under its correlation id, and that frame."""
+    """Return a client with the vector's request in flight, under its id, and the frame."""
     client = ClientConnection(vector.request["client_id"])
-    nothing = api.ProduceRequest(0, 0, [])  # takes an id, but no slot
+    nothing = api.ProduceRequest(0, 0, [])  # assigns an id, but isn't in flight
     for _ in range(vector.request["correlation_id"] - 1):
         client.send(nothing, 0)
     correlation_id, buffers = client.send(vector.decoded_request(), vector.layout)
@@ -237,7 +237,7 @@ def test_captured_produced_set_is_rebuilt(vector: Vector) -> None:
         elif not wrappers:
             assert built == message_set
         else:
-            # Compressors differ; the messages inside may not.
+            # Compressors differ; the messages inside must not.
             (again,) = entries(built)
             assert again.value is not None
             assert (again.codec, again.key, again.crc_ok) == (codec, None, True)

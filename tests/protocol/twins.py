@@ -1,7 +1,7 @@
-"""The two implementations of the message set, both in this process, and the one under test now.
+"""Both twins of the message set in one process, and the one that is being tested.
 
-Tests of message sets make theirs from `twin` and mark their module `pytestmark = each_twin`; then
-each of them runs for both, whichever of them `aiokafka08.protocol.message_set` has chosen.
+Tests of message sets take its classes from `twin` and mark their module `pytestmark = each_twin`;
+then each test runs with both twins, whichever one `aiokafka08.protocol.message_set` uses.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ TWINS: dict[str, tuple[ModuleType, ...]] = {
 try:
     from aiokafka08.protocol import _message_set_c
 except ImportError:
-    pass  # it couldn't be built here: AIOKAFKA08_IMPL=c, as in `nox -s tests`, says so loudly
+    pass  # not built here; AIOKAFKA08_IMPL=c, as in `nox -s tests`, raises then
 else:
     TWINS["c"] = (_message_set_c,)
 
 
 class Twin:
-    """One of the two; `use` chooses."""
+    """The classes and functions of one twin."""
 
     Blobs: Any
     Columns: Any
@@ -56,7 +56,7 @@ class Twin:
         self.use(name)
 
     def use(self, name: str) -> None:
-        """Be this twin from now on."""
+        """Switch to this twin."""
         self.name = name
         for one in NAMES:
             [found] = [getattr(part, one) for part in TWINS[name] if _own(part, one)]
