@@ -171,7 +171,7 @@ def test_zookeeper_pauses_stops_and_restarts(
     cluster.stop_zookeeper()
     with pytest.raises(HarnessError, match="ZooKeeper is stopped"):
         cluster.create_topic(topic)
-    metadata(cluster.port(0))  # brokers answer without it
+    metadata(cluster.port(0))  # brokers respond without it
     cluster.start_zookeeper()
     cluster.create_topic(topic)
     assert cluster.leader(topic) == 0
@@ -195,7 +195,7 @@ def test_console_tools_of_the_jars(
     cluster = broker_clusters.get(OLD)
     topic = unique_topic()
     cluster.create_topic(topic)
-    # Started first and left running: it must see what comes later, and nobody reads a pipe.
+    # It starts first and keeps running: it must see later messages, and no pipe may fill up.
     consumer = cluster.popen_java(
         "kafka.tools.ConsoleConsumer",
         *("--zookeeper", cluster.zookeeper_connect, "--topic", topic, "--from-beginning"),

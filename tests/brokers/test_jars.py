@@ -81,7 +81,7 @@ def test_missing_program_is_named(tools: MakeTool) -> None:
     tools("mvn", "exit 0")
     with pytest.raises(MissingToolError, match="`java` was not found"):
         jar_folder("0.8.0")
-    # Tests fail then, and say the way out; they skip only when told to.
+    # Tests fail then, and name the variable that skips them.
     with pytest.raises(pytest.fail.Exception, match="AIOKAFKA08_NO_REAL_BROKERS=1"):
         BrokerClusters().get("0.8.0")
 

@@ -141,7 +141,7 @@ async def test_refuse_and_reset(proxy: TcpProxy) -> None:
         proxy.refuse()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", proxy.port)
-        writer.write(b"b")  # those there are live on
+        writer.write(b"b")  # open connections stay open
         assert await said(reader, 1) == b"b"
         assert proxy.close_all(reset=True) == 1
         with pytest.raises(ConnectionResetError):
@@ -189,9 +189,9 @@ async def test_missing_upstream_closes_the_connection(proxy: TcpProxy) -> None:
     proxy.upstream = None
     async with Client(proxy) as (reader, _):
         assert await asyncio.wait_for(reader.read(1), 10) == b""
-    async with TcpProxy() as nobody:
-        proxy.upstream = nobody.address
-        nobody.refuse()
+    async with TcpProxy() as refusing:
+        proxy.upstream = refusing.address
+        refusing.refuse()
         async with Client(proxy) as (reader, _):
             assert await asyncio.wait_for(reader.read(1), 10) == b""
 
