@@ -60,7 +60,7 @@ _NO_LIMIT = 2**63 - 1
 
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a streaming query. It lives on the driver; the tasks call only `read`."""
+    """The reader of a streaming query. It is on the driver; the tasks call only `read`."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
