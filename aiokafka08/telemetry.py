@@ -221,7 +221,7 @@ class Telemetry:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if on_event is not None and not callable(on_event):
-            raise IllegalArgumentError(f"on_event={on_event!r} can't be called")
+            raise IllegalArgumentError(f"on_event={on_event!r}: expected a callable or None")
         self.counters: Counter[str] = Counter()
         self._on_event = on_event
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Sockets to brokers: connections, lanes, metadata, versions. `router` is the door.
+"""Connections to brokers: lanes, metadata, broker versions, retries.
 
-Producer, consumer and admin go to the network through `net.router.Router` and nowhere else.
+Producer, consumer, admin and Spark reach the network through `net.router.Router` only.
 """

@@ -1,4 +1,9 @@
-"""How long to wait before the next try: exponential, with jitter. Pure; the caller sleeps."""
+"""Retry delays: exponential, with jitter.
+
+Pure: the caller sleeps. `retry` and the loops without a deadline use it.
+
+Invariant: a delay is at most 1.2 times `longest_s`, and after `reset()` about `first_s`.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +15,20 @@ from dataclasses import dataclass, field
 class Backoff:
     """Delays that double from `first_s` to `longest_s`, each varied by ±20 %.
 
-    The jitter keeps a thousand clients from coming back in the same instant.
+    The jitter keeps a thousand clients from retrying at the same moment.
     """
 
     first_s: float
     longest_s: float
     random: random.Random = field(default_factory=random.Random)
-    _tries: int = 0
+    _attempts: int = 0
 
     def next(self) -> float:
-        """Seconds to wait before the next try."""
-        delay = min(self.first_s * 2.0 ** min(self._tries, 30), self.longest_s)
-        self._tries += 1
+        """Return how many seconds to wait before the next attempt."""
+        delay = min(self.first_s * 2.0 ** min(self._attempts, 30), self.longest_s)
+        self._attempts += 1
         return delay * self.random.uniform(0.8, 1.2)
 
     def reset(self) -> None:
-        """A try has worked: begin small again."""
-        self._tries = 0
+        """Start again with the shortest delay, after a successful attempt."""
+        self._attempts = 0

@@ -1,7 +1,10 @@
 """The options that producer, consumer and admin share: parsed and checked once, here.
 
-Law: a wrong option is an error at construction that names the option, the value given and what is
-allowed. Options of one side only are checked by that side, with the same helpers.
+`net_config()` returns them as a `NetConfig`. Options of one client only are checked by that client,
+with the helpers at the end of this module; the Spark data source uses them too.
+
+Invariant: a wrong option raises an error when the client is created. The text names the option, the
+value and what is expected; it never contains a password.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ ApiVersion = str | tuple[int, ...] | None
 
 
 def address_text(address: Address) -> str:
-    """An address as people write it: host:port, [::1]:9092."""
+    """Return an address in its usual notation: host:port, [::1]:9092."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
 class NetConfig:
-    """Checked options of the network layer; times in seconds."""
+    """The checked options of the network layer, with times in seconds."""
 
     bootstrap: tuple[Address, ...]
     client_id: str
@@ -70,21 +73,21 @@ def net_config(
     sasl_oauth_token_provider: object = None,
     retry_backoff_max_ms: int = 1000,
 ) -> NetConfig:
-    """Check the shared options; `connections_max_idle_ms=None` keeps idle connections for ever.
+    """Check the shared options; `connections_max_idle_ms=None` never closes idle connections.
 
     Raises:
-        IllegalArgumentError: a value isn't allowed.
+        IllegalArgumentError: A value is wrong.
         KafkaConfigurationError: `security_protocol` and `ssl_context` contradict each other.
         UnsupportedVersionError: SASL, which the protocol of 0.8 and 0.9.0 clients doesn't have.
     """
     if security_protocol not in ("PLAINTEXT", "SSL"):
         if security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
             raise UnsupportedVersionError(
-                f"security_protocol={security_protocol!r} needs SaslHandshake (brokers from 0.10 "
-                "on), which this client doesn't speak; use PLAINTEXT or SSL"
+                f"security_protocol={security_protocol!r}: SASL needs SaslHandshake (brokers from "
+                "0.10 on), which this client doesn't support; expected 'PLAINTEXT' or 'SSL'"
             )
         raise IllegalArgumentError(
-            f"security_protocol={security_protocol!r}: allowed are 'PLAINTEXT' and 'SSL'"
+            f"security_protocol={security_protocol!r}: expected 'PLAINTEXT' or 'SSL'"
         )
     for option, given, default in (
         ("sasl_mechanism", sasl_mechanism, "PLAIN"),
@@ -94,23 +97,25 @@ def net_config(
         ("sasl_kerberos_domain_name", sasl_kerberos_domain_name, None),
         ("sasl_oauth_token_provider", sasl_oauth_token_provider, None),
     ):
-        if given != default:  # the value may be a secret: it isn't told
+        if given != default:  # the value may be a secret: the text leaves it out
             raise UnsupportedVersionError(
-                f"{option} is given, but SASL needs SaslHandshake (brokers from 0.10 on), which "
-                "this client doesn't speak"
+                f"{option}: SASL needs SaslHandshake (brokers from 0.10 on), which this client "
+                "doesn't support; expected no SASL options"
             )
     if security_protocol == "SSL" and ssl_context is None:
         raise KafkaConfigurationError(
-            "security_protocol='SSL' needs an ssl_context (aiokafka08.helpers.create_ssl_context)"
+            "security_protocol='SSL': expected an ssl_context too. Create one with "
+            "aiokafka08.helpers.create_ssl_context()"
         )
     if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
         raise IllegalArgumentError(
-            f"ssl_context={ssl_context!r}: wanted is an ssl.SSLContext "
-            "(aiokafka08.helpers.create_ssl_context makes one)"
+            f"ssl_context={ssl_context!r}: expected an ssl.SSLContext. Create one with "
+            "aiokafka08.helpers.create_ssl_context()"
         )
     if security_protocol == "PLAINTEXT" and ssl_context is not None:
         raise KafkaConfigurationError(
-            "an ssl_context is given but security_protocol is 'PLAINTEXT': set it to 'SSL'"
+            "security_protocol='PLAINTEXT': expected 'SSL', since an ssl_context is given. Set "
+            "security_protocol='SSL'"
         )
     return NetConfig(
         bootstrap=parse_bootstrap_servers(bootstrap_servers),
@@ -141,22 +146,24 @@ def _client_id(client_id: object) -> str:
     except UnicodeEncodeError:
         pass
     raise IllegalArgumentError(
-        f"client_id={str(client_id)[:40]!r}: allowed is text of up to 32767 bytes in UTF-8"
+        f"client_id={str(client_id)[:40]!r}: expected a string of at most 32767 bytes in UTF-8"
     )
 
 
 def parse_bootstrap_servers(servers: BootstrapServers) -> tuple[Address, ...]:
-    """Addresses from "host:port,host", ["host:port", …] or [("host", port), …]; IPv6 in brackets.
+    """Return the addresses in "host:port,host", ["host:port", …] or [("host", port), …].
+
+    IPv6 addresses stand in brackets.
 
     Raises:
-        IllegalArgumentError: there is no address, or one can't be read.
+        IllegalArgumentError: There is no address, or one can't be parsed.
     """
     if isinstance(servers, str):
         parts: Sequence[object] = servers.split(",")
     elif isinstance(servers, Iterable):
         parts = list(servers)
     else:
-        raise IllegalArgumentError(f"bootstrap_servers={servers!r}: wanted is text, or a list")
+        raise IllegalArgumentError(f"bootstrap_servers={servers!r}: expected a string or a list")
     addresses = tuple(
         dict.fromkeys(
             _parse_address(part)
@@ -165,7 +172,7 @@ def parse_bootstrap_servers(servers: BootstrapServers) -> tuple[Address, ...]:
         )
     )
     if not addresses:
-        raise IllegalArgumentError(f"bootstrap_servers={servers!r} names no server")
+        raise IllegalArgumentError(f"bootstrap_servers={servers!r}: expected at least one address")
     return addresses
 
 
@@ -176,17 +183,19 @@ def _parse_address(part: object) -> Address:
         case [str(host), port]:
             return _host(part, host), _port(part, port)
     raise IllegalArgumentError(
-        f"bootstrap_servers: {part!r} is neither text 'host:port' nor a pair (host, port)"
+        f"bootstrap_servers: {part!r} in the list; expected 'host:port' or a pair (host, port)"
     )
 
 
 def _parse_text(text: str) -> Address:
     if "://" in text:
-        raise IllegalArgumentError(f"bootstrap_servers: {text!r} is not host:port, without ://")
+        raise IllegalArgumentError(f"bootstrap_servers: {text!r} is a URL; expected 'host:port'")
     if text.startswith("["):  # [::1]:9092
         host, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise IllegalArgumentError(f"bootstrap_servers: {text!r} is not [host]:port")
+            raise IllegalArgumentError(
+                f"bootstrap_servers: {text!r} can't be parsed; expected '[host]:port'"
+            )
         port = rest[1:]
     elif text.count(":") > 1:  # a bare IPv6 address
         host, port = text, ""
@@ -197,12 +206,14 @@ def _parse_text(text: str) -> Address:
 
 def _host(where: object, host: str) -> str:
     if not host:
-        raise IllegalArgumentError(f"bootstrap_servers: {where!r} has no host")
+        raise IllegalArgumentError(
+            f"bootstrap_servers: {where!r} has no host; expected 'host:port'"
+        )
     try:
         host.encode("idna")
-    except UnicodeError as error:  # a label that is empty, or too long
+    except UnicodeError as error:  # an empty label, or one that is too long
         raise IllegalArgumentError(
-            f"bootstrap_servers: {where!r} has no possible host name: {error}"
+            f"bootstrap_servers: {where!r} has an invalid host name: {error}"
         ) from None
     return host
 
@@ -216,68 +227,69 @@ def _port(where: object, port: object) -> int:
             pass
     if not 1 <= number <= 65535:
         raise IllegalArgumentError(
-            f"bootstrap_servers: {where!r} has the port {port!r}; allowed are 1 to 65535"
+            f"bootstrap_servers: {where!r} has the port {port!r}; expected 1 to 65535"
         )
     return number
 
 
 def positive(option: str, value: object) -> int:
-    """`value`, if it is an integer above 0.
+    """Return `value` if it is an integer >= 1.
 
     Raises:
-        IllegalArgumentError: it isn't.
+        IllegalArgumentError: It isn't.
     """
     return at_least(option, value, 1)
 
 
 def not_negative(option: str, value: object) -> int:
-    """`value`, if it is an integer of 0 or more.
+    """Return `value` if it is an integer >= 0.
 
     Raises:
-        IllegalArgumentError: it isn't.
+        IllegalArgumentError: It isn't.
     """
     return at_least(option, value, 0)
 
 
 def at_least(option: str, value: object, least: int) -> int:
-    """`value`, if it is an integer of `least` or more.
+    """Return `value` if it is an integer >= `least`.
 
     Raises:
-        IllegalArgumentError: it isn't.
+        IllegalArgumentError: It isn't.
     """
     is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not is_integer or value < least:  # type: ignore[operator]
-        raise IllegalArgumentError(f"{option}={value!r}: allowed are integers from {least} on")
+        raise IllegalArgumentError(f"{option}={value!r}: expected an integer >= {least}")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def boolean(option: str, value: object) -> bool:
-    """`value`, if it is a boolean: "no" and "false" would mean True.
+    """Return `value` if it is a boolean. Others are errors: "no" and "false" would mean True.
 
     Raises:
-        IllegalArgumentError: it isn't.
+        IllegalArgumentError: It isn't.
     """
-    one_of(option, value, (False, True))
+    if value not in (False, True):
+        raise IllegalArgumentError(f"{option}={value!r}: expected True or False")
     return bool(value)
 
 
 def callable_or_none(option: str, value: object) -> None:
-    """Check that `value` can be called, or isn't given.
+    """Check that `value` is callable or None.
 
     Raises:
-        IllegalArgumentError: it can't.
+        IllegalArgumentError: It isn't.
     """
     if value is not None and not callable(value):
-        raise IllegalArgumentError(f"{option}={value!r} can't be called")
+        raise IllegalArgumentError(f"{option}={value!r}: expected a callable or None")
 
 
 def one_of(option: str, value: object, allowed: Sequence[object]) -> None:
     """Check that `value` is one of `allowed`.
 
     Raises:
-        IllegalArgumentError: it isn't.
+        IllegalArgumentError: It isn't.
     """
     if value not in allowed:
         raise IllegalArgumentError(
-            f"{option}={value!r}: allowed are {', '.join(map(repr, allowed))}"
+            f"{option}={value!r}: expected one of {', '.join(map(repr, allowed))}"
         )

@@ -1,7 +1,10 @@
-"""Started, stopped, in which loop and process: the rules that all clients share.
+"""Start and stop of a client, and the event loop and process that it belongs to.
 
-A client belongs to the event loop and process that started it. Used from elsewhere it says so;
-dropped without `stop()` it warns. What stops it takes every step, whatever becomes of one.
+Producer, consumer and admin client hold one `Lifecycle` each, and call `check()` first in their
+public methods.
+
+Invariant: a client works only between its start and its stop, in the event loop and the process
+that started it. From anywhere else, `check()` raises an error that says so.
 """
 
 from __future__ import annotations
@@ -18,7 +21,15 @@ logger = logging.getLogger("aiokafka08")
 
 
 class Lifecycle:
-    """The state of one client; `name` is what errors call it, `stop_call` how it is ended."""
+    """The state of one client.
+
+    Args:
+        name: The client's name in error texts.
+        stop_call: How a user stops the client, for warnings.
+
+    Attributes:
+        stopped: The client was stopped; set by the client itself.
+    """
 
     def __init__(self, name: str, stop_call: str = "stop()") -> None:
         self._name = name
@@ -29,48 +40,49 @@ class Lifecycle:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is between `bind_to_loop()` and `stop`."""
+        """Whether the client was started, and not stopped since."""
         return self._loop is not None and not self.stopped
 
     def bind_to_loop(self) -> None:
-        """To be called first in `start()`; binds to the running loop.
+        """Bind the client to the running event loop and this process; called first in `start()`.
 
         Raises:
-            IllegalStateError: it was started before.
+            IllegalStateError: The client was started or stopped before.
         """
         if self.stopped:
-            raise IllegalStateError(f"this {self._name} was stopped; make a new one")
+            raise IllegalStateError(f"this {self._name} was stopped. Create a new one")
         if self._loop is not None:
-            raise IllegalStateError(f"this {self._name} is started already")
+            raise IllegalStateError(f"this {self._name} was started already. Call start() once")
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
 
     def check(self) -> None:
-        """Check that a call may go on.
+        """Check that the client may be used here and now.
 
         Raises:
-            IllegalStateError: not started, stopped, another loop, or a forked process.
+            IllegalStateError: It isn't started, is stopped, or belongs to another event loop or
+                process.
         """
         if self._loop is None:
             raise IllegalStateError(
-                f"this {self._name} isn't started: await start() or use 'async with'"
+                f"this {self._name} isn't started. Await start(), or use 'async with'"
             )
         if self.stopped:
             raise IllegalStateError(f"this {self._name} was stopped")
         if os.getpid() != self._pid:
             raise IllegalStateError(
-                f"this {self._name} was started before a fork: make one in each process"
+                f"this {self._name} was started before a fork. Create one in each process"
             )
         if asyncio.get_running_loop() is not self._loop:
             raise IllegalStateError(
-                f"this {self._name} belongs to another event loop: make one in each loop"
+                f"this {self._name} belongs to another event loop. Create one in each loop"
             )
 
     def warn_if_not_stopped(self, source: object, unsent_bytes: int = 0) -> None:
-        """For `__del__`: a ResourceWarning if the client was started and never stopped.
+        """Emit a ResourceWarning if the client was never stopped; called in its `__del__`.
 
-        Python doesn't show that unless it is asked to. So where messages may be lost, it is logged
-        as an error as well.
+        Python doesn't show that warning by default. So if messages may be lost, an error is logged
+        as well.
         """
         if self.is_running and os.getpid() == self._pid:
             if unsent_bytes:
@@ -89,16 +101,19 @@ class Lifecycle:
 
 
 async def run_all_steps(*steps: Callable[[], Awaitable[None]]) -> None:
-    """Take these steps of a stop one after the other, also where one fails, so that nothing is left
-    behind; then raise the first error. Others are logged."""
+    """Run the steps of a stop one after the other, even if some fail, so that all is released.
+
+    Raises:
+        BaseException: The first error of a step; further ones are logged.
+    """
     first: BaseException | None = None
     for step in steps:
         try:
             await step()
-        except BaseException as error:  # a cancelled stop has to let go of everything too
+        except BaseException as error:  # a cancelled stop must release everything too
             if first is None:
                 first = error
             else:
-                logger.error("after %r the stop failed again", first, exc_info=error)
+                logger.error("another error during the stop, after %r", first, exc_info=error)
     if first is not None:
         raise first

@@ -321,8 +321,8 @@ async def test_wrong_arguments_of_calls_are_named(make_consumer: MakeConsumer) -
     consumer = make_consumer("t")
     await consumer.start()
     calls: list[tuple[type[Exception], str, Awaitable[Any]]] = [
-        (TypeError, "'t' is in it", consumer.getone("t")),  # type: ignore[arg-type]
-        (TypeError, "'t' is in it", consumer.getmany("t")),  # type: ignore[arg-type]
+        (TypeError, "'t' in the list", consumer.getone("t")),  # type: ignore[arg-type]
+        (TypeError, "'t' in the list", consumer.getmany("t")),  # type: ignore[arg-type]
         (TypeError, "timeout_ms='1'", consumer.getmany(timeout_ms="1")),  # type: ignore[arg-type]
         (TypeError, "not 't'", consumer.end_offsets("t")),  # type: ignore[arg-type]
         (ValueError, "partition -1", consumer.beginning_offsets([tp(-1)])),

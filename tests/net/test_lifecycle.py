@@ -14,7 +14,7 @@ from aiokafka08.net.lifecycle import Lifecycle
 
 def test_a_call_before_start_says_how_to_start() -> None:
     lifecycle = Lifecycle("AIOKafkaProducer")
-    with pytest.raises(IllegalStateError, match=r"AIOKafkaProducer isn't started: await start\(\)"):
+    with pytest.raises(IllegalStateError, match=r"AIOKafkaProducer isn't started. Await start\(\)"):
         lifecycle.check()
     assert not lifecycle.is_running
 
@@ -36,7 +36,7 @@ async def test_starts_once() -> None:
     with pytest.raises(IllegalStateError, match="started already"):
         lifecycle.bind_to_loop()
     lifecycle.stopped = True
-    with pytest.raises(IllegalStateError, match="make a new one"):
+    with pytest.raises(IllegalStateError, match="Create a new one"):
         lifecycle.bind_to_loop()
 
 

@@ -242,7 +242,7 @@ async def test_lanes_that_fail_together_are_one_failure(make_node: MakeNode) -> 
     attempts = [node.connection(lane) for lane in Lane]
     results = await asyncio.gather(*attempts, return_exceptions=True)
     assert all(isinstance(result, KafkaConnectionError) for result in results)
-    assert node._backoff._tries == 1
+    assert node._backoff._attempts == 1
 
 
 async def test_it_doesnt_wait_after_a_success(make_node: MakeNode, telemetry: Recorder) -> None:
@@ -254,7 +254,7 @@ async def test_it_doesnt_wait_after_a_success(make_node: MakeNode, telemetry: Re
     async with listening(serve, port=port):
         await node.request(ASK)
         assert not node.is_backing_off
-        assert node._backoff._tries == 0
+        assert node._backoff._attempts == 0
         await node.request(ASK, lane=Lane.FETCH)
 
 
@@ -278,7 +278,7 @@ async def test_a_peer_that_accepts_and_closes_is_not_run_against(
             with pytest.raises(KafkaConnectionError, match="closed by the broker"):
                 await node.request(ASK)
             assert node.is_backing_off
-            assert node._backoff._tries == tries
+            assert node._backoff._attempts == tries
         await node.stop()
 
 
@@ -297,7 +297,7 @@ async def test_a_broker_that_answers_again_is_connected_to_at_once_when_it_is_lo
             peer.links[-1].close()
             await until(lambda: not node.is_connected, "lost")
             assert not node.is_backing_off
-            assert node._backoff._tries == 0 or peer.accepted == 1
+            assert node._backoff._attempts == 0 or peer.accepted == 1
 
 
 # --- the version ----------------------------------------------------------------------------------

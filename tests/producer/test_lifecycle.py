@@ -70,7 +70,7 @@ async def test_calls_before_start_and_after_stop_raise(cluster: EmbeddedCluster)
     ):
         with pytest.raises(ProducerClosed):
             await call()
-    with pytest.raises(IllegalStateError, match="make a new one"):
+    with pytest.raises(IllegalStateError, match="Create a new one"):
         await producer.start()
 
 
