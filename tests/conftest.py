@@ -1,9 +1,9 @@
-"""What every test gets: its event loop, in debug mode, and its choice of tests and settings.
+"""Settings of all tests: the event loop, the choice of tests, hypothesis profiles.
 
-Law: a test is asynchronous or not, nothing else; which loop it runs on is chosen here. By default
-that is asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names another choice
-for all. Tests marked `full` are left out unless `--full` is given. How tests end is the matter of
-`tests.endings`; real brokers come from `tests.brokers.fixtures`.
+A test is a coroutine or a function; this module chooses the event loop. By default that is
+asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names other loops for all
+tests. All loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks` and
+`tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,20 @@ pytest_plugins = ["pytester", "tests.leaks", "tests.timeouts", "tests.brokers.fi
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
-# Also for loops that pytest-asyncio doesn't make: in threads, and in the processes tests start.
+# For loops that pytest-asyncio doesn't create, too: in threads, and in processes of tests.
 os.environ["PYTHONASYNCIODEBUG"] = "1"
 
-# A shell that runs all this in its background has SIGINT ignored, and so would the processes that
-# tests start and interrupt.
+# A shell that runs pytest in the background ignores SIGINT. The processes that tests start, and
+# interrupt, would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW_CALLBACK_SECONDS = 1.0
-"""Debug mode names callbacks that take longer. Its own 0.1 s says more of a busy machine than of
-the code; what may not hold the loop has a test of its own."""
+"""Debug mode logs callbacks that take longer.
+
+The default of 0.1 s measures the load of the machine rather than the code. Code that must not block
+the event loop has tests of its own.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = hypothesis.settings
     settings.register_profile(
         "ci",
-        deadline=None,  # it would measure the machine, as would the check for slow examples
+        deadline=None,  # a deadline would measure the machine, as would the check for slow examples
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
         derandomize=False,
         print_blob=True,
@@ -72,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     try:
         message_set = importlib.import_module("aiokafka08.protocol.message_set")
-    except ImportError as error:  # a header says so; the tests that need it fail by themselves
+    except ImportError as error:  # only name it in the header; the tests that need it fail
         implementation = f"can't be imported ({error})"
     else:
         implementation = getattr(message_set, "IMPLEMENTATION", "without a name")

@@ -1,4 +1,4 @@
-"""Count which files of the package a piece of work enters, for the tests that bound its hops."""
+"""List the files of the package that a piece of work enters, for tests that limit their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who uses aiokafka moves by changing the import: its public names are here, or refused by name."""
+"""The public names of aiokafka exist here, with the same arguments, or are excluded with a reason.
+
+A user of aiokafka moves to this package by changing the import.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ from aiokafka08.producer.batch_builder import BatchBuilder
 _NEWER_BROKERS = "an error that only requests of brokers from 0.11 on can answer with"
 _NOT_ON_THE_WIRE = "brokers before 0.11 have no request for it"
 
-REFUSED: dict[str, str] = {
-    "aiokafka.AIOKafkaClient": "internal to aiokafka; net.router has the place, without a promise",
+EXCLUDED: dict[str, str] = {
+    "aiokafka.AIOKafkaClient": "internal to aiokafka; net.router is not public either",
     "aiokafka.abc.AbstractTokenProvider": "SASL needs SaslHandshake (brokers from 0.10 on)",
     "aiokafka.admin.RecordsToDelete": _NOT_ON_THE_WIRE,
     "aiokafka.admin.AIOKafkaAdminClient.delete_records": _NOT_ON_THE_WIRE,
@@ -29,9 +32,9 @@ REFUSED: dict[str, str] = {
     "aiokafka.admin.AIOKafkaAdminClient.alter_configs": _NOT_ON_THE_WIRE,
     "aiokafka.errors.NodeNotReadyError": "internal to aiokafka: KafkaConnectionError is raised",
     "aiokafka.errors.Cancelled": "internal to aiokafka: asyncio's CancelledError is raised",
-    "aiokafka.errors.TooManyInFlightRequests": "internal to aiokafka: requests wait their turn",
+    "aiokafka.errors.TooManyInFlightRequests": "internal to aiokafka: requests wait in a queue",
     "aiokafka.errors.StaleMetadata": "internal to aiokafka: metadata is refreshed instead",
-    "aiokafka.errors.IncompatibleBrokerVersion": "UnsupportedVersionError says it",
+    "aiokafka.errors.IncompatibleBrokerVersion": "UnsupportedVersionError is raised",
     "aiokafka.errors.AuthenticationMethodNotSupported": "SASL (see AbstractTokenProvider)",
     "aiokafka.errors.AuthenticationFailedError": "SASL (see AbstractTokenProvider)",
     "aiokafka.errors.UnsupportedSaslMechanismError": "SASL (see AbstractTokenProvider)",
@@ -75,14 +78,14 @@ def ours(module: str, name: str) -> Any:
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
 def test_public_names_of_aiokafka_exist_or_are_excluded(module: str, name: str) -> None:
-    refused = f"aiokafka{module}.{name}" in REFUSED
-    assert (ours(module, name) is None) == refused
+    excluded = f"aiokafka{module}.{name}" in EXCLUDED
+    assert (ours(module, name) is None) == excluded
 
 
 @pytest.mark.parametrize(("module", "name", "method"), METHODS)
 def test_methods_accept_arguments_of_aiokafka(module: str, name: str, method: str) -> None:
     mine = getattr(ours(module, name), method, None)
-    if f"aiokafka{module}.{name}.{method}" in REFUSED:
+    if f"aiokafka{module}.{name}.{method}" in EXCLUDED:
         assert mine is None
         return
     assert mine is not None, f"{name}.{method} is missing"
@@ -106,7 +109,7 @@ def test_methods_accept_arguments_of_aiokafka(module: str, name: str, method: st
 
 
 def test_batches_have_methods_of_aiokafka() -> None:
-    """What `create_batch` gives."""
+    """The batches that `create_batch` returns."""
     for name, theirs in vars(TheirBatchBuilder).items():
         if not name.startswith("_") and inspect.isfunction(theirs):
             mine = getattr(BatchBuilder, name)
@@ -115,7 +118,7 @@ def test_batches_have_methods_of_aiokafka() -> None:
             )
 
 
-# Where our default differs, and why.
+# The options whose default differs from that of aiokafka, with the reason.
 OTHER_DEFAULTS = {
     "client_id": "names this package",
     "api_version": 'None and "auto" mean the same; aiokafka has deprecated it',
@@ -169,7 +172,7 @@ def test_error_codes_have_names_and_flags_of_aiokafka() -> None:
 
 
 def test_excluded_names_exist_in_aiokafka() -> None:
-    for path in REFUSED:
+    for path in EXCLUDED:
         found: Any = aiokafka
         for part in path.split(".")[1:]:
             found = getattr(found, part)

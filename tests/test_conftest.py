@@ -1,5 +1,8 @@
-"""The ground that tests stand on, seen from outside: small test files run by a pytest of their own,
-with this project's configuration, conftest and plugins."""
+"""The pytest set-up of this project (conftest, `leaks`, `timeouts`), seen from outside.
+
+Small test files run in a pytest process of their own, with this project's configuration and
+plugins.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ LOOP_IDS = ("[asyncio]", "[uvloop]")
 
 
 def section(result: pytest.RunResult, title: str) -> str:
-    """What the run said of one test, below the line with this title."""
+    """Return the lines that the run printed below the line with this title."""
     lines = result.outlines
     [start] = [at for at, line in enumerate(lines) if line.strip("_ ") == title.strip()]
     ends = (at for at, line in enumerate(lines) if at > start and line.startswith(("___", "===")))
@@ -23,7 +26,7 @@ def section(result: pytest.RunResult, title: str) -> str:
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a test file, as `pytest` would in the project."""
+    """A function that runs a test file, as `pytest` would in the project."""
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
 
     def run_pytest(source: str, *options: str) -> pytest.RunResult:

@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it does and doesn't do."""
+"""The package as a whole: what an import of it loads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PROJECT = Path(__file__).resolve().parent.parent
 EXTRAS = {"kazoo", "pyarrow", "pyspark", "uvloop"}
 LAZY = ["aiokafka08", "aiokafka08.testing"]
 FIRST_CHOICE = {"asyncio", "logging", "socket", "ssl"}
-"""What the client itself needs from the standard library, and nobody who hasn't used it yet."""
+"""Modules of the standard library that are imported only when the client is used."""
 
 
 def modules_after(code: str) -> set[str]:
-    """What is in `sys.modules` of a new process after this code."""
+    """Return `sys.modules` of a new process after it has run this code."""
     command = [sys.executable, "-W", "error", "-c", f"import sys\n{code}\nprint(*sys.modules)"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -79,7 +79,7 @@ def test_misspelt_name_raises_attribute_and_import_error(package: str) -> None:
     ],
 )
 def test_one_import_reaches_all_public_names(attribute: str, home: str) -> None:
-    """As `import aiokafka` alone is for `aiokafka.errors.KafkaError`."""
+    """As `import aiokafka` is enough for `aiokafka.errors.KafkaError`."""
     assert home in modules_after(f"import aiokafka08\naiokafka08.{attribute}")
 
 

@@ -1,4 +1,4 @@
-"""The handles of the embedded cluster, its two ways to run, and its end."""
+"""The methods of `EmbeddedCluster`, its two ways to run, and its end."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def address(cluster: EmbeddedCluster, node: int = 0) -> tuple[str, int]:
     return cluster.nodes[node].host, cluster.nodes[node].port
 
 
-def parked_fetch(
+def start_long_poll(
     cluster: EmbeddedCluster, wire: WireClient, node: int = 0, offset: int = 0
 ) -> None:
-    """A long poll that the broker has begun."""
+    """Send a long poll and wait until the broker has begun it."""
     begun = cluster.next_request(api.FetchRequest, node=node)
     wire.send(fetch_request("t", offset, max_wait_ms=10_000))
     begun.result(5)
 
 
-# --- life -----------------------------------------------------------------------------------------
+# --- start and stop -------------------------------------------------------------------------------
 
 
 def test_runs_in_thread_of_its_own() -> None:
@@ -85,7 +85,7 @@ async def test_runs_in_callers_loop() -> None:
         size = int.from_bytes(await reader.readexactly(4), "big")
         answer = api.decode_response(api.MetadataRequest, 0, await reader.readexactly(size))
         assert answer.topics[0].topic == "t"
-        # All handles work from within the loop.
+        # All methods work from within the loop.
         seen = cluster.next_request(api.MetadataRequest)
         cluster.append("t", 0, [b"x"])
         assert cluster.log("t", 0)[0].value == b"x"
@@ -102,7 +102,7 @@ async def test_runs_in_callers_loop() -> None:
 
 @pytest.mark.both_loops
 async def test_closed_connections_leave_nothing() -> None:
-    """Clients that connect, or have gone already, in the moment of the end."""
+    """Clients connect, or have gone already, at the moment when the cluster ends."""
     for _ in range(20):
         async with EmbeddedCluster() as cluster:
             sockets = [socket.create_connection(address(cluster)) for _ in range(3)]
@@ -124,9 +124,9 @@ async def test_client_gone_before_large_response_logs_no_warning(
         request = api.FetchRequest(-1, 100, 1, [api.Topic("t", asked)])
         begun = cluster.next_request(api.FetchRequest)
         with socket.create_connection(address(cluster)) as client:
-            # All of it before the cluster, in this loop too, has its turn.
+            # All of it before the cluster, which is in this loop too, runs again.
             client.sendall(b"".join(api.encode_request(request, 0, 1, "hasty")))
-        await asyncio.wrap_future(begun)  # and answered in the same step
+        await asyncio.wrap_future(begun)  # and answered in the same event-loop iteration
     assert "socket.send() raised" not in caplog.text
 
 
@@ -142,7 +142,7 @@ def test_ended_threads_leave_nothing() -> None:
 
 def test_exit_does_not_wait_for_delayed_requests() -> None:
     with EmbeddedCluster(topics={"t": 1}) as cluster, WireClient(address(cluster)) as wire:
-        parked_fetch(cluster, wire)
+        start_long_poll(cluster, wire)
         never = cluster.next_request(api.HeartbeatRequest)
     assert wire.socket.fileno() == -1
     with pytest.raises(concurrent.futures.CancelledError):
@@ -222,7 +222,7 @@ def test_misuse_raises() -> None:
         thread = cluster._thread
         with pytest.raises(IllegalStateError, match="running"):
             cluster.__enter__()
-        assert cluster._thread is thread  # the end waits for it
+        assert cluster._thread is thread  # `__exit__` waits for it
         cluster.kill(0)
         with pytest.raises(IllegalStateError, match="dead"):
             cluster.kill(0)
@@ -275,7 +275,7 @@ def test_kill_moves_leaders_and_restart_rejoins(three: EmbeddedCluster) -> None:
 
 
 def test_unnoticed_death_keeps_metadata(three: EmbeddedCluster) -> None:
-    """The seven seconds after a kill -9 (brokers.md 9.1)."""
+    """The state of a real cluster in the seven seconds after a kill -9 (brokers.md 9.1)."""
     with WireClient(address(three)) as wire:
         three.kill(1, then="unnoticed")
         answer = metadata(wire, ["t"])
@@ -300,7 +300,7 @@ def test_acks_all_times_out_on_dead_follower(three: EmbeddedCluster) -> None:
         three.kill(1, then="unnoticed")
         assert produce(wire, "t", plain(b"y"), acks=-1, timeout_ms=30) == (7, 0)
         assert produce(wire, "t", plain(b"y"), acks=1) == (0, 1)
-        # Consumers don't see what the ISR hasn't got, and may not ask beyond it on 0.8.
+        # Consumers get no messages that the ISR lacks; on 0.8 a fetch above them is an error.
         assert fetch(wire, "t", 0) == (0, 0, b"")
         assert fetch(wire, "t", 1) == (-1, -1, b"")
         assert list_offsets(wire, "t", -1) == (0, [0])
@@ -322,9 +322,9 @@ def test_leaderless_partition_until_elect(three: EmbeddedCluster) -> None:
 
 def test_stop_moves_leaders_first(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire:
-        parked_fetch(three, wire)
+        start_long_poll(three, wire)
         three.stop(0)
-        # The long poll hears of it before the connection ends.
+        # The long poll gets a response before the connection ends.
         assert fetched(wire.receive(api.FetchRequest), "t") == (6, -1, b"")
         assert wire.is_closed()
     assert three.leader("t", 0) == 1
@@ -374,7 +374,7 @@ def test_drop_connections_keeps_brokers_alive(three: EmbeddedCluster) -> None:
 
 def test_move_leader_completes_delayed_requests(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire, WireClient(address(three, 1)) as other:
-        parked_fetch(three, wire)
+        start_long_poll(three, wire)
         assert three.move_leader("t", 0) == 1
         assert fetched(wire.receive(api.FetchRequest), "t") == (6, -1, b"")
         assert produce(wire, "t", plain(b"x")) == (6, -1)
@@ -457,7 +457,7 @@ def test_log_returns_timestamps() -> None:
 
 def test_append_completes_long_poll(solo: EmbeddedCluster) -> None:
     with WireClient(address(solo)) as wire:
-        parked_fetch(solo, wire)
+        start_long_poll(solo, wire)
         solo.append("t", 0, [b"x"])
         assert fetched(wire.receive(api.FetchRequest), "t").values() == [(0, b"x")]
 
@@ -499,7 +499,7 @@ def test_compact_keeps_last_message_of_each_key(solo: EmbeddedCluster) -> None:
 
 def test_delete_topic_completes_delayed_requests(solo: EmbeddedCluster) -> None:
     with WireClient(address(solo)) as wire:
-        parked_fetch(solo, wire)
+        start_long_poll(solo, wire)
         solo.delete_topic("t")
         assert fetched(wire.receive(api.FetchRequest), "t") == (3, -1, b"")
 
@@ -582,7 +582,7 @@ def test_client_that_does_not_read_is_not_read_from(solo: EmbeddedCluster) -> No
 def test_requests_behind_long_poll_are_bounded(solo: EmbeddedCluster) -> None:
     big = b"".join(api.encode_request(produce_request("t", plain(bytes(900_000))), 0, 1, "x"))
     with WireClient(address(solo)) as wire:
-        parked_fetch(solo, wire)
+        start_long_poll(solo, wire)
         wire.socket.settimeout(0.3)
         with pytest.raises(TimeoutError):
             wire.socket.sendall(big * 50)

@@ -1,4 +1,4 @@
-"""Every fault, seen from the other end of the wire."""
+"""Every effect of a fault, as a client sees it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def end(cluster: EmbeddedCluster) -> int:
     return cluster.offsets("t", 0).end
 
 
-# --- when -----------------------------------------------------------------------------------------
+# --- which requests a fault strikes ---------------------------------------------------------------
 
 
 def test_fault_strikes_from_nth_request_so_many_times(
@@ -133,7 +133,7 @@ def test_fault_that_could_never_strike_raises(
         cluster.fault(**arguments)
 
 
-# --- what -----------------------------------------------------------------------------------------
+# --- effects --------------------------------------------------------------------------------------
 
 
 def test_answer_with_perform_carries_out_the_request(

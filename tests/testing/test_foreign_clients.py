@@ -1,6 +1,7 @@
-"""Foreign clients on the embedded cluster, unmodified: they produce, consume and commit.
+"""Unmodified foreign clients produce, consume and commit on the embedded cluster.
 
-Each is told the line of the brokers; the embedded cluster answers only what that line answers.
+Each client is configured with the broker line; the embedded cluster responds only to what that line
+knows.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def librdkafka(cluster: EmbeddedCluster) -> dict[str, object]:
         "bootstrap.servers": cluster.bootstrap_servers,
         "log_level": 0,
     }
-    if cluster.version != "0.10":  # from there on it asks
+    if cluster.version != "0.10":  # from this version on the client sends ApiVersions
         fallback = {"0.9": "0.9.0.1", "0.8.2": "0.8.2.2"}.get(cluster.version, cluster.version)
         settings |= {"api.version.request": False, "broker.version.fallback": fallback}
     return settings
@@ -116,7 +117,7 @@ def test_librdkafka_commits(version: str) -> None:
         assert done.error is None
         [found] = consumer.committed([confluent_kafka.TopicPartition("t", 0)], timeout=10)
         assert found.offset == 5
-        # confluent-kafka 2 sends the C string's end too.
+        # confluent-kafka 2 sends the terminating NUL of the C string too.
         assert cluster.committed("g", "t", 0) in {(5, "a note"), (5, "a note\0")}
         consumer.close()
 
@@ -145,7 +146,7 @@ API_VERSIONS = {"0.8.0": (0, 8, 0), "0.8.1": (0, 8, 1), "0.8.2": (0, 8, 2), "0.9
 def kafka_python(cluster: EmbeddedCluster) -> dict[str, object]:
     return {
         "bootstrap_servers": cluster.bootstrap_servers.split(","),
-        "api_version": API_VERSIONS.get(cluster.version),  # None: it asks
+        "api_version": API_VERSIONS.get(cluster.version),  # None: the client sends ApiVersions
     }
 
 

@@ -1,4 +1,4 @@
-"""The coordinator's state machine, by a clock of the test's own."""
+"""The group coordinator's state machine, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SESSION_S = 10.0
 
 
 class Cluster:
-    """Groups of a cluster of two brokers, and the time."""
+    """The groups of a cluster of two brokers, and the time."""
 
     def __init__(self, line: str = "0.10") -> None:
         self.node: int | None = 0
@@ -51,8 +51,8 @@ class Cluster:
         group = self.groups.find("g", self.now)
         return 25 if group is None else group.heartbeat(joined.member, joined.generation, self.now)
 
-    def to(self, now: float) -> set[GroupKey]:
-        """Let the time come, and all that is due on the way."""
+    def advance_to(self, now: float) -> set[GroupKey]:
+        """Advance the time; expire everything that is due on the way."""
         touched = set()
         while (due := self.groups.next_deadline()) is not None and due <= now:
             self.now = max(due, self.now)
@@ -65,10 +65,10 @@ def test_session_ends_at_timeout_after_last_heartbeat() -> None:
     cluster = Cluster()
     joined = cluster.stable()
     assert cluster.groups.next_deadline() == 100 + SESSION_S
-    cluster.to(109)
+    cluster.advance_to(109)
     assert cluster.heartbeat(joined) == 0
-    assert cluster.to(118.9) == set()
-    assert cluster.to(119) == {GroupKey("g")}
+    assert cluster.advance_to(118.9) == set()
+    assert cluster.advance_to(119) == {GroupKey("g")}
     assert cluster.heartbeat(joined) == 25
     assert cluster.groups.next_deadline() is None
 
@@ -76,14 +76,14 @@ def test_session_ends_at_timeout_after_last_heartbeat() -> None:
 def test_joining_member_does_not_expire_during_rebalance() -> None:
     cluster = Cluster()
     first = cluster.stable()
-    cluster.to(105)
+    cluster.advance_to(105)
     waiting = cluster.join()
     assert waiting.response is None
-    cluster.to(109)
+    cluster.advance_to(109)
     assert cluster.heartbeat(first) == 27
-    cluster.to(114)  # the first one heeds nothing: 105 + its session
+    cluster.advance_to(114)  # the first member ignores the rebalance: 105 + its session timeout
     assert waiting.response is None
-    cluster.to(115)
+    cluster.advance_to(115)
     assert waiting.response is not None
     assert waiting.response.leader == waiting.response.member
     assert [one.member for one in waiting.response.members] == [waiting.response.member]
@@ -97,7 +97,7 @@ def test_new_coordinator_knows_last_stable_generation(line: str) -> None:
     waiting = cluster.join()
     cluster.node = None
     assert cluster.groups.next_deadline() is None
-    cluster.to(500)
+    cluster.advance_to(500)
     cluster.node = 1
     assert cluster.heartbeat(first) == 0
     assert waiting.response is not None

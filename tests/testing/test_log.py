@@ -1,4 +1,4 @@
-"""The partition log against a list of entries that does everything the slow way."""
+"""`PartitionLog`, compared with a simple model: a list of entries."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def offsets_of(data: bytes) -> list[int]:
     return [entry.offset for entry in entries(data)]
 
 
-class Slow:
-    """A log of plain messages in one segment."""
+class ModelLog:
+    """The model: a log of plain messages in one segment."""
 
     def __init__(self) -> None:
         self.start = self.end = 0
@@ -60,7 +60,7 @@ step = st.one_of(
 def test_log_agrees_with_simple_model(
     steps: list[tuple[str, object]], reads: list[tuple[int, int, int]]
 ) -> None:
-    log, slow = new_log(), Slow()
+    log, slow = new_log(), ModelLog()
     for what, argument in steps:
         if what == "append":
             assert isinstance(argument, list)
@@ -108,7 +108,7 @@ def test_read_stays_in_one_segment() -> None:
         append(log, plain(bytes(74)))  # 100 bytes
     assert log.list_offsets(-1, 99, END, 0) == [9, 6, 3, 0]
     assert offsets_of(log.read(4, END, END)) == [4, 5]
-    # A segment of which compaction left nothing: the read goes on in the next one.
+    # Compaction has emptied this segment: the read continues in the next one.
     log.remove({3, 4, 5})
     assert offsets_of(log.read(3, END, END)) == [6, 7, 8]
 
@@ -143,7 +143,7 @@ def test_list_offsets_by_segment_time() -> None:
     assert log.list_offsets(3500, 2, END, 9000) == [4, 2]
     assert log.list_offsets(3000, 1, END, 9000) == [4]
     assert log.list_offsets(999, 10, END, 9000) == []
-    # Consumers hear of nothing above the high watermark.
+    # No offset is above the high watermark.
     assert log.list_offsets(-1, 10, 5, 9000) == [5, 4, 2, 0]
     with pytest.raises(ValueError, match="expected an integer >= 0"):
         log.list_offsets(-1, -1, END, 0)

@@ -1,4 +1,4 @@
-"""`python -m aiokafka08.testing`, as a process."""
+"""`python -m aiokafka08.testing` as a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a produced set, whatever it is made of."""
+"""Validation and conversion of produced message sets, also of arbitrary bytes."""
 
 from __future__ import annotations
 

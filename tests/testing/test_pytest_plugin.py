@@ -1,7 +1,8 @@
-"""The pytest plugin, in pytest sessions of their own.
+"""The pytest plugin, in pytest sessions of its own.
 
-Those load it by an entry point like the one in pyproject.toml, whether the package is installed
-here or not: `-p` with its module's name beside the entry point would register it twice.
+These sessions load it by an entry point like the one in pyproject.toml, whether the package is
+installed or not. `-p` with the module's name in addition to the entry point would register it
+twice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Run = Callable[..., pytest.RunResult]
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a test file in a session with this plugin and no other that is installed here."""
+    """Run a test file in a session with this plugin and no other installed one."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     [(name, module)] = project["entry-points"]["pytest11"].items()
     installed = pytester.mkdir("installed")
@@ -117,7 +118,7 @@ def test_invalid_option_fails_without_traceback(run: Run, mark: str, complaint: 
 
 
 def test_async_test_uses_cluster_in_its_own_thread(run: Run) -> None:
-    """Its loop goes on while a call from the test's loop waits for it."""
+    """The cluster's event loop runs while a blocking call in the test's loop waits for it."""
     result = run(
         """
         import pytest

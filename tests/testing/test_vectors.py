@@ -1,8 +1,8 @@
-"""The captured requests sent again to the embedded cluster, its answers held against the real ones.
+"""Captured requests, sent again to the embedded cluster; its responses equal the captured ones.
 
-Each scene builds the state that the broker had, from what the vectors themselves say; then its
-requests are sent as they were captured, byte by byte. Order within an answer, ports and the bytes
-that a compressor makes may differ; nothing else.
+Each test builds the state that the real broker had, from the vectors themselves, and sends the
+captured requests byte by byte. Only the order within a response, ports and compressed bytes may
+differ.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Vector:
         first = topics[0]
         return first if isinstance(first, str) else first[0]
 
-    def answer_of(self, wire: WireClient) -> Any:
-        """What the embedded broker says to the captured bytes."""
+    def send_to(self, wire: WireClient) -> Any:
+        """Send the captured bytes and return the embedded broker's response."""
         wire.socket.sendall(bytes.fromhex(self.raw["request_hex"]))
         frame = wire.read_frame()
         assert frame[:4] == self.captured[4:8]
@@ -57,8 +57,8 @@ class Vector:
         return bytes.fromhex(self.raw["response_hex"])
 
     @property
-    def answer(self) -> Any:
-        """What the real broker said."""
+    def captured_response(self) -> Any:
+        """Return the real broker's response."""
         return api.decode_response(self.request, self.layout, self.captured[4:])
 
 
@@ -71,8 +71,8 @@ def vectors(file: str, broker: str, topic: str | None = None) -> list[Vector]:
     ]
 
 
-def plainly(answer: Any) -> Any:
-    """An answer without what may differ."""
+def comparable(answer: Any) -> Any:
+    """Return a response without the parts that may differ."""
     match answer:
         case api.MetadataResponse():
             for broker in answer.brokers:
@@ -100,7 +100,7 @@ def plainly(answer: Any) -> Any:
 
 
 def opened(message_set: Any) -> list[object]:
-    """The whole entries, those in wrappers in the place of compressed bytes."""
+    """Return the whole entries, with the messages of wrappers in place of compressed bytes."""
     found: list[object] = []
     for entry in entries(message_set):
         assert entry.crc_ok
@@ -114,14 +114,14 @@ def opened(message_set: Any) -> list[object]:
 
 
 def check(vector: Vector, wire: WireClient) -> None:
-    ours, theirs = vector.answer_of(wire), vector.answer
+    ours, theirs = vector.send_to(wire), vector.captured_response
     if vector.request is api.FetchRequest and "cut" not in vector.raw["description"]:
-        # Where the cut falls behind a wrapper depends on its compressed size.
-        assert plainly(ours) == plainly(theirs), vector.raw["description"]
+        # The position of a cut after a wrapper depends on its compressed size.
+        assert comparable(ours) == comparable(theirs), vector.raw["description"]
     elif vector.request is api.FetchRequest:
-        assert plainly(ours)[1].keys() == plainly(theirs)[1].keys()
+        assert comparable(ours)[1].keys() == comparable(theirs)[1].keys()
     else:
-        assert plainly(ours) == plainly(theirs), vector.raw["description"]
+        assert comparable(ours) == comparable(theirs), vector.raw["description"]
 
 
 def fill(cluster: EmbeddedCluster, topic: str, upto: int, log: bytes) -> None:
@@ -146,10 +146,10 @@ def address(cluster: EmbeddedCluster, node: int = 0) -> tuple[str, int]:
 
 def test_produce_fetch_and_list_offsets_of_0_8_2_2(vec: EmbeddedCluster) -> None:
     fetches = vectors("fetch", "0.8.2.2", "vec")
-    log = bytes(fetches[0].answer.topics[0].partitions[0].message_set)
+    log = bytes(fetches[0].captured_response.topics[0].partitions[0].message_set)
     with WireClient(address(vec)) as wire:
         for vector in vectors("produce", "0.8.2.2", "vec"):
-            offset = vector.answer.topics[0].partitions[0].offset
+            offset = vector.captured_response.topics[0].partitions[0].offset
             if offset >= 0:
                 fill(vec, "vec", offset, log)
             check(vector, wire)
@@ -207,7 +207,7 @@ def test_isr_shrinks_while_produce_waits() -> None:
             asked.result(5)
             cluster.notice(2)
             answer = api.decode_response(api.ProduceRequest, 0, wire.read_frame())
-            assert plainly(answer) == plainly(vector.answer)
+            assert comparable(answer) == comparable(vector.captured_response)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_metadata_with_dead_brokers() -> None:
         check(by_topic["vec-new"], wire)
         cluster.create_topic("mi2", 3, 2)
         cluster.kill(1)
-        ours, theirs = by_topic["mi2"].answer_of(wire), by_topic["mi2"].answer
+        ours, theirs = by_topic["mi2"].send_to(wire), by_topic["mi2"].captured_response
         assert [broker.node_id for broker in ours.brokers] == [0, 2]
         assert {one.error_code for one in ours.topics[0].partitions} >= {9}
         for one in ours.topics[0].partitions + theirs.topics[0].partitions:

@@ -1,4 +1,4 @@
-"""Short forms for the requests that tests send through a `WireClient`."""
+"""Functions that build, send and decode one request each, over a `WireClient`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 def plain(*values: bytes | Pair | None, first: int = 0, magic: int = 0) -> bytes:
-    """A message set of plain messages; values, or (key, value)."""
+    """Return a message set of plain messages; each is a value or a pair (key, value)."""
     pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
     return b"".join(
         encode_entry(
@@ -27,13 +27,13 @@ def plain(*values: bytes | Pair | None, first: int = 0, magic: int = 0) -> bytes
 
 
 def wrapper(codec: Codec, inner: bytes, magic: int = 0, offset: int = 0) -> bytes:
-    """One compressed message around a message set."""
+    """Return one compressed message around a message set."""
     value = compress(codec, inner, magic=magic)
     return encode_entry(offset, None, value, attributes=codec, magic=magic)
 
 
 def bad_crc(message_set: bytes) -> bytes:
-    """The same set, the CRC of its first message wrong."""
+    """Return the set with a wrong CRC in its first message."""
     return message_set[:12] + bytes(byte ^ 0xFF for byte in message_set[12:16]) + message_set[16:]
 
 
@@ -163,7 +163,7 @@ def commit(
 def committed(
     wire: WireClient, group: str | None, topic: str, *, partition: int = 0, version: int = 0
 ) -> tuple[int, str | None, int]:
-    """Offset, metadata, error code."""
+    """Return the committed offset, its metadata and the error code."""
     request = api.OffsetFetchRequest(group, [Topic(topic, [partition])])
     answer: api.OffsetFetchResponse = wire.request(request, version)
     [one] = answer.topics
@@ -173,7 +173,7 @@ def committed(
 
 
 def find_coordinator(wire: WireClient, group: str) -> api.GroupCoordinatorResponse:
-    """Asked for until there is one."""
+    """Request the coordinator until the group has one."""
     deadline = time.monotonic() + 30
     while True:
         answer: api.GroupCoordinatorResponse = wire.request(api.GroupCoordinatorRequest(group))

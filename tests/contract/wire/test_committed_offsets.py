@@ -1,4 +1,4 @@
-"""Committed offsets and coordinators, embedded and real (docs/brokers.md 8.3 - 8.10)."""
+"""OffsetCommit, OffsetFetch and GroupCoordinator (docs/brokers.md 8.3 - 8.10)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ coordinates = on_lines(lambda line: api.ApiKey.GROUP_COORDINATOR in line.apis)
 
 @pytest.fixture
 def ready(target: Target, wire: WireClient, topic: str, group: str) -> None:
-    """The group has its coordinator."""
+    """Wait until the group has its coordinator."""
     answer = find_coordinator(wire, group)
     assert (answer.error_code, answer.node_id) == (0, 0)
     assert (answer.host, answer.port) == target.address(0)
-    if target.real:  # a moment more until it works as one (0.9)
+    if target.real:  # on 0.9 the coordinator needs a moment more until it serves the group
         deadline = time.monotonic() + 10
         while committed(wire, group, topic, version=1)[2] and time.monotonic() < deadline:
             time.sleep(0.02)

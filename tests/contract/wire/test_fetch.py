@@ -1,4 +1,4 @@
-"""What Fetch and ListOffsets do, embedded and on real brokers (docs/brokers.md 7, 8.1, 8.2)."""
+"""Fetch and ListOffsets (docs/brokers.md 7, 8.1, 8.2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.contract.wire.target import Target, has_config
 from tests.contract.wire.wire_client import LONG_MS, WireClient
 from tests.names import unique_name
 
-ENTRY = 26  # bytes around a value in format 0
+ENTRY = 26  # bytes of an entry of format 0 without its value
 
 WAIT_MS = 300
 
@@ -37,12 +37,12 @@ def took(act: Callable[[], object]) -> float:
 
 
 def waits(act: Callable[[int], object], at_once: bool) -> bool:
-    """Whether a request with this `max_wait_ms` is answered at once, or else not before."""
+    """Return whether the broker responds at once, or (`at_once` False) not before `max_wait_ms`."""
     return took(lambda: act(LONG_MS if at_once else WAIT_MS)) >= (0 if at_once else WAIT_MS * 0.9)
 
 
 def until_data(target: Target) -> int:
-    """A `max_wait_ms` for data to come in. Old real brokers may oversleep it (brokers.md 7.13)."""
+    """Return a `max_wait_ms` for data to come; old brokers may oversleep it (brokers.md 7.13)."""
     return LONG_MS if target.line.errors_end_the_wait else 4000
 
 
@@ -58,7 +58,7 @@ def filled(wire: WireClient, topic: str) -> str:
 def test_max_bytes_below_one_message_cuts_it(
     target: Target, wire: WireClient, filled: str, max_bytes: int
 ) -> None:
-    # As it is stored: 0.10 converts whole messages only.
+    # The bytes are as stored: 0.10 converts only whole messages.
     version = 2 if target.line.message_format else 0
     whole = fetch(wire, filled, 1, version=version).message_set
     cut = fetch(wire, filled, 1, max_bytes=max_bytes, max_wait_ms=WAIT_MS)
@@ -248,7 +248,7 @@ def test_list_offsets_of_duplicate_partition(wire: WireClient, filled: str) -> N
 
 
 def by_message(wire: WireClient, topic: str, *timestamps: int) -> list[tuple[int, int, int]]:
-    """What ListOffsets 1 says to these times of partition 0: code, timestamp, offset."""
+    """Return code, timestamp and offset of ListOffsets v1 for these times of partition 0."""
     asked = [api.ListOffsetsPartition(0, at) for at in timestamps]
     [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(topic, asked)]), version=1).topics
     return [(p.error_code, p.timestamp, p.offset) for p in one.partitions]

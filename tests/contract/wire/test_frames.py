@@ -1,4 +1,4 @@
-"""Connections, frames and what each line doesn't know, embedded and real (brokers.md 2 and 3)."""
+"""Connections, frames, and requests that a line doesn't know (docs/brokers.md 2 and 3)."""
 
 from __future__ import annotations
 
@@ -43,14 +43,16 @@ def expect(target: Target, wire: WireClient, reaction: BadRequestPolicy) -> None
         assert wire.is_silent()
 
 
-# Requests that a real 0.9 doesn't answer make its other connections lose answers (brokers.md 2.2),
-# those of other tests too. What it does with them is on record there; here it isn't asked.
+# A real 0.9 that gets an unreadable request loses responses of its other connections (brokers.md
+# 2.2), those of other tests too. Therefore no test here sends one to 0.9.
 def answers_or_closes(line: BrokerLine) -> bool:
     return line.on_unreadable_request is BadRequestPolicy.CLOSE
 
 
 @on_lines(answers_or_closes)
-@pytest.mark.parametrize("key", [42, 1000, -1])  # not SaslHandshake, which isn't modelled
+@pytest.mark.parametrize(
+    "key", [42, 1000, -1]
+)  # not SaslHandshake, which the embedded cluster doesn't model
 def test_unknown_api_key(target: Target, wire: WireClient, key: int) -> None:
     raw(wire, header(key))
     expect(target, wire, target.line.on_unreadable_request)
@@ -69,7 +71,7 @@ def test_api_versions_request(target: Target, wire: WireClient) -> None:
         for key, versions in target.line.apis.items()
     }
     theirs = {one.api_key: (one.min_version, one.max_version) for one in answer.api_versions}
-    for key, (first, last) in ours.items():  # 0.10.2 has some more
+    for key, (first, last) in ours.items():  # 0.10.2 lists some more
         assert theirs[key][0] == first
         assert theirs[key][1] >= last
     raw(wire, header(ApiKey.API_VERSIONS, 7))
@@ -97,7 +99,7 @@ def test_probes_distinguish_the_lines(
         return
     answer = wire.request(request_)
     if isinstance(answer, api.GroupError):
-        # Which of them depends on what the broker was asked before: the next test tells them apart.
+        # The code depends on earlier requests to the broker: the next test distinguishes the two.
         codes = (-1,) if target.line.name == "0.8.2" else (UNKNOWN_MEMBER, NOT_COORDINATOR)
         assert answer.error_code in codes
 
@@ -108,7 +110,9 @@ def test_heartbeat_without_group_at_coordinator(wire: WireClient, topic: str) ->
     group = unique_name("g")
     assert find_coordinator(wire, group).node_id == 0
     deadline = time.monotonic() + 10
-    while True:  # a real coordinator needs a moment to load: 16 before, 0 meanwhile
+    while (
+        True
+    ):  # a real coordinator needs a moment to load: NotCoordinator before that, then no error
         code = wire.request(api.HeartbeatRequest(group, -1, "")).error_code
         if code not in (0, NOT_COORDINATOR) or time.monotonic() > deadline:
             break
@@ -186,13 +190,13 @@ def test_pipelined_requests_keep_order(wire: WireClient, topic: str) -> None:
 
 
 def test_half_closed_connection(target: Target, wire: WireClient, topic: str) -> None:
-    # The long poll makes sure that the FIN is there before the answer.
+    # The long poll makes sure that the FIN arrives before the response.
     wire.send(fetch_request(topic, 0, max_wait_ms=150))
     wire.socket.shutdown(socket.SHUT_WR)
     if target.line.responds_after_fin:
         assert wire.receive(api.FetchRequest).topics
     elif target.real and not wire.is_closed():
-        return  # now and then the answer is quicker than the end
+        return  # sometimes the response arrives before the close
     assert wire.is_closed()
 
 

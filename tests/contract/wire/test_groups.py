@@ -1,4 +1,4 @@
-"""Group membership, embedded and real: generations, sessions, codes (docs/brokers.md 8.13)."""
+"""Group membership: generations, sessions, error codes (docs/brokers.md 8.13)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ groups = on_lines(lambda line: api.ApiKey.JOIN_GROUP in line.apis)
 
 SESSION_MS = 6000
 SHORT_MS = 1000
-"""The shortest that these brokers take."""
+"""The shortest session timeout that these brokers accept."""
 
 Connect = Callable[[], WireClient]
 
 
 @pytest.fixture
 def connect(target: Target) -> Iterator[Connect]:
-    """Makes connections to the one broker."""
+    """A function that opens connections to the one broker."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(WireClient(target.address(0), timeout=15))
 
@@ -36,7 +36,7 @@ def connect(target: Target) -> Iterator[Connect]:
 def group(wire: WireClient) -> str:
     name = unique_name("g")
     assert find_coordinator(wire, name).error_code == 0
-    # A real broker is named a moment before it knows of its task itself.
+    # A real broker is named as coordinator a moment before it acts as one.
     until_code(lambda: heartbeat(wire, name, 1, "nobody"), 25)
     return name
 
@@ -97,7 +97,7 @@ def describe(wire: WireClient, group: str) -> api.DescribedGroup:
 
 
 def stable(wire: WireClient, group: str, **options: Any) -> api.JoinGroupResponse:
-    """A group of one member."""
+    """A stable group of one member."""
     joined = join(wire, group, **options)
     assert joined.error_code == 0
     assert sync(wire, group, joined, {joined.member: b"all"}) == (0, b"all")
@@ -114,7 +114,7 @@ def until_code(ask: Callable[[], int], code: int) -> None:
 def pair(
     connect: Connect, group: str
 ) -> tuple[WireClient, api.JoinGroupResponse, WireClient, api.JoinGroupResponse]:
-    """A stable group of two, its leader first."""
+    """A stable group of two members, the leader first."""
     one, two = connect(), connect()
     first = stable(one, group)
     two.send(join_request(group, metadata=b"two"))
@@ -128,7 +128,7 @@ def pair(
     return one, leader, two, follower
 
 
-# --- a life ---------------------------------------------------------------------------------------
+# --- generations ----------------------------------------------------------------------------------
 
 
 @groups
@@ -158,7 +158,7 @@ def test_second_member_triggers_rebalance(connect: Connect, group: str) -> None:
 @groups
 def test_member_left_out_by_leader_gets_empty_assignment(connect: Connect, group: str) -> None:
     one, leader, two, follower = pair(connect, group)
-    one.send(join_request(group, leader.member))  # the leader's join forces a rebalance
+    one.send(join_request(group, leader.member))  # a JoinGroup of the leader triggers a rebalance
     until_code(lambda: beat(two, group, follower), 27)
     follower = join(two, group, follower.member)
     leader = one.receive(api.JoinGroupRequest)
@@ -327,7 +327,7 @@ def test_commits_check_member_and_generation(
         assert code(-1, "", version) == 25
     leave(wire, group, joined.member)
     assert code(-1, "", 1) == 0
-    # The empty group of 0.10 knows no such member; on 0.9 there is no group.
+    # On 0.10 the empty group doesn't know the member; on 0.9 there is no group.
     assert code(joined.generation, joined.member, 1) == (
         25 if target.line.empty_groups_stay else 22
     )
@@ -344,7 +344,7 @@ def test_commits_succeed_during_rebalance(connect: Connect, topic: str, group: s
     join(one, group, first.member)
 
 
-# --- what is told about groups --------------------------------------------------------------------
+# --- DescribeGroups, ListGroups -------------------------------------------------------------------
 
 
 @groups

@@ -1,4 +1,4 @@
-"""What Metadata does, on the embedded cluster and on the real brokers (docs/brokers.md 4)."""
+"""Metadata and auto-creation (docs/brokers.md 4)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.names import unique_name
 
 
 def topics_of(answer: MetadataResponse) -> dict[str, tuple[int, int]]:
-    """Name → error code, number of partitions."""
+    """Return name → (error code, number of partitions)."""
     return {topic.topic: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
 
 
 def leaders_of(wire: WireClient, topic: str) -> dict[int, int]:
-    """The leaders, asked for until all are there (real brokers need some moments)."""
+    """Return the leaders; request them until all partitions have one."""
     deadline = time.monotonic() + 10
     while True:
         [state] = metadata(wire, [topic]).topics
@@ -93,11 +93,11 @@ def test_metadata_v1_of_all_topics(target: Target, wire: WireClient, topic: str)
     assert topics_of(wire.request(api.MetadataRequest(None), 1))[topic] == (0, 3)
 
 
-# --- clusters of their own ------------------------------------------------------------------------
+# --- a cluster without topics ---------------------------------------------------------------------
 
 
 def _params() -> Sequence[object]:
-    # The real ones start for this test alone, so only where the answers differ.
+    # Real clusters start for this test only, so not for lines that respond alike.
     return [pytest.param(("embedded", line), id=f"embedded-{line}") for line in LINES] + [
         pytest.param(("real", line), id=f"real-{line}", marks=pytest.mark.real)
         for line in ("0.8.0", "0.8.2", "0.9")
@@ -113,7 +113,7 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[Target]:
             yield target
     else:
         require_real_brokers()
-        # What brokers have by default; the harness cuts it to their number.
+        # The default of brokers; the harness limits it to the number of brokers.
         properties = {"offsets.topic.replication.factor": 3} if line == "0.8.2" else {}
         with RealCluster(RELEASES[line], properties=properties) as cluster:
             yield RealTarget(cluster)
@@ -136,7 +136,7 @@ def test_empty_cluster(fresh: Target) -> None:
                 assert frame[:4] == bytes(4)
                 answer = api.decode_response(api.GroupCoordinatorRequest, 0, frame)
                 assert answer == api.GroupCoordinatorResponse(15, -1, "", -1)
-        if api.ApiKey.HEARTBEAT in fresh.line.apis:  # nobody is a coordinator yet
+        if api.ApiKey.HEARTBEAT in fresh.line.apis:  # no broker is a coordinator yet
             code = wire.request(api.HeartbeatRequest("g", -1, "")).error_code
             assert code == (-1 if fresh.line.heartbeat_is_a_stub else 16)
         name = unique_name("first")

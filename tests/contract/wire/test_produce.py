@@ -1,4 +1,4 @@
-"""What Produce does, on the embedded cluster and on the real brokers (docs/brokers.md 5 and 6)."""
+"""Produce: acknowledgements, limits, formats, wrappers (docs/brokers.md 5 and 6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD = ("0.8.0", "0.8.1")
 
 
 def stored(wire: WireClient, topic: str, offset: int = 0) -> list[tuple[int, bytes | None]]:
-    """What a consumer sees, wrappers opened, whatever their CRCs."""
+    """Return what a consumer reads: messages in wrappers too, whatever their CRCs."""
     found = []
     for entry in fetch(wire, topic, offset).entries():
         if entry.codec:
@@ -291,7 +291,7 @@ def test_wrong_crc_inside_wrapper_is_kept(target: Target, wire: WireClient, topi
     assert entry.crc_ok
     assert entry.value is not None
     inside = list(entries(decompress(Codec.GZIP, entry.value, 1 << 20)))
-    if not target.line.message_format:  # 0.10 makes new messages of them
+    if not target.line.message_format:  # 0.10 rewrites the messages
         assert [one.crc_ok for one in inside] == [True, False]
 
 
@@ -363,7 +363,7 @@ def test_format_1_wrapper_has_relative_offsets(
     assert entry.value is not None
     inside = list(entries(decompress(Codec.GZIP, entry.value, 1 << 20)))
     assert [(one.offset, one.timestamp_ms) for one in inside] == [(0, 1000), (1, 1001), (2, 1002)]
-    # And as format 0 for those who ask for it: absolute offsets.
+    # Converted to format 0 the offsets inside are absolute.
     [entry] = fetch(wire, topic, 3).entries()
     assert (entry.offset, entry.magic, entry.crc_ok) == (4, 0, True)
     assert stored(wire, topic, 3) == [(2, b"a"), (3, b"b"), (4, b"c")]

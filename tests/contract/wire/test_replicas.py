@@ -1,4 +1,4 @@
-"""Leaders, followers, acks and failures of three brokers, embedded and real (brokers.md 5, 9)."""
+"""Leaders, followers, acks and dead brokers: on three brokers (docs/brokers.md 5, 9)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ three = on_lines(brokers=3)
 
 
 def eventually(check: Callable[[], bool], seconds: float = 30) -> bool:
-    """The embedded cluster is there at once, real brokers take their time."""
+    """Return whether `check()` becomes true: at once if embedded, real brokers need some time."""
     deadline = time.monotonic() + seconds
     while not check():
         if time.monotonic() > deadline:
@@ -59,7 +59,7 @@ def test_follower_responds_not_leader(target: Target) -> None:
             assert produce(wire, topic, plain(b"x")) == (6, -1)
             assert fetch(wire, topic, 0) == (6, -1, b"")
             assert list_offsets(wire, topic, -1) == (6, [])
-            # Consumers for debugging may read there, once it has heard of the high watermark.
+            # A debugging consumer may read there once the follower knows the high watermark.
             assert eventually(partial(serves_debuggers, wire, topic))
 
 
@@ -114,7 +114,7 @@ def test_acks_above_replicas_time_out_but_store(target: Target) -> None:
         started = time.monotonic()
         assert produce(wire, topic, plain(b"y"), acks=5, timeout_ms=200).error_code == 7
         assert time.monotonic() - started >= 0.18
-        # Readable once the followers have it.
+        # The message is readable once the followers have it.
         assert eventually(lambda: [at for at, _ in fetch(wire, topic, 0).values()] == [0, 1])
 
 
@@ -144,7 +144,7 @@ def test_all_brokers_return_same_metadata(target: Target) -> None:
 
 @three
 def test_brokers_listed_in_metadata(target: Target) -> None:
-    """Before 0.8.2 only those that have something of the topics in it (brokers.md 4.11)."""
+    """Before 0.8.2 only brokers with replicas of the topics in the response (brokers.md 4.11)."""
     # Partition p is on broker p.
     one, two, three = names = [unique_name(word) for word in ("one", "two", "three")]
     for number, name in enumerate(names):
@@ -200,11 +200,11 @@ def test_heartbeat_without_group_at_each_broker(target: Target) -> None:
     assert [code(node) for node in others(target, coordinator)] == [16, 16]
 
 
-# --- deaths ---------------------------------------------------------------------------------------
+# --- dead brokers ---------------------------------------------------------------------------------
 
 
 def kill(target: Target, node: int) -> None:
-    """Kill a broker so that the others have noticed it soon."""
+    """Kill a broker, and let the others notice it soon."""
     if isinstance(target, RealTarget):
         target.cluster.kill(node)
         target.cluster.expire(node)
@@ -236,14 +236,16 @@ def test_dead_leader_is_replaced(target: Target) -> None:
             stay = target.line.lists_dead_brokers
             assert eventually(lambda: len(metadata(wire, [topic]).brokers) == (3 if stay else 2))
             new = state()
-            assert new.error_code == (0 if stay else 9)  # a replica is down, and left out
+            assert new.error_code == (
+                0 if stay else 9
+            )  # a replica is down, and left out of the list
             assert (old in new.replicas) == stay
-            if target.line.name == "0.10":  # not so in version 1
+            if target.line.name == "0.10":  # version 1 still lists it
                 asked = api.MetadataRequest([topic])
                 [told] = wire.request(asked, 1).topics[0].partitions
                 assert (told.error_code, sorted(told.replicas)) == (0, [0, 1, 2])
         with WireClient(target.address(new.leader)) as wire:
-            # A new leader learns only by and by how far the others are.
+            # A new leader learns the other replicas' offsets with a delay.
             assert eventually(lambda: fetch(wire, topic, 0).values() == [(0, b"kept")])
             assert produce(wire, topic, plain(b"more")) == (0, 1)
     finally:

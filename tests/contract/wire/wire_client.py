@@ -1,4 +1,4 @@
-"""A client made of one blocking socket: frames out, frames in, nothing clever."""
+"""A client with one blocking socket: it sends and receives frames, and nothing more."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from aiokafka08.protocol.api import Request, Response, decode_response, encode_r
 R = TypeVar("R", bound=Response)
 
 LONG_MS = 120_000
-"""A `max_wait_ms` that nobody waits for."""
+"""A `max_wait_ms` longer than any timeout of a test."""
 
 
 class WireClient:
-    """One connection to one broker. What takes longer than `timeout` seconds fails the test: so
-    "at once" is shown by a request that may wait for longer than that (`LONG_MS`)."""
+    """One connection to one broker.
+
+    Any wait beyond `timeout` seconds fails the test. A test shows that a response comes "at once"
+    by a request that may wait longer than that (`LONG_MS`).
+    """
 
     def __init__(self, address: tuple[str, int], timeout: float = 30.0) -> None:
         self.socket = socket.create_connection(address, timeout=timeout)
@@ -43,14 +46,14 @@ class WireClient:
         return decode_response(request, layout, self.read_frame())
 
     def request(self, request: Request[Any], version: int = 0, layout: int | None = None) -> Any:
-        """The answer to a request; its layout is that of the version unless said otherwise."""
+        """Send a request and return the response; by default its layout is that of `version`."""
         correlation_id = self.send(request, version)
         frame = self.read_frame()
         assert int.from_bytes(frame[:4], "big", signed=True) == correlation_id
         return decode_response(type(request), version if layout is None else layout, frame)
 
     def read_frame(self) -> bytes:
-        """The next frame, without its size."""
+        """Return the next frame, without its size."""
         return self.read_exactly(int.from_bytes(self.read_exactly(4), "big"))
 
     def read_exactly(self, count: int) -> bytes:
@@ -63,14 +66,14 @@ class WireClient:
         return bytes(data)
 
     def is_closed(self) -> bool:
-        """Whether the broker ends the connection (waits for it)."""
+        """Wait for data; return whether the broker has closed the connection instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
             return True
 
     def is_silent(self, seconds: float = 0.15) -> bool:
-        """Whether nothing comes for so long, not even an end."""
+        """Return whether nothing arrives for so long, not even a close."""
         before = self.socket.gettimeout()
         self.socket.settimeout(seconds)
         try:
