@@ -4,8 +4,8 @@ Signatures and return types are aiokafka's wherever the old protocol can do the 
 has the calls about topics and the cluster; those about groups are in `groups`. `new_topic` checks
 new topics and places replicas, `zookeeper.topics` writes the nodes.
 
-Invariant: an error of one topic goes into the returned `TopicErrors` and doesn't keep the other
-topics from being handled; a timeout is raised.
+Invariant: an error with a Kafka code goes into the returned `TopicErrors`, and the remaining topics
+are handled all the same. Any other error is raised and ends the call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Choose the offset store that the options and the brokers' line require.
 
 The line is known once the router has started; then the consumer chooses once, and the admin client
-once for each call.
-The choice stays through an upgrade of the brokers, because the stores don't see each other's
-commits.
+once for each call. The consumer's choice stays through an upgrade of the brokers, because the
+stores don't see each other's commits.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 Works like the Scala consumer's `dual.commit.enabled`: a commit goes to Kafka and then, if that
 succeeded, to ZooKeeper; a fetch returns the larger offset of the two. So members that know only one
-of the stores can share the group while they are replaced one by one.
+of the stores can share the group while they are replaced one by one. `choose` picks this store.
+
+Invariant: a commit that Kafka refused isn't written to ZooKeeper.
 """
 
 from __future__ import annotations

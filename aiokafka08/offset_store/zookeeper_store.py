@@ -3,6 +3,9 @@
 These brokers have no requests for offsets. `zookeeper.offsets` reads and writes the nodes; this
 module gives them the interface of `OffsetStore`, and `choose` picks it. The nodes have no place for
 metadata, and ZooKeeper doesn't fence members of an older generation.
+
+Invariant: if `commit` returns, all offsets are written; otherwise its error names those that
+aren't.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ in `/consumers/<group>/offsets/<topic>/<partition>`, the nodes of the Scala cons
 of a commit is dropped (docs/brokers.md 8.4), and no broker fences members of an older generation.
 `requests` sends and retries; `choose` picks this store.
 
-Invariant: a name that can't be a node is refused at `start()`, because brokers would accept it.
+Invariant: `start()` refuses a group whose name can't be the name of a node.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `/consumers/<group>/ids/<member>` is ephemeral and holds a member's subscription as JSON;
 `/consumers/<group>/owners/<topic>/<partition>` names the member's thread that reads the partition.
-The result has the form of the brokers' response, so that `admin.groups` needs only one form. Its
-calls block and run in threads, each with a session of its own.
+The result has the form of the brokers' response, so that `admin.groups` handles only one form. The
+calls of `GroupNodes` block and run in threads, each with a session of its own.
 
 Invariant: nothing is written. A member's node that can't be decoded is logged, and the member has
 no topics.

@@ -1,8 +1,7 @@
-"""Encode and decode the nodes that members of a ZooKeeper group share with the Scala consumer
-(0.8).
+"""Encode and decode the nodes of ZooKeeper groups in the format of the Scala consumer (0.8).
 
-Pure. `scala_registry` reads and writes the nodes. Which member gets which partitions is computed in
-`consumer.membership.scala_assignment`.
+Pure, except for `new_member_id`. `scala_registry` reads and writes the nodes. Which member gets
+which partitions is computed in `consumer.membership.scala_assignment`.
 
 Invariant: what `encode_registration` writes, the Scala consumer of 0.8 reads as a member with one
 thread. Data that can't be decoded raises ValueError with the reason, and nothing else. Source:

@@ -5,7 +5,7 @@
 when the consumer starts. A membership calls its `Assignee`, which is the consumer's `engine`.
 `assign()` needs no membership: the user's own choice takes effect at once.
 
-Invariant: a membership revokes all partitions before it joins the next generation.
+Invariant: a member of a group revokes all partitions before it joins the next generation.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ the group. So `on_partitions_revoked` and the last commit must end within `sessi
 together, and `rebalance_timeout_ms` isn't sent. A member whose user doesn't call for records for
 `max_poll_interval_ms` leaves the group, and joins again with the next such call.
 
-`choose` makes a `BrokerGroup`; the consumer starts and stops it. What an error code means is
-decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in `heartbeat`.
+`choose` makes a `BrokerGroup`; the consumer's engine starts and stops it. What an error code means
+is decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in
+`heartbeat`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The work of a group's leader: decode what the members want and run the assignor.
 
-Pure. `broker_group` calls it after a JoinGroup that made this member the leader. The assignors are
-in `coordinator.assignors`, or the user's own.
+Pure, except for a log line. `broker_group` calls it after a JoinGroup that made this member the
+leader. The assignors are in `coordinator.assignors`, or the user's own.
 
 Invariant: `assign_members` gives each partition to at most one member, whatever an assignor
 returns. A member whose metadata can't be decoded gets no partitions and doesn't affect the others.

@@ -6,8 +6,9 @@ auto_offset_reset says: all its messages were written after the subscription beg
 would lose them. A new topic that a pattern matches starts as auto_offset_reset says, as with
 aiokafka.
 
-Invariant: after each metadata snapshot or change of the subscription, the assignment is exactly the
-set of partitions that the snapshot shows for the subscription.
+Invariant: when a change of the metadata or the subscription has been handled, the assignment is
+exactly the partitions that the metadata shows for the subscription. `choose` makes a `NoGroup`; the
+consumer's engine starts and stops it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Membership in a ZooKeeper group, as the Scala high-level consumer of 0.8 has them, and with it.
+"""Membership in a ZooKeeper group, compatible with the Scala high-level consumer of 0.8.
 
 One task runs the rebalances. It registers the member, reads the group and computes the assignment;
 if that differs from what this consumer reads, it revokes everything, releases its claims, and
@@ -13,7 +13,7 @@ them: other members may have read further.
 
 kazoo's threads change nothing here; they call into the loop by `call_soon_threadsafe`.
 `zookeeper.scala_registry` has the nodes, `scala_assignment` the arithmetic. `choose` makes a
-`ZookeeperGroup` for brokers before 0.9; the consumer starts and stops it.
+`ZookeeperGroup` for brokers before 0.9; the consumer's engine starts and stops it.
 """
 
 from __future__ import annotations
