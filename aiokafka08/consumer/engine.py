@@ -41,6 +41,7 @@ from aiokafka08.net.lifecycle import Lifecycle, run_all_steps
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.offset_store.choose import choose_offset_store
+from aiokafka08.offset_store.no_store import no_group_error
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced
 
@@ -170,7 +171,8 @@ class ConsumerEngine:
         """
         if self._store is None:
             raise IllegalStateError("the consumer isn't started: await start()")
-        self._store.check()
+        if self._config.group_id is None:
+            raise no_group_error()
         return self._store
 
     async def fetch_committed(

@@ -70,6 +70,3 @@ class OffsetStore(Protocol):
                 error is the cause.
             KafkaError: some partitions were not committed; names them.
         """
-
-    def check(self) -> None:
-        """Raise what `commit` would raise if there is no store; otherwise do nothing."""

@@ -8,7 +8,6 @@ stores don't see each other's commits.
 from __future__ import annotations
 
 from aiokafka08.errors import (
-    IllegalOperation,
     KafkaConfigurationError,
     KafkaUnavailableError,
     UnsupportedVersionError,
@@ -44,7 +43,7 @@ def choose_offset_store(
         KafkaUnavailableError: no broker was met yet.
     """
     if coordinator is None:
-        return NoOffsetStore(IllegalOperation("committed offsets belong to a group: set group_id"))
+        return NoOffsetStore()
     version = router.version()
     if version is None:
         raise KafkaUnavailableError("offset store: the version of no broker is known yet")

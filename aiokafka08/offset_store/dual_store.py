@@ -55,9 +55,6 @@ class DualOffsetStore:
         await self._kafka.commit(offsets, identity, timeout_s=timeout_s)
         await self._zookeeper.commit(offsets, identity, timeout_s=timeout_s)
 
-    def check(self) -> None:
-        """Do nothing: there is a store."""
-
 
 def _larger(in_kafka: CommittedOffset, in_zookeeper: CommittedOffset) -> CommittedOffset:
     """Return the larger offset; on a tie Kafka's, which has the metadata."""

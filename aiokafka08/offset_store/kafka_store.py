@@ -59,9 +59,6 @@ class KafkaOffsetStore:
         check_metadata(offsets, BrokerLine.V0_8_2)
         await requests.commit(self._router, self._group, self._target, offsets, identity, timeout_s)
 
-    def check(self) -> None:
-        """Do nothing: there is a store."""
-
 
 class _CoordinatorTarget:
     """Sends to the coordinator."""

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from aiokafka08.errors import IllegalOperation
 from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
 class NoOffsetStore:
-    """Stores nothing.
-
-    Args:
-        error: what commits raise; says why there is no store.
-    """
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
+    """Stores nothing."""
 
     async def start(self) -> None:
         """Do nothing."""
@@ -41,9 +35,10 @@ class NoOffsetStore:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Raise the error."""
-        self.check()
+        """Raise IllegalOperation."""
+        raise no_group_error()
 
-    def check(self) -> None:
-        """Raise the error."""
-        raise self._error.with_traceback(None)
+
+def no_group_error() -> IllegalOperation:
+    """Return the error for a call about committed offsets without a group."""
+    return IllegalOperation("committed offsets belong to a group: set group_id")

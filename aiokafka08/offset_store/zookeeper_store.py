@@ -67,8 +67,5 @@ class ZookeeperOffsetStore:
                 f"{group_by_reason(failed)}"
             )
 
-    def check(self) -> None:
-        """Do nothing: there is a store."""
-
     def _limit_s(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else timeout_s

@@ -66,9 +66,6 @@ class ZookeeperV0OffsetStore:
         check_metadata(offsets, self._line)
         await requests.commit(self._router, self._group, self._target, offsets, identity, timeout_s)
 
-    def check(self) -> None:
-        """Do nothing: there is a store."""
-
 
 class _AnyBrokerTarget:
     """Sends version 0 to whichever broker responds."""
