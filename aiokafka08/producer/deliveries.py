@@ -7,7 +7,7 @@ makes a message's `RecordMetadata` when it is read. `intake` makes the groups; t
 batches are `batch_delivery.BatchDelivery` objects.
 
 Invariant: awaiting handles at most 64 groups between two checks whether to yield to the event loop,
-and reading message n examines no group behind the one of message n.
+and reading a message examines no group after the one that it is in.
 """
 
 from __future__ import annotations

@@ -14,17 +14,17 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         return self._count
 
     cdef int _make_room(self, Py_ssize_t more) except -1:
-        cdef Py_ssize_t wanted = self.size_bytes + more
-        if wanted <= self._room:
+        cdef Py_ssize_t room = self.size_bytes + more
+        if room <= self._room:
             return 0
-        wanted = max(wanted, 2 * self._room, 1024)
+        room = max(room, 2 * self._room, 1024)
         try:
-            PyByteArray_Resize(self._buffer, wanted)
+            PyByteArray_Resize(self._buffer, room)
         except BufferError:  # a caller still has a view of a set that was built
             fresh = bytearray(memoryview(self._buffer)[:self.size_bytes])
-            PyByteArray_Resize(fresh, wanted)
+            PyByteArray_Resize(fresh, room)
             self._buffer = fresh
-        self._room = wanted
+        self._room = room
         return 0
 
     cdef int _append(

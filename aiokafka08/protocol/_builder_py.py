@@ -119,8 +119,8 @@ class MessageSetBuilder:
     def build(self) -> Buffer:
         """Return the message set, with offsets from 0 on (the broker assigns the real ones).
 
-        It is empty if nothing was appended, with a codec too: a broker answers an empty wrapper
-        as if it had stored a message (docs/brokers.md 6.8).
+        It is empty if nothing was appended, with a codec too: a broker reports an empty wrapper as
+        stored (docs/brokers.md 6.8).
         """
         if self.codec is Codec.NONE or not self._count:
             return bytes(self._buffer)

@@ -136,7 +136,7 @@ cdef class MessageSetReader:
     cdef _Decompression _decompression
     # Set in the reader of a wrapper's inside:
     cdef int _nesting
-    cdef object _behind
+    cdef object _after_wrapper
     cdef int128 _relative_to
     cdef bint _has_offset
     cdef int64_t _offset
@@ -355,7 +355,7 @@ cdef class MessageSetReader:
         inner._data, inner._end = PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain)
         inner._end_offset = self._end_offset
         inner._nesting = self._nesting + 1
-        inner._behind = <object>offset + 1
+        inner._after_wrapper = <object>offset + 1
         if magic == 1 and attributes & LOG_APPEND_TIME_BIT:
             inner._has_timestamp = True
             inner._timestamp = m.timestamp_ms
@@ -378,8 +378,8 @@ cdef class MessageSetReader:
         found = <object>offset + <object>self._relative_to
         if self._has_offset:
             found = <object>self._offset
-        wanted = <object>self._fetch_offset
-        next_offset = None if self._behind is None else max(self._behind, wanted)
+        fetch_offset = <object>self._fetch_offset
+        next_offset = None if self._after_wrapper is None else max(self._after_wrapper, fetch_offset)
         return corrupt(self._topic_partition, found, next_offset, f"its size field says {size}")
 
     cdef object _corrupt(self, int128 offset, object why):

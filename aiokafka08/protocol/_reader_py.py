@@ -31,8 +31,8 @@ from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _unpack_offset_size = struct.Struct(">qi").unpack_from
-# Both headers extend to the value length as it stands behind an empty or null key: that is the
-# header of the smallest message.
+# Both headers include the value length at its place after an empty or null key: the smallest
+# message is that long.
 _unpack_header_0 = struct.Struct(">qiIbbii").unpack_from
 _unpack_header_1 = struct.Struct(">qiIbbqii").unpack_from
 _unpack_int32 = struct.Struct(">i").unpack_from
@@ -52,7 +52,7 @@ class Survey(NamedTuple):
     whole_bytes: int
     """The length of the complete entries."""
     tail_size: int | None
-    """The size of the cut-off entry behind them, if its header is there and isn't the filler of
+    """The size of the cut-off entry after them, if its header is there and isn't the filler of
     modern brokers (offset -1, docs/brokers.md 7.8); else None."""
 
 
@@ -119,7 +119,7 @@ class MessageSetReader:
     """
 
     __slots__ = (
-        "_behind",
+        "_after_wrapper",
         "_check_crcs",
         "_data",
         "_decompression",
@@ -162,7 +162,7 @@ class MessageSetReader:
         self._inner: MessageSetReader | None = None
         # Set in the reader of a wrapper's inside:
         self._nesting = 0
-        self._behind: int | None = None  # the offset after the wrapper
+        self._after_wrapper: int | None = None  # the offset after the wrapper
         self._relative_to = 0  # added to each offset (format 1)
         self._offset: int | None = None  # the offset of each message (nested in format 0)
         self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
@@ -351,12 +351,12 @@ class MessageSetReader:
         self._pos = next_pos
         self._fetch_offset = fetch_offset
 
-    def _check_tail(self, pos: int, wanted: int) -> None:
+    def _check_tail(self, pos: int, fetch_offset: int) -> None:
         """Raise if the bytes left are no cut-off message: their size field says they are whole."""
         if self._end - pos >= ENTRY_HEADER_BYTES:
             offset, size = _unpack_offset_size(self._data, pos)
             if pos + ENTRY_HEADER_BYTES + size <= self._end:
-                raise self._impossible_size(offset, size, wanted)
+                raise self._impossible_size(offset, size, fetch_offset)
 
     def _open(
         self, offset: int, magic: int, attributes: int, timestamp: int | None, value: bytes | None
@@ -382,7 +382,7 @@ class MessageSetReader:
         inner._decompression = self._decompression
         inner._end_offset = self._end_offset
         inner._nesting = self._nesting + 1
-        inner._behind = offset + 1
+        inner._after_wrapper = offset + 1
         if magic == 1 and attributes & LOG_APPEND_TIME:
             inner._timestamp = timestamp
         if self._nesting:
@@ -400,13 +400,15 @@ class MessageSetReader:
                 inner._relative_to = offset + 1 - inside.next_offset
         return inner
 
-    def _impossible_size(self, offset: int, size: int, wanted: int) -> CorruptRecordException:
+    def _impossible_size(self, offset: int, size: int, fetch_offset: int) -> CorruptRecordException:
         """Make the error for a size field that doesn't lead to the next message.
 
         Inside a wrapper the next offset is known all the same: the one after the wrapper.
         """
         offset = offset + self._relative_to if self._offset is None else self._offset
-        next_offset = None if self._behind is None else max(self._behind, wanted)
+        next_offset = (
+            None if self._after_wrapper is None else max(self._after_wrapper, fetch_offset)
+        )
         return self._corrupt(offset, next_offset, f"its size field says {size}")
 
     def _corrupt(self, offset: int, next_offset: int | None, why: str) -> CorruptRecordException:

@@ -4,7 +4,7 @@
 flight. `net.transport` does the I/O and calls it, `frame` cuts the stream, `api` decodes.
 
 Invariant: a response carries the correlation id of the oldest request in flight; with any other id
-the connection is unusable, since brokers answer in the order of the requests.
+the connection is unusable, since brokers respond in the order of the requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class InFlight(NamedTuple):
 
 
 class MatchedResponse(NamedTuple):
-    """A response, and the correlation id of the request that it answers."""
+    """A response, and the correlation id of its request."""
 
     correlation_id: int
     response: Response
@@ -71,7 +71,7 @@ class ClientConnection:
         Raises:
             ValueError: the request can't be encoded in this version. Then it isn't in flight.
         """
-        # Never 0: 0.8.2 answers GroupCoordinator with that id (docs/brokers.md 8.9).
+        # Never 0: 0.8.2 responds to GroupCoordinator with that id (docs/brokers.md 8.9).
         correlation_id = self._next_id = self._next_id % 0x7FFFFFFF + 1
         buffers = encode_request(request, version, correlation_id, self._client_id)
         if not request.expects_response:

@@ -3,7 +3,7 @@
     offset int64 | size int32 | crc uint32 | magic int8 | attributes int8
     | timestamp int64 (magic 1 only) | key length int32 | key | value length int32 | value
 
-The size field counts the bytes behind it. The CRC covers the bytes from the magic byte on. Bits 0-2
+The size field counts the bytes after it. The CRC covers the bytes from the magic byte on. Bits 0-2
 of the attributes are the codec, bit 3 is the timestamp type. A message with a codec is a wrapper:
 its value is a compressed message set, its offset that of the last message inside.
 
@@ -21,7 +21,7 @@ from aiokafka08.structs import TopicPartition
 ENTRY_HEADER_BYTES: Final = 12
 """Offset and size, the fields before each message."""
 BODY_AT: Final = 16
-"""Where the bytes begin that the CRC covers: behind offset, size and CRC."""
+"""Where the bytes begin that the CRC covers: after offset, size and CRC."""
 MIN_MESSAGE_BYTES: Final = (14, 22)
 """The least value of a message's size field, by magic: that of an empty key and value."""
 

@@ -78,9 +78,9 @@ class CompiledType(typing.NamedTuple):
     min_size: int
 
 
-def short(what: str, wanted: int, left: int) -> KafkaProtocolError:
+def short(what: str, needed: int, left: int) -> KafkaProtocolError:
     """Make the error for a value that would extend beyond its frame."""
-    return KafkaProtocolError(f"frame cut short: {what} needs {wanted} bytes, {left} are left")
+    return KafkaProtocolError(f"frame cut short: {what} needs {needed} bytes, {left} are left")
 
 
 def _compile(type_: Any, version: int, type_args: dict[TypeVar, Any]) -> CompiledType:

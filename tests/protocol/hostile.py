@@ -76,10 +76,10 @@ def endure_message_set(message_set: bytes, fetch_offset: int, seen: Endured) -> 
     except CorruptRecordException:
         seen.corrupt += 1
     for check_crcs in (True, False):
-        _read_behind_damage(message_set, fetch_offset, check_crcs, seen)
+        _read_after_damage(message_set, fetch_offset, check_crcs, seen)
 
 
-def _read_behind_damage(
+def _read_after_damage(
     message_set: bytes, fetch_offset: int, check_crcs: bool, seen: Endured
 ) -> None:
     for _ in range(20):
