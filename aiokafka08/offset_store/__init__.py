@@ -18,12 +18,11 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
 class CommitIdentity(NamedTuple):
-    """An immutable copy of generation and member id, taken when the positions of a commit are
-    taken.
+    """An immutable copy of generation and member id, which goes with the positions of one commit.
 
-    Brokers from 0.9 on accept offsets of a live group from its members only. Generation -1 and
-    member "" make a plain commit, outside of any membership. The mutable original is
-    `consumer.member_state.MemberState`.
+    The consumer takes it when it takes the positions; the original is the mutable
+    `consumer.member_state.MemberState`. Brokers from 0.9 on accept offsets of a live group only
+    from its members. Generation -1 and member "" make a plain commit, outside of any membership.
     """
 
     generation: int = -1

@@ -91,8 +91,8 @@ def _case(members: dict[str, dict[str, int]], topics: dict[str, int]) -> Case:
     }
 
 
-def ask_scala(cluster: RealCluster, cases: dict[str, Case]) -> dict[str, Case]:
-    """The cases with "range" and "roundrobin", as the classes of the cluster's jars answer."""
+def run_scala(cluster: RealCluster, cases: dict[str, Case]) -> dict[str, Case]:
+    """Return the cases with the assignments "range" and "roundrobin" of the classes in the jars."""
     root = f"/vectors-{random.SystemRandom().getrandbits(32)}"
     client = KazooClient(cluster.zookeeper_connect)
     client.start()
@@ -111,8 +111,8 @@ def ask_scala(cluster: RealCluster, cases: dict[str, Case]) -> dict[str, Case]:
         client.stop()
         client.close()
     assert ran.returncode == 0, ran.stderr
-    answers = json.loads(ran.stdout)
-    return {name: {**case, **answers[name]} for name, case in cases.items()}
+    assignments = json.loads(ran.stdout)
+    return {name: {**case, **assignments[name]} for name, case in cases.items()}
 
 
 def _write(client: KazooClient, path: str, written: object) -> None:
@@ -122,8 +122,8 @@ def _write(client: KazooClient, path: str, written: object) -> None:
 def main() -> None:
     """Write the file."""
     with RealCluster(VERSION, 1) as cluster:
-        answered = ask_scala(cluster, cases())
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(answered[name])}" for name in answered)
+        vectors = run_scala(cluster, cases())
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(vectors[name])}" for name in vectors)
     FILE.write_text(f"{{\n{lines}\n}}\n")
 
 

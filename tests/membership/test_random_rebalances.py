@@ -36,7 +36,8 @@ class Owners:
         self.conflicts: list[str] = []
 
     def record_sync(self, request: api.SyncGroupRequest) -> bool:
-        """Record the members of a generation; return False, so that the watch goes on."""
+        """Record the members of a generation; return False, so that the cluster keeps calling
+        it."""
         members = frozenset(one.member for one in request.assignments)
         for member in members:
             self._members[request.generation, member] = members

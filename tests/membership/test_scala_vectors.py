@@ -81,4 +81,4 @@ def test_scala_classes_reproduce_the_vectors(broker_clusters: BrokerClusters) ->
         name: {"members": case["members"], "topics": case["topics"]}
         for name, case in VECTORS.items()
     }
-    assert scala_vectors.ask_scala(broker_clusters.get(VERSION), cases) == VECTORS
+    assert scala_vectors.run_scala(broker_clusters.get(VERSION), cases) == VECTORS

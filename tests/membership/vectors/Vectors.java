@@ -1,9 +1,10 @@
-// What Kafka 0.8.2.2's own classes assign to the members of groups that are written in ZooKeeper.
+// Print the assignments that the classes of Kafka 0.8.2.2 compute for groups in ZooKeeper.
 //
 //   java -cp "<jars of 0.8.2.2>/*" Vectors.java <zookeeper> <case> ...
 //
-// Each case is a chroot with a group "g". Each member asks for its own share, as a consumer does.
-// Prints JSON: by case and strategy what each thread reads, null where the class refuses.
+// Each case is a chroot with a group "g". Each member computes its own assignment, as a consumer
+// does. The output is JSON: by case and strategy the partitions of each thread, null if the class
+// refuses.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -27,13 +28,13 @@ public class Vectors {
         for (int i = 1; i < args.length; i++) {
             ZkClient zookeeper =
                 new ZkClient(args[0] + "/" + args[i], 30000, 30000, ZKStringSerializer$.MODULE$);
-            Map<String, String> answers = new TreeMap<>();
-            answers.put("range", assigned(new RangeAssignor(), zookeeper));
-            answers.put("roundrobin", assigned(new RoundRobinAssignor(), zookeeper));
-            cases.put(args[i], answers);
+            Map<String, String> assignments = new TreeMap<>();
+            assignments.put("range", assigned(new RangeAssignor(), zookeeper));
+            assignments.put("roundrobin", assigned(new RoundRobinAssignor(), zookeeper));
+            cases.put(args[i], assignments);
             zookeeper.close();
         }
-        System.out.println(object(cases, answers -> object(answers, text -> text)));
+        System.out.println(object(cases, assignments -> object(assignments, text -> text)));
     }
 
     private static String assigned(PartitionAssignor assignor, ZkClient zookeeper) {

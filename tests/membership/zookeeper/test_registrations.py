@@ -115,14 +115,14 @@ async def test_failed_membership_overwrites_no_later_commit(
     options = {**options_for(cluster, group.name), "partition_assignment_strategy": strategy}
     async with AIOKafkaConsumer(group.topic, **options) as consumer:
         sent = await produce(cluster, group.topic, "one")
-        taken = [await consumer.getone() for _ in sent]
+        records = [await consumer.getone() for _ in sent]
         other = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static"}'
         registry.create(f"{group.root}/ids/other", other, ephemeral=True)
         with pytest.raises(KafkaConfigurationError, match="use range"):
             await consumer.getone()
         await eventually(lambda: group.members() == ["other"], "no registration")
         assert consumer.assignment() == set()
-        assert sum(group.offsets()) == len(taken)
+        assert sum(group.offsets()) == len(records)
         for number in range(PARTITIONS):  # another member commits further offsets
             registry.set(f"{group.root}/offsets/{group.topic}/{number}", b"50")
     assert group.offsets() == [50] * PARTITIONS

@@ -51,7 +51,7 @@ async def test_commit_after_blocked_loop_is_refused(cluster: RealCluster, group:
     options = {**options_for(cluster, group.name), "enable_auto_commit": False}
     async with AIOKafkaConsumer(group.topic, **options) as consumer:
         sent = await produce(cluster, group.topic, "one")
-        taken = [await consumer.getone() for _ in range(3)]
+        records = [await consumer.getone() for _ in range(3)]
         time.sleep(3)  # the loop is blocked, as when the process is stopped
         with pytest.raises(CommitFailedError, match="session in ZooKeeper"):
             await consumer.commit()
@@ -63,7 +63,7 @@ async def test_commit_after_blocked_loop_is_refused(cluster: RealCluster, group:
                 with contextlib.suppress(CommitFailedError):  # until it owns partitions again
                     await consumer.commit()
         # Nothing was committed, so these are delivered again.
-        assert {one.value for one in taken} <= {*values}
+        assert {one.value for one in records} <= {*values}
 
 
 async def test_session_end_during_backoff_is_noticed(
