@@ -92,8 +92,10 @@ def read_fetch_response(
 
 
 def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
-    """Check the length of the metadata before the request is sent: a broker of 0.8.2 responds with
-    an error to metadata that is too long, but keeps the offset (docs/brokers.md 8.7).
+    """Check the length of the metadata, before a request is sent.
+
+    A broker of 0.8.2 responds with an error to metadata that is too long, but keeps the offset
+    (docs/brokers.md 8.7).
 
     Raises:
         OffsetMetadataTooLargeError: a text is longer than the line accepts.

@@ -1,5 +1,4 @@
-"""Helpers of the group tests on real brokers: members that collect records, and worker processes
-that are killed and paused."""
+"""Members that collect records, and workers that are killed and paused, on real brokers."""
 
 from __future__ import annotations
 
@@ -65,8 +64,9 @@ async def kill_and_pause(
     committed: Callable[[], list[int]],
     shared: Callable[[int], Awaitable[None]],
 ) -> None:
-    """Kill one of three workers and pause another for longer than its session; check that no
-    message is lost and that no committed offset decreases.
+    """Kill one of three workers and pause another for longer than its session.
+
+    No message may be lost, and no committed offset may decrease.
 
     Args:
         committed: returns the committed offset of each partition, 0 if there is none.

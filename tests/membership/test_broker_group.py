@@ -1,5 +1,4 @@
-"""Members of a group that a broker coordinates, on the embedded cluster: joining, rebalancing,
-leaving, fencing, and errors of the coordinator."""
+"""Joining, rebalancing, fencing and leaving a group of brokers, on the embedded cluster."""
 
 from __future__ import annotations
 

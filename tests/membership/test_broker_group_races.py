@@ -1,5 +1,4 @@
-"""Listeners, subscriptions, seeks, refusals and garbage in the middle of a rebalance or a start, on
-the embedded cluster."""
+"""Calls, refusals and garbage in the middle of a rebalance, on the embedded cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Members join, leave and fall silent at random: no partition has two owners in one generation, and
-at the end each has one. The seed is in the test's id."""
+"""Members join, leave and fall silent at random, on the embedded cluster.
+
+No partition may have two owners in one generation, and at the end each must have one. The seed is
+in the test's id.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,7 @@ class Owners:
         self.conflicts: list[str] = []
 
     def record_sync(self, request: api.SyncGroupRequest) -> bool:
-        """Record the members of a generation; return False, so that the cluster keeps calling
-        it."""
+        """Record the members of a generation; return False to be called again."""
         members = frozenset(one.member for one in request.assignments)
         for member in members:
             self._members[request.generation, member] = members

@@ -21,8 +21,11 @@ class Assignee(Protocol):
     """Reads the partitions that a membership assigns."""
 
     async def revoke(self) -> None:
-        """Stop reading all partitions: return no more records, commit positions if auto commit is
-        on, then call the listener. No commit of these partitions continues after the return."""
+        """Stop reading all partitions.
+
+        From the call on no records are returned. The positions are committed if auto commit is on,
+        then the listener is called. After the return no commit of these partitions continues.
+        """
 
     async def assign(
         self,
@@ -42,8 +45,10 @@ class Assignee(Protocol):
         """
 
     def activity(self) -> int | None:
-        """Return a number that changes when the user calls for records or gets some; None while
-        a call waits for records."""
+        """Return a number that changes when the user calls for records or gets some.
+
+        None while a call waits for records.
+        """
 
     def wake(self) -> None:
         """Wake calls that wait for records, so that they call `Membership.check`."""

@@ -368,8 +368,10 @@ class BrokerGroup:
         return {topic: frozenset(snapshot.partitions(topic)) for topic in topics}
 
     async def _refresh_topics(self) -> None:
-        """Fetch metadata if the topics of the subscription may be unknown: JoinGroup names the
-        topics of a pattern to the leader."""
+        """Fetch metadata if topics of the subscription may be unknown.
+
+        JoinGroup names the topics of a pattern to the leader.
+        """
         if self._subscription.unknown(self._router.metadata.snapshot) or (
             self._router.metadata.all_topics
         ):

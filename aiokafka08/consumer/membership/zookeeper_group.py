@@ -286,8 +286,10 @@ class ZookeeperGroup:
         return False
 
     async def _unregister(self, registry: ScalaRegistry, reason: str) -> None:
-        """Release everything and leave the group; retry while ZooKeeper can't be reached, because
-        the nodes would stay until the session ends."""
+        """Release everything and leave the group.
+
+        Retry while ZooKeeper can't be reached, because the nodes would stay until the session ends.
+        """
         claimed = tuple(self._claimed)
         self._owned = {}
         self._member_state.session_lost = False
