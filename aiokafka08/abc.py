@@ -1,4 +1,4 @@
-"""The base classes that users derive from. Names and signatures are those of aiokafka 0.14."""
+"""The base class that users derive from. Names and signatures are those of aiokafka 0.14."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ __all__ = ["ConsumerRebalanceListener"]
 
 
 class ConsumerRebalanceListener(abc.ABC):
-    """Told when the partitions that a subscribed consumer reads change.
+    """Called when the partitions of a subscribed consumer change.
 
-    Both methods may be plain functions or coroutines; a coroutine is awaited before the change goes
-    on. What they raise is logged and changes nothing. Not called for `assign()`, nor by `stop()`.
+    Both methods may be plain functions or coroutines; the consumer awaits a coroutine before it
+    goes on. An exception in them is logged, and has no other effect. They are not called for
+    `assign()`, nor by `stop()`.
     """
 
     @abc.abstractmethod
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """Called before these partitions are taken away; nothing of them is handed out after it.
+        """Called before these partitions are revoked; none of their messages is returned after it.
 
         The place to save positions, or to finish work in progress.
         """
@@ -28,7 +29,7 @@ class ConsumerRebalanceListener(abc.ABC):
     def on_partitions_assigned(
         self, assigned: Collection[TopicPartition]
     ) -> Awaitable[None] | None:
-        """Called with all partitions that are read now, before the first message of a new one.
+        """Called with all assigned partitions, before the first message of a new one is returned.
 
         The place to `seek()`.
         """

@@ -1,4 +1,4 @@
-"""Small helpers for users, with aiokafka's names. No I/O beside reading certificate files."""
+"""Helpers for users, with aiokafka's names. Their only I/O is reading certificate files."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ def create_ssl_context(
     keyfile: _Path | None = None,
     password: Callable[[], str | bytes | bytearray] | str | bytes | bytearray | None = None,
 ) -> ssl.SSLContext:
-    """A context for `ssl_context=`: server certificates and host names are verified.
+    """Return a context for the option `ssl_context`; it verifies certificates and host names.
 
-    Old brokers (0.9 on an old Java) speak TLS 1.2 or less; where the context's defaults refuse
-    them, lower `minimum_version` on the result, knowingly.
+    Old brokers (0.9 on an old Java) support TLS 1.2 at most. If the context's defaults reject them,
+    lower `minimum_version` of the returned context.
 
     Args:
         cafile: PEM file of the authorities that sign the brokers' certificates.
-        capath: folder of such files, named as OpenSSL wants it.
-        cadata: such certificates themselves, PEM text or DER bytes. None of the three: the
-            system's.
-        certfile: PEM file of the client's certificate, for brokers that ask for one.
-        keyfile: its private key, where that isn't in `certfile`.
-        password: that of the private key. None: OpenSSL asks on the terminal if it needs one.
+        capath: Folder of such files, named as OpenSSL expects.
+        cadata: Such certificates as PEM text or DER bytes. Without any of the three, the system's
+            authorities are trusted.
+        certfile: PEM file of the client's certificate, for brokers that request one.
+        keyfile: Its private key, if it isn't in `certfile`.
+        password: The password of the private key. None: OpenSSL prompts on the terminal if it needs
+            one.
 
     Raises:
-        OSError: a file can't be read.
-        ssl.SSLError: a file isn't what it should be.
+        OSError: A file can't be read.
+        ssl.SSLError: A file isn't a valid certificate or key.
     """
     context = ssl.create_default_context(
         ssl.Purpose.SERVER_AUTH, cafile=cafile, capath=capath, cadata=cadata

@@ -1,12 +1,13 @@
-"""Packages whose names are imported when they are first used (PEP 562).
+"""Import the public names of a package on first use (PEP 562).
 
-Law: importing such a package imports nothing else. pytest imports `aiokafka08` and
-`aiokafka08.testing` in every session where they are installed, because of
-`testing.pytest_plugin`; most sessions need neither.
+`aiokafka08` and `aiokafka08.testing` use it. pytest imports both in every session of an environment
+where they are installed, because of `testing.pytest_plugin`; most sessions need neither.
 
-A package that uses this imports the same names under `if TYPE_CHECKING`, for type checkers and
-import-linter, and calls this in the `else`, so that a misspelt name is an error to them;
-tests/test_package.py sees to it that both say the same.
+Invariant: importing such a package imports no module below it.
+
+The package imports the same names under `if TYPE_CHECKING`, for type checkers and import-linter,
+and calls `import_when_used()` in the `else`, so that type checkers report a misspelt name.
+tests/test_package.py checks that both lists agree.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 def import_when_used(
     package: str, modules: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package.
+    """Return the `__getattr__` and `__dir__` of a package.
 
     Args:
-        package: its `__name__`.
-        modules: the modules in it that can be used as its attributes → the names that the package
-            takes from each.
+        package: Its `__name__`.
+        modules: The modules that are attributes of the package, each with the names that the
+            package takes from it.
     """
     homes = {name: module for module, names in modules.items() for name in names}
 
@@ -34,7 +35,7 @@ def import_when_used(
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
-        setattr(sys.modules[package], name, value)  # from now on without this function
+        setattr(sys.modules[package], name, value)  # later accesses don't call this function
         return value
 
     def directory() -> list[str]:

@@ -1,9 +1,11 @@
-"""What the client tells about itself: typed events, counters, log lines.
+"""Report what the client does: typed events, counters, log lines.
 
-An event is one small frozen dataclass. `Telemetry.emit` counts it, logs it (state changes at INFO
-or WARNING, repeats of the same one at most every 30 s, never payload bytes) and gives it to the
-user's `on_event` hook. Gauges belong to whoever owns the thing; `metrics()` of producer and
-consumer merge them in.
+An event is a small frozen dataclass. All parts of a client call `Telemetry.emit()`, which counts
+the event, logs it and passes it to the user's `on_event` hook. `metrics()` of producer and consumer
+return the counters, together with gauges that their owners compute.
+
+Invariant: an event that reads the same is logged above DEBUG at most once in 30 s. Events and log
+lines never contain keys or values of messages.
 """
 
 from __future__ import annotations
@@ -19,12 +21,18 @@ from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS = 30.0
-"""An event that reads like one logged less than this ago goes to DEBUG; so does a hook's error."""
+"""For how long an event that reads the same is logged at DEBUG; likewise for errors of the hook."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Base of all events. `name` is the counter in `metrics()` that the event raises."""
+    """Base class of all events.
+
+    Attributes:
+        name: The counter in `metrics()` that the event increases.
+        level: The level of its log line.
+        logger: Its logger, below "aiokafka08".
+    """
 
     name: ClassVar[str] = ""
     level: ClassVar[int] = logging.INFO
@@ -32,13 +40,13 @@ class Event:
 
     @property
     def amount(self) -> int:
-        """By how much the counter rises."""
+        """By how much the event increases its counter."""
         return 1
 
 
 @dataclass(frozen=True, slots=True)
 class Connected(Event):
-    """A lane to a broker is open. `broker` is its line, such as "0.8.2"."""
+    """A lane (a connection with one purpose) was opened; `broker` is the line, such as "0.8.2"."""
 
     name = "connections_opened"
     address: str
@@ -48,7 +56,7 @@ class Connected(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disconnected(Event):
-    """A lane was closed, by either side; `lost` requests will never be answered."""
+    """A lane was closed, by either side; `lost` requests will have no response."""
 
     name = "connections_closed"
     address: str
@@ -59,7 +67,7 @@ class Disconnected(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConnectFailed(Event):
-    """A broker could not be reached, or isn't one."""
+    """A connection could not be made, or the peer isn't a supported broker."""
 
     name = "connect_failures"
     level = logging.WARNING
@@ -69,7 +77,7 @@ class ConnectFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class MetadataChanged(Event):
-    """A refresh brought other brokers, topics or leaders."""
+    """A metadata response changed brokers, topics or leaders; `topics` is their number."""
 
     name = "metadata_changes"
     brokers: tuple[int, ...]
@@ -78,7 +86,7 @@ class MetadataChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class MetadataFailed(Event):
-    """No broker answered a metadata request."""
+    """No broker responded to a metadata request."""
 
     name = "metadata_failures"
     level = logging.WARNING
@@ -87,7 +95,10 @@ class MetadataFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class BatchRetried(Event):
-    """A batch was not acknowledged and goes out again; `may_be_stored` means: perhaps twice."""
+    """A batch was not acknowledged and is sent again.
+
+    `may_be_stored`: the broker may have stored it, and may then store it twice.
+    """
 
     name = "batches_retried"
     level = logging.WARNING
@@ -100,7 +111,7 @@ class BatchRetried(Event):
 
 @dataclass(frozen=True, slots=True)
 class BatchFailed(Event):
-    """A batch was given up: its messages' futures have the error."""
+    """A batch failed: the futures of its messages have the error."""
 
     name = "batches_failed"
     level = logging.ERROR
@@ -112,7 +123,7 @@ class BatchFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Acks0Unknown(Event):
-    """The broker closed the lane behind messages sent with acks=0: nobody knows their fate."""
+    """The broker closed the lane after messages with acks=0: they may be stored or lost."""
 
     name = "acks0_unknown"
     level = logging.WARNING
@@ -127,7 +138,7 @@ class Acks0Unknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailed(Event):
-    """Fetching a partition met an error; it is tried again, or told to the caller."""
+    """A fetch of a partition failed; it is retried, or the next call raises the error."""
 
     name = "fetch_errors"
     level = logging.WARNING
@@ -138,7 +149,7 @@ class PartitionFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset(Event):
-    """A position outside the log was moved by `auto_offset_reset`."""
+    """`auto_offset_reset` moved a position that was outside the log."""
 
     name = "offset_resets"
     level = logging.WARNING
@@ -150,7 +161,7 @@ class OffsetReset(Event):
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed(Event):
-    """A commit that the consumer made by itself failed; the next one comes at its time."""
+    """An automatic commit failed; the next one is due after the usual interval."""
 
     name = "auto_commit_failures"
     level = logging.WARNING
@@ -160,7 +171,7 @@ class CommitFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupJoined(Event):
-    """A generation of the group was joined; `partitions` are this member's share."""
+    """This member joined a generation of its group; `partitions` are assigned to it."""
 
     name = "group_joins"
     logger = "consumer"
@@ -173,7 +184,7 @@ class GroupJoined(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupJoinFailed(Event):
-    """Joining the group met an error; it is tried again."""
+    """Joining the group failed; it is retried."""
 
     name = "group_join_failures"
     level = logging.WARNING
@@ -195,7 +206,7 @@ class GroupLeft(Event):
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced(Event):
-    """The assignment changed."""
+    """The consumer's assignment changed."""
 
     name = "rebalances"
     logger = "consumer"
@@ -204,15 +215,18 @@ class Rebalanced(Event):
 
 
 class Telemetry:
-    """Counts, logs and passes on the events of one client.
+    """Count, log and pass on the events of one client.
 
     Args:
-        on_event: the user's hook, called in the event loop; it should return quickly. What it
-            raises is logged and goes no further.
-        clock: monotonic seconds, for the rate limit of the log.
+        on_event: The user's hook, called in the event loop. It should return quickly. What it
+            raises is logged, and has no other effect.
+        clock: Returns monotonic seconds, for the rate limit of the log.
+
+    Attributes:
+        counters: The sum of `amount` of all events, by `name`.
 
     Raises:
-        IllegalArgumentError: the hook can't be called.
+        IllegalArgumentError: The hook isn't callable.
     """
 
     def __init__(
@@ -228,7 +242,7 @@ class Telemetry:
         self._logged: dict[Hashable, float] = {}
 
     def emit(self, event: Event) -> None:
-        """Count the event, log it, and tell the hook."""
+        """Count the event, log it, and call the hook."""
         self.counters[event.name] += event.amount
         self._log(event)
         if self._on_event is not None:
@@ -248,7 +262,7 @@ class Telemetry:
         )
 
     def _level(self, what: Hashable, level: int) -> int:
-        """`level`; DEBUG where the same was logged a little while ago."""
+        """Return `level`, or DEBUG if the same was logged within `REPEAT_SECONDS`."""
         now = self._clock()
         last = self._logged.get(what)
         if last is not None and now - last < REPEAT_SECONDS:

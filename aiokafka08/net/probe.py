@@ -1,7 +1,9 @@
-"""Asks a broker for its line on a throw-away connection: the I/O around `versions.detect`.
+"""Probe the version of a broker on a throw-away connection: the I/O around `detect_version()`.
 
-Law: ends within the deadline it is given, leaves no socket behind, and says of a peer that is no
-Kafka broker what it is instead, as far as its bytes tell.
+`node` probes each broker before its first connection, and again after an outage.
+
+Invariant: `probe_version()` ends within `request_timeout_ms` and leaves no socket open. If the peer
+isn't a Kafka broker, the error says what its first bytes look like.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from aiokafka08.net.connect import (
     connection_error,
     timeout_text,
 )
-from aiokafka08.net.versions import BrokerVersion, Probe, detect
+from aiokafka08.net.versions import BrokerVersion, Probe, detect_version
 from aiokafka08.protocol.api import decode_correlation_id, encode_request
 
 _CORRELATION_ID = 1
@@ -31,38 +33,39 @@ _CORRELATION_ID = 1
 async def probe_version(
     address: Address, config: NetConfig, progress: Callable[[str], object] | None = None
 ) -> BrokerVersion:
-    """Find out which line of brokers listens at `address`.
+    """Return the version of the broker at `address`.
 
     Args:
-        address: where it listens; the host name is resolved anew for each connection.
-        config: the options of the network layer.
-        progress: told what is being waited for.
+        address: Host and port; the host name is resolved anew for each connection.
+        config: The options of the network layer.
+        progress: Called with a text that describes the current wait.
 
     Raises:
-        UnsupportedVersionError: a 4.x broker.
-        KafkaConnectionError: nobody listens, or the TLS handshake fails.
-        KafkaTimeoutError: the peer accepts connections but stays silent.
-        KafkaProtocolError: the peer isn't a Kafka broker.
+        UnsupportedVersionError: It is a 4.x broker.
+        KafkaConnectionError: Nothing listens there, or the TLS handshake fails.
+        KafkaTimeoutError: The peer accepts connections, but doesn't respond.
+        KafkaProtocolError: The peer isn't a Kafka broker.
     """
     where = address_text(address)
-    limit_s = config.request_timeout_s * 0.9  # end before the callers do, who know less
-    conversation = _Conversation(address, config, progress or (lambda text: None))
+    limit_s = config.request_timeout_s * 0.9  # before the callers' deadlines: this error says more
+    probing = _ProbeConnection(address, config, progress or (lambda text: None))
     try:
         async with asyncio.timeout(limit_s):
-            steps = detect()
+            steps = detect_version()
             probe = next(steps)
             while True:
-                frame = await conversation.ask(probe)
+                frame = await probing.request(probe)
                 try:
                     probe = steps.send(frame)
                 except StopIteration as found:
                     version: BrokerVersion = found.value
                     return version
     except TimeoutError:
-        if conversation.asked is None:
+        if probing.waiting_for is None:
             raise KafkaTimeoutError(timeout_text(address, config, limit_s)) from None
         raise KafkaTimeoutError(
-            f"{where} {conversation.asked} within {limit_s * 1000:.0f} ms; is it a Kafka broker?"
+            f"{where}: {probing.waiting_for} within {limit_s * 1000:.0f} ms. Check that it is a "
+            "Kafka broker"
         ) from None
     except CONNECT_ERRORS as error:
         raise connection_error(address, config, error) from error
@@ -70,11 +73,11 @@ async def probe_version(
         text = error.text.removeprefix(f"{where}: ")
         raise type(error)(f"{where}: {text}") from None
     finally:
-        await conversation.close()
+        await probing.close()
 
 
-class _Conversation:
-    """One request at a time, raw frames as answers."""
+class _ProbeConnection:
+    """A connection for one request at a time, with raw frames as responses."""
 
     def __init__(
         self, address: Address, config: NetConfig, progress: Callable[[str], object]
@@ -83,8 +86,8 @@ class _Conversation:
         self._config = config
         self._progress = progress
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self.asked: str | None = None
-        """What it doesn't do while we wait; None before it was asked anything."""
+        self.waiting_for: str | None = None
+        """What the peer fails to do so far, as text; None before the first request."""
 
     async def _connect(self, ip: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, port = self._address
@@ -93,11 +96,11 @@ class _Conversation:
             ip, port, ssl=context, server_hostname=None if context is None else host
         )
 
-    async def ask(self, probe: Probe) -> memoryview | None:
-        """The answer's frame, or None where the peer closed the connection instead."""
+    async def request(self, probe: Probe) -> memoryview | None:
+        """Return the frame of the response, or None if the peer closed the connection instead."""
         if probe.fresh or self._streams is None:
             await self.close()
-            self.asked = None
+            self.waiting_for = None
             self._progress("connecting")
             self._streams = await connect_to_any_ip(
                 self._address,
@@ -107,8 +110,8 @@ class _Conversation:
             )
         reader, writer = self._streams
         name = type(probe.request).__name__
-        self.asked = f"accepts connections but doesn't answer {name}"
-        self._progress(f"it {self.asked}")
+        self.waiting_for = f"accepts connections but doesn't respond to {name}"
+        self._progress(f"it {self.waiting_for}")
         try:
             writer.writelines(
                 encode_request(
@@ -118,16 +121,16 @@ class _Conversation:
             size_bytes = await reader.readexactly(4)
             size = int.from_bytes(size_bytes, "big", signed=True)
             if not 4 <= size <= self._config.max_frame_bytes:
-                raise KafkaProtocolError(f"not a Kafka broker: {_guess(size_bytes)}")
+                raise KafkaProtocolError(f"not a Kafka broker: {_describe_bytes(size_bytes)}")
             frame = memoryview(await _exactly(reader, size))
         except asyncio.IncompleteReadError as error:
-            if error.partial:  # an answer was on its way: that isn't how brokers say "unknown"
-                raise KafkaConnectionError("closed within its answer") from None
+            if error.partial:  # brokers close on an unknown request without a response
+                raise KafkaConnectionError("closed in the middle of a response") from None
             return None
         except ConnectionError:
             return None
         if decode_correlation_id(frame) != _CORRELATION_ID:
-            raise KafkaProtocolError("not a Kafka broker: its answer has a wrong correlation id")
+            raise KafkaProtocolError("not a Kafka broker: its response has a wrong correlation id")
         return frame
 
     async def close(self) -> None:
@@ -138,19 +141,19 @@ class _Conversation:
             try:
                 await writer.wait_closed()
             except OSError:
-                pass  # it was closed on us; that was the answer
+                pass  # the peer had closed it already
 
 
 async def _exactly(reader: asyncio.StreamReader, size: int) -> bytes:
     try:
         return await reader.readexactly(size)
     except (asyncio.IncompleteReadError, ConnectionError):
-        raise KafkaConnectionError("closed within its answer") from None
+        raise KafkaConnectionError("closed in the middle of a response") from None
 
 
-def _guess(first_bytes: bytes) -> str:
+def _describe_bytes(first_bytes: bytes) -> str:
     if first_bytes.startswith(b"HTTP"):
-        return "it answers in HTTP"
+        return "it responds in HTTP"
     if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
-        return "it answers in TLS (set security_protocol='SSL' and ssl_context)"
-    return f"its answer begins with {first_bytes!r}"
+        return "it responds in TLS. Set security_protocol='SSL' and ssl_context"
+    return f"its response begins with {first_bytes!r}"

@@ -1,8 +1,11 @@
-"""Which line of brokers is this, and which versions of each API does it speak?
+"""Identify the line of a broker, and the API versions that it shares with this client.
 
-Pure: `detect()` is a generator that says what to ask next and is sent the raw answers; `probe` does
-the asking on a throw-away connection. The sequence follows docs/brokers.md §2: it creates nothing
-on the broker and never sends what 0.9 meets with silence.
+Pure: `detect_version()` is a generator that yields the requests to send and receives the raw
+responses. `probe` sends them on a throw-away connection; each `Node` keeps the result as a
+`BrokerVersion`. The sequence of probes follows docs/brokers.md §2.
+
+Invariant: no probe creates anything on the broker, and a 0.9 broker is never sent a request that it
+ignores: it would not respond, and would lose responses on other connections.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConnectionError,
     KafkaProtocolError,
+    UnknownError,
     UnrecognizedBrokerVersion,
     UnsupportedVersionError,
 )
@@ -35,7 +39,10 @@ T = TypeVar("T")
 
 
 class BrokerLine(enum.IntEnum):
-    """A line of brokers, in order. V0_10 stands for all up to 3.9: ApiVersions tells the rest."""
+    """A family of broker versions, in order.
+
+    V0_10 stands for all brokers from 0.10 to 3.9: they report their versions by ApiVersions.
+    """
 
     V0_8_0 = 0
     V0_8_1 = 1
@@ -84,7 +91,7 @@ LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
     BrokerLine.V0_9: _APIS_0_9,
     BrokerLine.V0_10: _APIS_0_10,
 }
-"""What each line speaks, of what this client speaks (docs/brokers.md §2, §8)."""
+"""The API versions that each line shares with this client (docs/brokers.md §2, §8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +103,17 @@ class BrokerVersion:
 
     @classmethod
     def of(cls, line: BrokerLine) -> BrokerVersion:
-        """What a broker of this line speaks."""
+        """Return what a broker of this line supports."""
         return cls(line, LINE_APIS[line])
 
     @classmethod
     def pinned(cls, api_version: str | tuple[int, ...] | None) -> BrokerVersion | None:
-        """The version that the option `api_version` pins; None for "auto" and None.
+        """Return the version that the option `api_version` pins; None for "auto" and None.
 
         Raises:
-            IllegalArgumentError: it isn't "auto", a tuple such as (0, 8, 2) or text like "0.8.2".
+            IllegalArgumentError: It isn't "auto", a tuple such as (0, 8, 2) or a string like
+                "0.8.2".
+            UnsupportedVersionError: Brokers of this version dropped the requests of 0.8.
         """
         if api_version in (None, "auto"):
             return None
@@ -114,7 +123,8 @@ class BrokerVersion:
         if isinstance(numbers, tuple) and numbers and all(type(n) is int for n in numbers):
             if numbers >= (4,):
                 raise UnsupportedVersionError(
-                    f"api_version={api_version!r}: brokers from 4.0 on dropped the requests of 0.8"
+                    f"api_version={api_version!r}: brokers from 4.0 on dropped the requests of "
+                    "0.8; expected at most 3.9"
                 )
             if (0, 10) <= numbers < (0, 10, 1):
                 return cls(BrokerLine.V0_10, {**_APIS_0_10, ApiKey.LIST_OFFSETS: range(1)})
@@ -128,35 +138,35 @@ class BrokerVersion:
                 if numbers >= first:
                     return cls.of(line)
         raise IllegalArgumentError(
-            f"api_version={api_version!r}: allowed are 'auto' and versions from 0.8.0 to 3.9, "
+            f"api_version={api_version!r}: expected 'auto' or a version from 0.8.0 to 3.9, such "
             "as (0, 8, 2) or '0.8.2'"
         )
 
     @property
     def magic(self) -> int:
-        """The message format to write: 1 from 0.10 on, else 0."""
+        """The message format to produce: 1 from 0.10 on, else 0."""
         return 1 if self.line >= BrokerLine.V0_10 else 0
 
     def supports(self, request: type[Request[Any]], version: int = 0) -> bool:
-        """Whether the broker understands this version of the API."""
+        """Return whether the broker supports this version of the API."""
         return version in self.apis.get(request.api, ())
 
     def highest(self, request: type[Request[Any]]) -> int:
-        """The highest version of an API that both sides speak.
+        """Return the highest version of an API that both sides support.
 
         Raises:
-            UnsupportedVersionError: the broker's line doesn't have this API.
+            UnsupportedVersionError: The broker line doesn't have this API.
         """
         versions = self.apis.get(request.api)
         if not versions:
             raise UnsupportedVersionError(
-                f"brokers of the {self.line} line don't know {request.__name__}"
+                f"brokers of the {self.line} line don't support {request.__name__}"
             )
         return versions[-1]
 
 
 class Probe(NamedTuple):
-    """What to ask next; `fresh`: on a new connection, since the last one was closed."""
+    """A request to send; `fresh`: on a new connection, since the last one was closed."""
 
     request: Request[Any]
     version: int
@@ -164,79 +174,85 @@ class Probe(NamedTuple):
 
 
 Steps = Generator[Probe, memoryview | None, T]
-"""Yields what to ask, is sent the answer's frame, or None for "it closed"; returns its find."""
+"""Yields probes; is sent each response's frame, or None if the broker closed the connection."""
 
-_ALIVE = ListOffsetsRequest(-1, [])
-"""Every broker from 0.8.0 to 3.9 answers it."""
+_ALIVE_PROBE = ListOffsetsRequest(-1, [])
+"""Every broker from 0.8.0 to 3.9 responds to it."""
 
 
-def detect() -> Steps[BrokerVersion]:
-    """Find a broker's line: yields probes, is sent each answer's frame, or None for "it closed".
+def detect_version() -> Steps[BrokerVersion]:
+    """Find a broker's version: yield probes, and receive the frame of each response.
+
+    None in place of a frame means that the broker closed the connection.
 
     Raises:
-        UnsupportedVersionError: a broker from 4.0 on, which dropped the requests of 0.8.
-        UnrecognizedBrokerVersion: the peer answers like no known line.
-        KafkaProtocolError: an answer isn't what was asked: not a Kafka broker.
-        KafkaConnectionError: it lives, and then closes on what it answered before.
+        UnsupportedVersionError: It is a broker from 4.0 on, which dropped the requests of 0.8.
+        UnrecognizedBrokerVersion: The peer responds like no known line.
+        KafkaProtocolError: A response doesn't match its request: it isn't a Kafka broker.
+        KafkaConnectionError: The broker closes connections on a request that it responded to.
     """
-    frame = yield Probe(_ALIVE, 0)
+    frame = yield Probe(_ALIVE_PROBE, 0)
     if frame is None:
-        # Once more: the connection may have been cut by chance, and ApiVersions must not reach an
-        # 0.9, whose silence costs other connections their answers (docs/brokers.md 2.2).
-        frame = yield Probe(_ALIVE, 0, fresh=True)
+        # Again: the connection may have been lost by chance, and ApiVersions must not reach a 0.9
+        # broker, which then loses responses on other connections (docs/brokers.md 2.2).
+        frame = yield Probe(_ALIVE_PROBE, 0, fresh=True)
         if frame is None:
-            return (yield from _detect_modern())
+            return (yield from _detect_from_api_versions())
     decode_response(ListOffsetsRequest, 0, frame)
 
-    frame = yield from _ask_twice(OffsetFetchRequest("probe", []), 0)
+    frame = yield from _probe_twice(OffsetFetchRequest("probe", []), 0)
     if frame is None:
         return BrokerVersion.of(BrokerLine.V0_8_0)
     decode_response(OffsetFetchRequest, 0, frame)
 
-    frame = yield from _ask_twice(HeartbeatRequest("probe", -1, ""), 0)
+    frame = yield from _probe_twice(HeartbeatRequest("probe", -1, ""), 0)
     if frame is None:
         return BrokerVersion.of(BrokerLine.V0_8_1)
-    if decode_response(HeartbeatRequest, 0, frame).error_code == -1:
+    if decode_response(HeartbeatRequest, 0, frame).error_code == UnknownError.errno:
         return BrokerVersion.of(BrokerLine.V0_8_2)
 
-    frame = yield from _ask_twice(MetadataRequest([]), 1)
+    frame = yield from _probe_twice(MetadataRequest([]), 1)
     if frame is None:
-        raise UnrecognizedBrokerVersion("the broker knows Heartbeat, but closes on Metadata 1")
-    # 0.9 ignores the version and answers in the layout of 0: only one layout uses every byte.
+        raise UnrecognizedBrokerVersion(
+            "the broker supports Heartbeat, but closes the connection on Metadata 1"
+        )
+    # 0.9 ignores the version and responds in layout 0. Only one layout uses every byte.
     if _fits(frame, 0):
         return BrokerVersion.of(BrokerLine.V0_9)
     if not _fits(frame, 1):
-        raise UnrecognizedBrokerVersion("the broker's Metadata answer fits no known layout")
+        raise UnrecognizedBrokerVersion("the broker's Metadata response fits no known layout")
 
-    frame = yield from _ask_twice(ApiVersionsRequest(), 0)
+    frame = yield from _probe_twice(ApiVersionsRequest(), 0)
     if frame is None:
-        raise UnrecognizedBrokerVersion("the broker knows Metadata 1, but closes on ApiVersions")
+        raise UnrecognizedBrokerVersion(
+            "the broker supports Metadata 1, but closes the connection on ApiVersions"
+        )
     return _from_api_versions(frame)
 
 
-def _ask_twice(request: Request[Any], version: int) -> Steps[memoryview | None]:
-    """The answer; None where the broker closes on the request each time, though it is alive.
+def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None]:
+    """Return the response; None if a live broker closes the connection on this request each time.
 
-    One close proves nothing: a dying broker, or a proxy, closes as well, and an 0.8.2 broker that
-    is taken for an 0.8.0 would be refused all commits.
+    A single close proves nothing: a dying broker and a proxy close connections too. If a 0.8.2
+    broker were taken for a 0.8.0 one, all commits would fail.
     """
     frame = yield Probe(request, version)
     if frame is not None:
         return frame
-    frame = yield Probe(_ALIVE, 0, fresh=True)
+    frame = yield Probe(_ALIVE_PROBE, 0, fresh=True)
     if frame is None:
-        raise KafkaConnectionError("it closes its connections while it is asked for its version")
+        raise KafkaConnectionError("it closes its connections while its version is probed")
     decode_response(ListOffsetsRequest, 0, frame)
     return (yield Probe(request, version))
 
 
-def _detect_modern() -> Steps[BrokerVersion]:
-    """The peer closes on ListOffsets 0: a 4.x broker, or no broker at all."""
+def _detect_from_api_versions() -> Steps[BrokerVersion]:
+    """The peer closes the connection on ListOffsets 0: a 4.x broker, or no broker at all."""
     frame = yield Probe(ApiVersionsRequest(), 0, fresh=True)
     if frame is None:
         raise KafkaProtocolError(
-            "it closes on ListOffsets and on ApiVersions: not a Kafka broker, or a listener that "
-            "wants TLS (security_protocol='SSL' and ssl_context)"
+            "it closes on ListOffsets and on ApiVersions: not a Kafka broker, or a TLS listener. "
+            "For TLS, set security_protocol='SSL' and ssl_context"
         )
     return _from_api_versions(frame)
 
@@ -250,15 +266,15 @@ def _fits(frame: memoryview, version: int) -> bool:
 
 
 def _from_api_versions(frame: memoryview) -> BrokerVersion:
-    answer = decode_response(ApiVersionsRequest, 0, frame)
-    offered = {one.api_key: one for one in answer.api_versions}
-    # 4.x still says Produce 0, but can't take it: Fetch is the honest one (docs/brokers.md 2.4).
+    response = decode_response(ApiVersionsRequest, 0, frame)
+    offered = {one.api_key: one for one in response.api_versions}
+    # 4.x still lists Produce 0, but rejects it. Its Fetch versions are right (docs/brokers.md 2.4).
     fetch = offered.get(ApiKey.FETCH)
     if fetch is None or fetch.min_version > 2:
         first = "no Fetch at all" if fetch is None else f"Fetch from version {fetch.min_version} on"
         raise UnsupportedVersionError(
             f"the broker offers {first}: it is a 4.x (or later) broker, which dropped the requests "
-            "of 0.8 (KIP-896). This client speaks to brokers 0.8.0 to 3.9; use a current client"
+            "of 0.8 (KIP-896); expected a broker from 0.8.0 to 3.9. Use a current client"
         )
     return BrokerVersion(
         BrokerLine.V0_10,

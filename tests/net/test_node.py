@@ -198,7 +198,7 @@ async def test_a_caller_has_its_own_deadline(make_node: MakeNode) -> None:
         patient = asyncio.create_task(node.connection(Lane.FETCH))
         await until(lambda: node._progress.startswith("it accepts"), "it is asked for its version")
         with pytest.raises(
-            KafkaTimeoutError, match="within 50 ms: it accepts connections but doesn't answer"
+            KafkaTimeoutError, match="within 50 ms: it accepts connections but doesn't respond"
         ):
             await node.connection(Lane.FETCH, timeout_s=0.05)
         assert not patient.done()

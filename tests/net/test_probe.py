@@ -107,14 +107,14 @@ async def test_a_silent_peer_is_given_up_in_time_and_said_to_be_silent(
 ) -> None:
     config = make_config(request_timeout_ms=300)
     async with listening(swallow) as peer:
-        with pytest.raises(KafkaTimeoutError, match="accepts connections but doesn't answer"):
+        with pytest.raises(KafkaTimeoutError, match="accepts connections but doesn't respond"):
             await asyncio.wait_for(probe_version(peer.address, config), 5)
         await until(peer.links[0].reader.at_eof, "the connection was thrown away")
 
 
 async def test_an_http_server_is_called_one(config: NetConfig) -> None:
     async with listening(http) as peer:
-        with pytest.raises(KafkaProtocolError, match="not a Kafka broker: it answers in HTTP"):
+        with pytest.raises(KafkaProtocolError, match="not a Kafka broker: it responds in HTTP"):
             await probe_version(peer.address, config)
 
 
@@ -127,7 +127,7 @@ async def test_another_protocol_is_quoted(config: NetConfig, greeting: bytes) ->
         await link.wait_eof()
 
     async with listening(greet) as peer:
-        with pytest.raises(KafkaProtocolError, match="not a Kafka broker: its answer begins with"):
+        with pytest.raises(KafkaProtocolError, match="its response begins with"):
             await probe_version(peer.address, config)
 
 
@@ -195,7 +195,7 @@ async def test_a_connection_cut_within_an_answer_is_no_answer_at_all(
     broker = Scripted(OF_0_8_2)
     broker.cut_at[question] = cut
     async with listening(broker) as peer:
-        with pytest.raises(KafkaConnectionError, match="closed within its answer"):
+        with pytest.raises(KafkaConnectionError, match="closed in the middle of a response"):
             await probe_version(peer.address, config)
 
 

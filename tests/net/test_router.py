@@ -169,8 +169,8 @@ async def test_when_no_address_is_a_broker_each_reason_is_told_in_time(
         text = str(caught.value)
         for address, reason in (
             (dead, "Connection refused"),
-            (web.address, "it answers in HTTP"),
-            (silent.address, "accepts connections but doesn't answer ListOffsetsRequest"),
+            (web.address, "it responds in HTTP"),
+            (silent.address, "accepts connections but doesn't respond to ListOffsetsRequest"),
             (closing.address, "closes on ListOffsets and on ApiVersions"),
         ):
             assert f"{address[0]}:{address[1]}" in text
@@ -187,7 +187,7 @@ async def test_many_silent_addresses_are_given_up_in_time_too(make_router: MakeR
             await within(15, router.start())  # each in turn would take 24
         for peer in peers:
             assert f":{peer.address[1]}" in str(caught.value)
-        assert str(caught.value).count("doesn't answer ListOffsetsRequest") == 8
+        assert str(caught.value).count("doesn't respond to ListOffsetsRequest") == 8
 
 
 async def test_only_4_x_brokers_are_named_as_the_reason(make_router: MakeRouter) -> None:

@@ -1,6 +1,7 @@
-"""Which line of brokers: the questions in their order, and what each answer means.
+"""`versions`: the sequence of probes, and what each response means.
 
-`detect()` is pure: a table of scripted brokers drives it. Seen on real ones: docs/brokers.md §2.
+`detect_version()` is pure: a table of scripted brokers drives it. The scripts follow what real
+brokers do (docs/brokers.md §2).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from aiokafka08.errors import (
     UnrecognizedBrokerVersion,
     UnsupportedVersionError,
 )
-from aiokafka08.net.versions import LINE_APIS, BrokerLine, BrokerVersion, detect
+from aiokafka08.net.versions import LINE_APIS, BrokerLine, BrokerVersion, detect_version
 from aiokafka08.protocol.api import (
     APIS,
     ApiKey,
@@ -114,9 +115,9 @@ def ask(
     asked: Asked | None = None,
     spoil: Mapping[int, Reply] = MappingProxyType({}),
 ) -> BrokerVersion:
-    """Have `detect()` talk to a scripted broker; `spoil` replaces the n-th answers, from 1."""
+    """Run `detect_version()` on a scripted broker; `spoil` replaces the n-th responses, from 1."""
     asked = Asked() if asked is None else asked
-    steps = detect()
+    steps = detect_version()
     probe = next(steps)
     was_closed = True  # there is no connection yet
     try:
@@ -337,7 +338,7 @@ def test_4_x_cannot_be_pinned(api_version: str | tuple[int, ...]) -> None:
      (-1, 9), "٠.٩", True, (True, 9)],
 )  # fmt: skip
 def test_what_is_no_version_is_refused_with_the_allowed_ones(api_version: Any) -> None:
-    with pytest.raises(IllegalArgumentError, match=r"'auto' and versions from 0\.8\.0 to 3\.9"):
+    with pytest.raises(IllegalArgumentError, match=r"'auto' or a version from 0\.8\.0 to 3\.9"):
         BrokerVersion.pinned(api_version)
 
 
