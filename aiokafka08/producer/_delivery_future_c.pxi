@@ -24,7 +24,7 @@ cdef class DeliveryFuture:
         self._delivery = delivery
         self._index = index
         self._timestamp_ms = timestamp_ms
-        # Without a callback and an error of its own a future is in no cycle; most end that way.
+        # Without a callback and its own error a future can't be in a cycle; most never have either.
         PyObject_GC_UnTrack(<PyObject *>self)
 
     cdef inline void _track(self) noexcept:

@@ -2,7 +2,8 @@
 
 `aiokafka08.arrow` makes `Blobs` of the columns of a batch, and `MessageSetBuilder.extend` appends
 from them (the compiled twins without a Python object per message). `Columns` is the opposite
-direction. Only `message_set` and `_murmur2_py` import this module.
+direction. This module is the reference for the compiled twin (`_blobs_c.pxi`); other modules use it
+by way of `message_set`.
 
 Invariant: `__init__` checks offsets and lengths, so no later access leads out of the buffers.
 """

@@ -1,7 +1,7 @@
 """The pure twin of `MessageSetBuilder`; `message_format` has the layout that it writes.
 
-Only `message_set` imports this module. It is the reference for the compiled twin
-(`_builder_c.pxi`).
+This module is the reference for the compiled twin (`_builder_c.pxi`). Other modules use it by way
+of `message_set`.
 
 Invariant: `build()` returns a set that a broker accepts, and a set built before stays as it is when
 more messages are appended.

@@ -29,7 +29,7 @@ cdef class Columns:
     cdef Py_ssize_t _max_bytes
     cdef Py_ssize_t _size
     cdef Py_ssize_t _count
-    cdef Py_ssize_t _rows  # for so many there is room
+    cdef Py_ssize_t _rows  # so many fit into the buffers
     cdef int64_t _last_offset
     cdef bint _is_read
     cdef Py_ssize_t _keys

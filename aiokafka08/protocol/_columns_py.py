@@ -1,8 +1,9 @@
 """The pure twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
 
 `MessageSetReader.read_columns` appends messages to a `Columns`; `aiokafka08.arrow`, which alone
-imports pyarrow, wraps the buffers of its columns. Only `message_set`, the pure reader and the
-compiled twin (`_columns_c.pxi`: the constants and errors) import this module.
+imports pyarrow, wraps the buffers of its columns. This module is the reference for the compiled
+twin (`_columns_c.pxi`, which takes constants and errors from here). Other modules use it by way of
+`message_set`.
 
 Invariant: each buffer is in native byte order and in the layout of Arrow's format (validity bits,
 the lowest first; int32 offsets, one more than messages), so Arrow needs no copy of it.

@@ -1,9 +1,9 @@
-/* CRC-32 as zlib has it (polynomial 0x04C11DB7, reflected), fast on runs of a hundred bytes.
+/* The CRC-32 of zlib (polynomial 0x04C11DB7, reflected), fast for inputs of about 100 bytes.
  *
- * Tables for eight bytes at a step, on any machine; on x86 with PCLMULQDQ, runs of CRC_FOLD_LEAST
- * bytes and more are folded by carry-less multiplication (V. Gopal et al., "Fast CRC Computation
- * for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009). zlib's own is slow to start;
- * docs/performance.md has the measurements.
+ * The tables process eight bytes per step, on any machine. On x86 with PCLMULQDQ, inputs of
+ * CRC_FOLD_LEAST bytes or more are folded by carry-less multiplication (V. Gopal et al., "Fast CRC
+ * Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009). zlib's function
+ * has a high cost per call; docs/performance.md has the measurements.
  */
 #ifndef AIOKAFKA08_CRC32_H
 #define AIOKAFKA08_CRC32_H
@@ -18,7 +18,7 @@
 static uint32_t crc_tables[8][256];
 static int crc_folds;
 
-/* `state` is the CRC's complement, here and in crc_fold. */
+/* `state` is the complement of the CRC, here and in crc_fold. */
 static uint32_t crc_by_tables(uint32_t state, const uint8_t *data, size_t length)
 {
     while (length >= 8) {
@@ -89,7 +89,7 @@ static uint32_t crc_fold(uint32_t state, const uint8_t *data, size_t length)
 #undef CRC_FOLD_OVER
 #endif
 
-/* Before any other use. */
+/* Fill the tables and detect the CPU's features; call this before crc_of. */
 static void crc_prepare(void)
 {
     int index, bit, table;

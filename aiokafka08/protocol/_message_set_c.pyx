@@ -2,12 +2,15 @@
 # cython: cdivision=True, binding=True, embedsignature=False
 """The compiled twin of the message set.
 
-The included files have one compiled twin each: `_builder_c.pxi` (`MessageSetBuilder`, reference
-`_builder_py`), `_reader_c.pxi` (`survey`, `MessageSetReader`; `_reader_py`), `_columns_c.pxi`
-(`Columns`; `_columns_py`) and `_blobs_c.pxi` (`Blobs`; `_blobs_py`). This file has the two hashes:
-`crc32` (as zlib's) and `murmur2` with `partitions_of` (`_murmur2_py`). Docstrings, wire format and
-reasons are in the pure twins, and both pass the same tests. Only `message_set` uses this module, by
-way of `twins`; `producer._producer_c` uses its builder in C.
+Each included file is the compiled twin of one pure module: `_builder_c.pxi` of `_builder_py`,
+`_reader_c.pxi` of `_reader_py`, `_columns_c.pxi` of `_columns_py`, `_blobs_c.pxi` of `_blobs_py`.
+This file has the hashes: `crc32`, which equals zlib's, and `murmur2` and `partitions_of`, the twins
+of `_murmur2_py`. The pure modules have the docstrings and the reasons, `message_format` has the
+layout; both twins pass the same tests. Python code uses this module by way of `twins` and
+`message_set` only; `producer._producer_c` uses the builder in C.
+
+One extension module for all: the reader writes into `Columns` and the builder reads `Blobs` message
+by message, which would be slower across a module boundary.
 
 Invariant: bytes from the network are hostile, so each length is checked against the bytes left
 before it is used. Sums of offsets, which may exceed 64 bits, have 128.

@@ -1,7 +1,7 @@
 """The pure twin of the Java client's key hash, and of the partitions that follow from it.
 
-The compiled twin is in `_message_set_c`; `message_set` chooses between the two. The callers are the
-partitioners and the Arrow messages of the producer.
+This module is the reference for the compiled twin (`_murmur2.h`, `_message_set_c.pyx`). The
+producer's partitioners and Arrow messages call it by way of `message_set`.
 
 Invariant: a key goes to the partition that the Java client's default partitioner gives it.
 """

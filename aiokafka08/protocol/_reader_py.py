@@ -1,11 +1,11 @@
 """The pure twins of `survey` and `MessageSetReader`; `message_format` has the layout they read.
 
-Only `message_set` imports this module. It is the reference for the compiled twins
-(`_reader_c.pxi`).
+This module is the reference for the compiled twins (`_reader_c.pxi`, which takes `Survey` from
+here). Other modules use it by way of `message_set`.
 
-Invariant: whatever the bytes are, reading them returns messages or raises `CorruptRecordException`;
-returned offsets never fall; at most `max_decompressed_bytes` are decompressed at a time and per
-wrapper.
+Invariants: whatever the bytes are, reading them returns messages or raises
+`CorruptRecordException`. Returned offsets never fall. A wrapper that decompresses to more than
+`max_decompressed_bytes` is corrupt.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class MessageSetReader:
 
     The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
-    returned offsets always rise. It ignores a cut-off tail. After a corrupt message each further
+    returned offsets never fall. It ignores a cut-off tail. After a corrupt message each further
     call raises: seek past that message.
 
     Args:
@@ -109,7 +109,7 @@ class MessageSetReader:
         check_crcs: check the CRC of each message, inside wrappers too.
         max_decompressed_bytes: a wrapper that decompresses to more is a corrupt message.
         end_offset: the first message at or above this offset ends the set and isn't decoded.
-        pause_after_bytes: after it has decompressed so many bytes a call opens no further wrapper.
+        pause_after_bytes: a call that has decompressed so many bytes opens no further wrapper.
 
     Attributes:
         error: why the next message is corrupt; None if none was found yet.

@@ -72,8 +72,8 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int =
         codec: the codec; `Codec.NONE` copies the data.
         data: contiguous bytes.
         magic: message format of the wrapper. It decides the header checksum of an lz4 frame:
-            brokers below 0.10 know the wrong one only, and brokers from 0.10 on want the wrong
-            one in format 0 and the right one above (KAFKA-3160).
+            brokers below 0.10 accept only the wrong one, and brokers from 0.10 on expect the wrong
+            one in format 0 and the right one in format 1 (KAFKA-3160).
 
     Raises:
         ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.

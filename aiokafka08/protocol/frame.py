@@ -7,7 +7,7 @@ callers can pass on views of them.
 Invariants: a frame's size is checked against the limit before memory is allocated for it. Memory
 is reused only when no view of it is left.
 
-`connection` and the embedded cluster's server read frames; `api` decodes them.
+`connection` (the client) and the embedded cluster (`testing`) read frames; `api` decodes them.
 """
 
 from __future__ import annotations

@@ -181,8 +181,8 @@ async def test_callbacks_run_in_the_loop_in_their_context() -> None:
 async def test_failing_callback_does_not_stop_the_others() -> None:
     delivery, futures = make()
     loop = asyncio.get_running_loop()
-    told: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, context: told.append(context))
+    contexts: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: contexts.append(context))
     seen: list[int] = []
 
     def fail(done: DeliveryFuture) -> None:
@@ -193,7 +193,7 @@ async def test_failing_callback_does_not_stop_the_others() -> None:
     acknowledge(delivery)
     await asyncio.sleep(0)
     assert seen == [41]
-    assert isinstance(told[0]["exception"], ValueError)
+    assert isinstance(contexts[0]["exception"], ValueError)
 
 
 async def test_many_waiters_wake_in_order_over_several_iterations() -> None:
@@ -224,15 +224,15 @@ async def test_each_future_has_its_own_copy_of_the_error() -> None:
 
 
 async def test_error_that_is_never_read_logs_nothing() -> None:
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    contexts: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
     delivery, futures = make()
     futures[0].add_done_callback(lambda done: None)
     delivery.fail(KafkaError("no"))
     await asyncio.sleep(0)
     del delivery, futures
     gc.collect()
-    assert told == []
+    assert contexts == []
 
 
 async def test_split_keeps_the_waiters() -> None:

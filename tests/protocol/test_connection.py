@@ -18,12 +18,12 @@ HEARTBEAT = api.HeartbeatRequest("group", 1, "member")
 COORDINATOR = api.GroupCoordinatorRequest("group")
 
 
-def answer(correlation_id: int, error_code: int = 0) -> bytes:
+def framed(correlation_id: int, error_code: int = 0) -> bytes:
     """Return the frame of a Heartbeat response."""
     return b"".join(api.encode_response(api.GroupError(error_code), 0, correlation_id))
 
 
-def coordinator_answer(correlation_id: int) -> bytes:
+def coordinator_frame(correlation_id: int) -> bytes:
     response = api.GroupCoordinatorResponse(15, -1, "", -1)
     return b"".join(api.encode_response(response, 0, correlation_id))
 
@@ -55,9 +55,9 @@ def test_request_has_client_id_and_next_correlation_id() -> None:
 def test_pipelined_requests_get_responses_in_order() -> None:
     connection = connection_with(*[HEARTBEAT] * 100)
     assert connection.in_flight == 100
-    stream = b"".join(answer(index, index % 30) for index in range(1, 101))
-    answers = list(receive(connection, stream))
-    assert answers == [
+    stream = b"".join(framed(index, index % 30) for index in range(1, 101))
+    matched = list(receive(connection, stream))
+    assert matched == [
         MatchedResponse(index, api.GroupError(index % 30)) for index in range(1, 101)
     ]
     assert connection.in_flight == 0
@@ -89,15 +89,15 @@ def test_response_is_decoded_by_its_own_request(cuts: list[int]) -> None:
         for correlation_id, response in zip(ids, responses, strict=True)
     )
     cuts = [min(cut, len(stream)) for cut in sorted(cuts)]
-    answers: list[MatchedResponse] = []
+    matched: list[MatchedResponse] = []
     for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        answers += receive(connection, stream[start:stop])
-    assert answers == [MatchedResponse(*pair) for pair in zip(ids, responses, strict=True)]
+        matched += receive(connection, stream[start:stop])
+    assert matched == [MatchedResponse(*pair) for pair in zip(ids, responses, strict=True)]
 
 
 def test_response_is_read_from_the_frame_readers_buffer() -> None:
     connection = connection_with(HEARTBEAT)
-    frame = answer(1, 27)
+    frame = framed(1, 27)
     connection.frames.get_buffer()[: len(frame)] = frame
     assert list(connection.received(len(frame))) == [MatchedResponse(1, api.GroupError(27))]
 
@@ -105,7 +105,7 @@ def test_response_is_read_from_the_frame_readers_buffer() -> None:
 def test_wrong_id_raises_and_names_both_ids() -> None:
     connection = connection_with(HEARTBEAT, HEARTBEAT)
     with pytest.raises(CorrelationIdError, match="id 2; expected 1, of HeartbeatRequest version"):
-        list(receive(connection, answer(2)))
+        list(receive(connection, framed(2)))
     assert connection.eof() == [1, 2]
 
 
@@ -113,58 +113,58 @@ def test_wrong_id_raises_and_names_both_ids() -> None:
 def test_any_id_but_the_expected_one_raises(correlation_id: int) -> None:
     connection = connection_with(HEARTBEAT)
     with pytest.raises(CorrelationIdError):
-        list(receive(connection, answer(correlation_id)))
+        list(receive(connection, framed(correlation_id)))
 
 
 def test_response_without_a_request_raises() -> None:
     connection = ClientConnection("me")
     with pytest.raises(CorrelationIdError, match="id 1; expected none"):
-        list(receive(connection, answer(1)))
+        list(receive(connection, framed(1)))
 
 
 def test_repeated_response_raises() -> None:
     connection = connection_with(HEARTBEAT)
-    answers = receive(connection, answer(1) * 2)
-    assert next(answers).correlation_id == 1
+    matched = receive(connection, framed(1) * 2)
+    assert next(matched).correlation_id == 1
     with pytest.raises(CorrelationIdError):
-        next(answers)
+        next(matched)
 
 
 def test_id_0_matches_group_coordinator_requests_only() -> None:
     """0.8.2 sends it while it can't create the offsets topic (docs/brokers.md 8.9)."""
     connection = connection_with(HEARTBEAT, COORDINATOR, HEARTBEAT)
     assert [
-        one.correlation_id for one in receive(connection, answer(1) + coordinator_answer(0))
+        one.correlation_id for one in receive(connection, framed(1) + coordinator_frame(0))
     ] == [
         1,
         2,
     ]
     with pytest.raises(CorrelationIdError, match="id 0; expected 3"):
-        list(receive(connection, answer(0)))
+        list(receive(connection, framed(0)))
 
 
 def test_id_0_matches_the_oldest_request_only() -> None:
     connection = connection_with(HEARTBEAT, COORDINATOR)
     with pytest.raises(CorrelationIdError, match="id 0; expected 1"):
-        list(receive(connection, coordinator_answer(0)))
+        list(receive(connection, coordinator_frame(0)))
 
 
 def test_right_id_matches_a_group_coordinator_request() -> None:
     connection = connection_with(COORDINATOR)
-    (only,) = receive(connection, coordinator_answer(1))
+    (only,) = receive(connection, coordinator_frame(1))
     assert only == MatchedResponse(1, api.GroupCoordinatorResponse(15, -1, "", -1))
 
 
 @pytest.mark.parametrize(
     "damaged",
     [
-        answer(7),
+        framed(7),
         b"\xff\xff\xff\xf4",
         b"\x7f\xff\xff\xff",
         b"\0\0\0\0",
         b"\0\0\0\3abc",
-        answer(3)[:3] + b"\5" + answer(3)[4:9],
-        answer(3)[:3] + b"\7" + answer(3)[4:] + b"\0",
+        framed(3)[:3] + b"\5" + framed(3)[4:9],
+        framed(3)[:3] + b"\7" + framed(3)[4:] + b"\0",
     ],
     ids=[
         "wrong id",
@@ -178,10 +178,10 @@ def test_right_id_matches_a_group_coordinator_request() -> None:
 )
 def test_responses_before_a_damaged_frame_are_returned(damaged: bytes) -> None:
     connection = connection_with(*[HEARTBEAT] * 4)
-    answers = receive(connection, answer(1) + answer(2) + damaged + answer(4))
-    assert [next(answers).correlation_id, next(answers).correlation_id] == [1, 2]
+    matched = receive(connection, framed(1) + framed(2) + damaged + framed(4))
+    assert [next(matched).correlation_id, next(matched).correlation_id] == [1, 2]
     with pytest.raises(KafkaProtocolError):
-        next(answers)
+        next(matched)
     assert connection.eof() == [3, 4]
 
 
@@ -195,7 +195,7 @@ def test_produce_without_acks_is_not_in_flight() -> None:
     # The response to a later request doesn't match the unanswered request.
     awaited, _ = connection.send(HEARTBEAT, 0)
     assert awaited == 2
-    assert [one.correlation_id for one in receive(connection, answer(2))] == [2]
+    assert [one.correlation_id for one in receive(connection, framed(2))] == [2]
 
 
 def test_request_that_fails_to_encode_is_not_in_flight() -> None:
@@ -207,12 +207,12 @@ def test_request_that_fails_to_encode_is_not_in_flight() -> None:
     assert connection.in_flight == 1
     correlation_id, _ = connection.send(HEARTBEAT, 0)
     assert correlation_id is not None
-    assert [one.correlation_id for one in receive(connection, answer(1) + answer(correlation_id))]
+    assert [one.correlation_id for one in receive(connection, framed(1) + framed(correlation_id))]
 
 
 def test_eof_returns_lost_ids_once_oldest_first() -> None:
     connection = connection_with(*[HEARTBEAT] * 5)
-    list(receive(connection, answer(1) + answer(2)))
+    list(receive(connection, framed(1) + framed(2)))
     assert connection.eof() == [3, 4, 5]
     assert connection.eof() == []
     assert connection.in_flight == 0
@@ -226,5 +226,5 @@ def test_ids_wrap_from_the_largest_int32_to_1() -> None:
     assert ids == [2**31 - 2, 2**31 - 1, 1, 2]
     headers = [decode_request(b"".join(buffers)[4:]).header for _, buffers in sent]
     assert [header.correlation_id for header in headers] == ids
-    answers = receive(connection, b"".join(answer(one) for one in ids if one is not None))
-    assert [one.correlation_id for one in answers] == ids
+    matched = receive(connection, b"".join(framed(one) for one in ids if one is not None))
+    assert [one.correlation_id for one in matched] == ids

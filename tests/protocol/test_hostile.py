@@ -139,16 +139,16 @@ def test_arbitrary_bytes_decode_or_raise_protocol_error(
 
 
 @examples(200)
-@given(stream=st.binary(max_size=300), asked=st.integers(0, 3))
-def test_arbitrary_stream_is_responses_or_protocol_error(stream: bytes, asked: int) -> None:
+@given(stream=st.binary(max_size=300), requests=st.integers(0, 3))
+def test_arbitrary_stream_is_responses_or_protocol_error(stream: bytes, requests: int) -> None:
     client = ClientConnection("me", max_frame_bytes=1000)
-    for _ in range(asked):
+    for _ in range(requests):
         client.send(api.HeartbeatRequest("group", 1, "member"), 0)
     try:
-        for answer in receive(client, stream):
-            assert isinstance(answer.response, api.GroupError)
+        for matched in receive(client, stream):
+            assert isinstance(matched.response, api.GroupError)
     except KafkaProtocolError:
-        assert len(client.eof()) <= asked
+        assert len(client.eof()) <= requests
     try:
         for frame in feed(FrameReader(1000, "the client"), stream):
             assert isinstance(decode_request(frame), Envelope)

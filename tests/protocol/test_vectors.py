@@ -70,7 +70,7 @@ def test_captured_request_is_encoded_byte_for_byte(vector: Vector) -> None:
     assert b"".join(buffers) == vector.request_frame
 
 
-# --- answers ------------------------------------------------------------------------------------
+# --- responses ----------------------------------------------------------------------------------
 
 
 def message_set_fields(message_set: bytes, fetch_offset: int) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_captured_response_decodes_to_its_content(vector: Vector) -> None:
         **response_fields(vector.decoded_response(), vector.layout),
     }
     if vector.request_class is api.FetchRequest:
-        asked = {
+        fetch_offsets = {
             (topic, partition): fetch_offset
             for topic, partitions in vector.request["topics"]
             for partition, fetch_offset, _ in partitions
@@ -133,7 +133,7 @@ def test_captured_response_decodes_to_its_content(vector: Vector) -> None:
         for topic in fields["topics"]:
             for partition in topic["partitions"]:
                 message_set = bytes(partition.pop("message_set"))
-                fetch_offset = asked[topic["topic"], partition["partition"]]
+                fetch_offset = fetch_offsets[topic["topic"], partition["partition"]]
                 partition |= message_set_fields(message_set, fetch_offset)
     assert fields == vector.expected
 
@@ -195,9 +195,9 @@ def test_client_gets_the_response_with_any_chunking(vector: Vector) -> None:
             if vector.layout == vector.version:
                 assert sent == vector.request_frame
             client.send(api.MetadataRequest([]), 0)
-            answers = [answer for chunk in chunks for answer in receive(client, chunk)]
-            assert answers[0] == expected
-            assert answers[1:] == [MatchedResponse(expected.correlation_id + 1, neighbour)] * behind
+            matched = [one for chunk in chunks for one in receive(client, chunk)]
+            assert matched[0] == expected
+            assert matched[1:] == [MatchedResponse(expected.correlation_id + 1, neighbour)] * behind
             assert client.in_flight == (not behind)
             assert pending_bytes(client.frames) == 0
 
