@@ -1,10 +1,12 @@
-"""A producer and a consumer at work while a test does its worst, and the reckoning at the end.
+"""`DeliveryCheck`: produce and consume numbered messages during faults, then check the delivery.
 
-Numbered messages go to every partition of a topic; what was acknowledged is written down with its
-offset, what the consumer got too. `check()` compares both with the log: every acknowledged message
-is in it (at its offset), each partition keeps the order of the sends (first occurrences, since a
-retry may store a message twice), the consumer saw all, and every send ended.
-Used by the failover tests on real brokers and by the chaos tests on the embedded cluster.
+A producer sends numbered messages to every partition of a topic, and a consumer reads them. The
+ledger records the offset of each acknowledged message and what the consumer returned. The failover
+tests use it on real brokers, the chaos tests on the embedded cluster.
+
+Invariant, checked by `check()`: each acknowledged message is in the log at its offset; each
+partition has the order of the sends (of first occurrences, since a retry may store a message
+twice); the consumer returned all messages; every send ended.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from aiokafka08.errors import CorruptRecordException, KafkaError, NoBrokersAvail
 C = TypeVar("C")
 
 OUTSTANDING = 200
-"""Sends per partition that may wait for their outcome."""
+"""The default number of sends per partition that may wait for their outcome."""
 
 
 @dataclass
@@ -34,9 +36,9 @@ class Ledger:
     acknowledged: dict[tuple[int, int], int] = field(default_factory=dict)
     failed: dict[tuple[int, int], KafkaError] = field(default_factory=dict)
     seen: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    """Partition → (offset, number) in the order in which the consumer got them."""
-    told: list[KafkaError] = field(default_factory=list)
-    """What the consumer raised, where it may."""
+    """Partition → (offset, number), in the order in which the consumer returned them."""
+    raised: list[KafkaError] = field(default_factory=list)
+    """The errors that the consumer raised."""
 
     def __repr__(self) -> str:
         return (
@@ -46,16 +48,16 @@ class Ledger:
 
 
 class DeliveryCheck:
-    """One producer and one consumer on a topic; a context in which they run.
+    """A producer and a consumer of one topic; they run inside `running()`.
 
     Args:
         producer, consumer: further options of the two clients.
-        outstanding: sends per partition that may wait for their outcome.
-        pause_s: between the sends to a partition.
-        consumer_may_fail: write down what it raises; a corrupt message is fetched again.
+        outstanding: the number of sends per partition that may wait for their outcome.
+        pause_s: the time between two sends to a partition.
+        consumer_may_fail: record the errors of the consumer; fetch a corrupt message again.
 
     Attributes:
-        clients: the producer and the consumer, once they run.
+        clients: the producer and the consumer while they run.
     """
 
     def __init__(
@@ -88,10 +90,10 @@ class DeliveryCheck:
 
     @contextlib.asynccontextmanager
     async def running(self, drain_timeout: float = 45.0) -> AsyncIterator[None]:
-        """Run while the body does; then stop sending, and let both finish within the time."""
+        """Run the clients during the body; then stop sending, and wait until both have finished."""
         async with contextlib.AsyncExitStack() as stack:
-            producer = await _entered(stack, self._new_producer)
-            consumer = await _entered(stack, self._new_consumer)
+            producer = await _start(stack, self._new_producer)
+            consumer = await _start(stack, self._new_consumer)
             self.clients = producer, consumer
             senders = [
                 asyncio.create_task(self._send(producer, partition))
@@ -116,7 +118,7 @@ class DeliveryCheck:
                         raise end
 
     async def acknowledged(self, more: int, timeout: float = 30.0) -> None:
-        """Wait until so many more messages were acknowledged in every partition."""
+        """Wait until `more` further messages are acknowledged in every partition."""
         goals = [count + more for count in self._acknowledged]
         async with asyncio.timeout(timeout):
             await self._until(
@@ -126,16 +128,16 @@ class DeliveryCheck:
             )
 
     async def acknowledged_anywhere(self, more: int, timeout: float = 30.0) -> None:
-        """Wait until so many more messages were acknowledged in all partitions together."""
+        """Wait until `more` further messages are acknowledged in all partitions together."""
         goal = sum(self._acknowledged) + more
         async with asyncio.timeout(timeout):
             await self._until(lambda: sum(self._acknowledged) >= goal)
 
     async def check(self) -> None:
-        """The reckoning: read the whole log anew and compare."""
+        """Read the whole log with a new consumer and compare it with the ledger."""
         ledger = self.ledger
-        settled = len(ledger.acknowledged) + len(ledger.failed)
-        assert settled == sum(ledger.sent.values()), f"sends without an end: {ledger}"
+        ended = len(ledger.acknowledged) + len(ledger.failed)
+        assert ended == sum(ledger.sent.values()), f"sends without an end: {ledger}"
         assert ledger.acknowledged, f"nothing was acknowledged: {ledger}"
         log = await self._read_log()
         for (partition, number), offset in ledger.acknowledged.items():
@@ -170,7 +172,7 @@ class DeliveryCheck:
         return [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
 
     def _state(self, consumer: AIOKafkaConsumer) -> str:
-        """What isn't done yet."""
+        """Describe what hasn't finished."""
         ended = len(self.ledger.acknowledged) + len(self.ledger.failed)
         return (
             f"{sum(self.ledger.sent.values()) - ended} sends without an end, "
@@ -182,7 +184,7 @@ class DeliveryCheck:
         async with self._progress:
             await self._progress.wait_for(condition)
 
-    async def _told(self) -> None:
+    async def _notify(self) -> None:
         async with self._progress:
             self._progress.notify_all()
 
@@ -197,7 +199,7 @@ class DeliveryCheck:
             except KafkaError as error:
                 self.ledger.failed[partition, number] = error
                 continue
-            task = asyncio.create_task(self._settle(delivery, partition, number))
+            task = asyncio.create_task(self._await_outcome(delivery, partition, number))
             outstanding.add(task)
             task.add_done_callback(outstanding.discard)
             if self._pause_s:
@@ -206,7 +208,7 @@ class DeliveryCheck:
                 await asyncio.wait(outstanding, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.gather(*outstanding)
 
-    async def _settle(self, delivery: Awaitable[Any], partition: int, number: int) -> None:
+    async def _await_outcome(self, delivery: Awaitable[Any], partition: int, number: int) -> None:
         try:
             offset = (await delivery).offset
             self.ledger.acknowledged[partition, number] = offset
@@ -215,29 +217,29 @@ class DeliveryCheck:
                 self._unseen.add((partition, offset))
         except KafkaError as error:
             self.ledger.failed[partition, number] = error
-        await self._told()
+        await self._notify()
 
     async def _receive(self, consumer: AIOKafkaConsumer) -> None:
         while True:
             try:
-                taken = await consumer.getmany(timeout_ms=500)
+                batch = await consumer.getmany(timeout_ms=500)
             except KafkaError as error:
                 if not self._consumer_may_fail:
                     raise
-                self.ledger.told.append(error)
+                self.ledger.raised.append(error)
                 if isinstance(error, CorruptRecordException) and error.partition is not None:
                     consumer.seek(error.partition, await consumer.position(error.partition))
                 continue
-            for tp, records in taken.items():
+            for tp, records in batch.items():
                 for record in records:
                     place = record.partition, record.offset
                     self.ledger.seen[tp.partition].append((record.offset, _number(record)))
                     self._seen.add(place)
                     self._unseen.discard(place)
-            await self._told()
+            await self._notify()
 
     async def _read_log(self) -> dict[int, dict[int, int]]:
-        """Partition → offset → number, read by a new consumer."""
+        """Return partition → offset → number, as a new consumer reads them."""
         log: dict[int, dict[int, int]] = {part: {} for part in range(self._partitions)}
         consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
         consumer.assign(self._topic_partitions())
@@ -249,11 +251,14 @@ class DeliveryCheck:
         return log
 
 
-async def _entered(
+async def _start(
     stack: contextlib.AsyncExitStack, make: Callable[[], AbstractAsyncContextManager[C]]
 ) -> C:
-    """Start a client. Those with short timeouts may find no broker in time on a busy machine; then
-    another one: what is tested begins after the start."""
+    """Start a client, with up to four retries.
+
+    A client with short timeouts may find no broker in time on a busy machine; the tests are about
+    what happens after the start.
+    """
     for _ in range(4):
         try:
             return await stack.enter_async_context(make())

@@ -11,6 +11,7 @@ from tests.brokers import RealCluster
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.proxy import TcpProxy
 from tests.brokers.wire import fetch, metadata, produce
+from tests.waiting import until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -72,10 +73,8 @@ async def silent(reader: asyncio.StreamReader) -> bool:
 
 
 async def closed(proxy: TcpProxy) -> None:
-    """Until the proxy has seen its clients' ends."""
-    async with asyncio.timeout(10):
-        while proxy.connections:  # noqa: ASYNC110 - a test double needs no event for tests of it
-            await asyncio.sleep(0.01)
+    """Wait until the proxy has seen that its clients closed their connections."""
+    await until(lambda: not proxy.connections, "all connections are closed")
 
 
 @pytest.mark.both_loops

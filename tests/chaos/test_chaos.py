@@ -137,9 +137,9 @@ def check_against_cluster(script: Script, cluster: EmbeddedCluster, work: Delive
         assert dict(ledger.seen[partition]) == log
     assert not ledger.failed  # the scripts have nothing that doesn't pass in time
     if has_effect(script, Corrupt):
-        assert all(isinstance(error, CorruptRecordException) for error in ledger.told)
+        assert all(isinstance(error, CorruptRecordException) for error in ledger.raised)
     else:
-        assert not ledger.told
+        assert not ledger.raised
     assert work.clients is not None
     producer, _ = work.clients
     metrics = producer.metrics()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract.client.broker import Broker, Consumer, read_records
 from tests.contract.targets import on_targets
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 
@@ -19,9 +20,7 @@ LONG_MS = 300_000
 
 async def wait_for_fetch(reader: Consumer) -> None:
     """Wait until a fetch is in flight, or has been answered."""
-    async with asyncio.timeout(20):
-        while not reader.metrics()["fetch_requests"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: reader.metrics()["fetch_requests"], "a fetch is sent", timeout_s=20)
 
 
 async def test_min_bytes_reached_returns_at_once(broker: Broker) -> None:
