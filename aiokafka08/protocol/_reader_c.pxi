@@ -379,7 +379,9 @@ cdef class MessageSetReader:
         if self._has_offset:
             found = <object>self._offset
         fetch_offset = <object>self._fetch_offset
-        next_offset = None if self._after_wrapper is None else max(self._after_wrapper, fetch_offset)
+        next_offset = self._after_wrapper
+        if next_offset is not None:
+            next_offset = max(next_offset, fetch_offset)
         return corrupt(self._topic_partition, found, next_offset, f"its size field says {size}")
 
     cdef object _corrupt(self, int128 offset, object why):
