@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
+from tests.waiting import until
 
 Consumer = AIOKafkaConsumer
 MakeConsumer = Callable[..., Consumer]
@@ -52,6 +54,10 @@ def values(start: int, stop: int) -> list[bytes | None]:
     return [b"%d" % number for number in range(start, stop)]
 
 
+def has_partition(partition: int, request: FetchRequest) -> bool:
+    return any(one.partition == partition for topic in request.topics for one in topic.partitions)
+
+
 async def take(consumer: Consumer, count: int, *partitions: TopicPartition) -> list[Any]:
     """This many messages, by `getmany`."""
     taken: list[ConsumerRecord[Any, Any]] = []
@@ -61,3 +67,15 @@ async def take(consumer: Consumer, count: int, *partitions: TopicPartition) -> l
             taken += [record for records in got.values() for record in records]
     assert len(taken) == count, f"{len(taken)} messages instead of {count}"
     return taken
+
+
+async def until_no_fetch_is_in_flight(consumer: Consumer) -> None:
+    """Wait until all buffers are full: twenty checks in a row see no bytes requested."""
+    quiet = 0
+
+    def is_quiet() -> bool:
+        nonlocal quiet
+        quiet = 0 if consumer.metrics()["asked_bytes"] else quiet + 1
+        return quiet >= 20
+
+    await until(is_quiet, "no fetch in flight", timeout_s=30)

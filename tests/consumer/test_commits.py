@@ -15,6 +15,7 @@ from aiokafka08.errors import (
     ConsumerStoppedError,
     GroupAuthorizationFailedError,
     IllegalArgumentError,
+    IllegalOperation,
     IllegalStateError,
     KafkaTimeoutError,
 )
@@ -44,7 +45,7 @@ def committed(cluster: EmbeddedCluster, partition: int = 0) -> int | None:
     return None if commit is None else commit.offset
 
 
-async def test_an_older_position_never_overwrites_a_newer_one(
+async def test_older_position_never_overwrites_a_newer_one(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer)
@@ -57,7 +58,7 @@ async def test_an_older_position_never_overwrites_a_newer_one(
         assert committed(cluster) == 5
 
 
-async def test_each_way_of_taking_moves_what_is_committed(
+async def test_each_way_of_taking_moves_the_committed_position(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer)
@@ -76,7 +77,7 @@ async def test_each_way_of_taking_moves_what_is_committed(
     assert committed(cluster) == 2
 
 
-async def test_a_position_that_is_not_known_is_not_committed(
+async def test_unknown_position_is_not_committed(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     fault = cluster.fault(OffsetFetchRequest, then=Answer(14), times=None)
@@ -87,7 +88,7 @@ async def test_a_position_that_is_not_known_is_not_committed(
     assert committed(cluster) is None
 
 
-async def test_commit_needs_an_assignment_and_a_running_consumer(
+async def test_commit_without_assignment_or_start_raises(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = make_consumer(group_id="g")
@@ -106,13 +107,13 @@ async def test_commit_needs_an_assignment_and_a_running_consumer(
 @pytest.mark.parametrize(
     "group", ["", 3, "x" * 32768, "\ud800"], ids=["empty", "number", "long", "surrogate"]
 )
-async def test_what_can_t_be_a_group_is_refused(make_consumer: MakeConsumer, group: Any) -> None:
+async def test_invalid_group_id_is_refused(make_consumer: MakeConsumer, group: Any) -> None:
     with pytest.raises(IllegalArgumentError, match=r"group_id=.*: expected a non-empty") as failure:
         make_consumer(group_id=group)
     assert len(str(failure.value)) < 300
 
 
-async def test_a_bug_that_ends_the_automatic_commits_is_told(
+async def test_exception_in_auto_commit_is_raised_by_calls(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = await started(cluster, make_consumer, auto_commit_interval_ms=20)
@@ -127,7 +128,7 @@ async def test_a_bug_that_ends_the_automatic_commits_is_told(
     monkeypatch.undo()
 
 
-async def test_automatic_commits_that_fail_are_told_and_go_on(
+async def test_failed_auto_commits_emit_events_and_go_on(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     events: list[Event] = []
@@ -149,7 +150,7 @@ async def test_automatic_commits_that_fail_are_told_and_go_on(
     await until(lambda: committed(cluster) == 10)
 
 
-async def test_what_hinders_all_commits_for_good_comes_out_of_the_next_call(
+async def test_final_auto_commit_error_is_raised_by_the_next_call(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer, auto_commit_interval_ms=20)
@@ -161,7 +162,7 @@ async def test_what_hinders_all_commits_for_good_comes_out_of_the_next_call(
 
 
 @pytest.mark.parametrize("code", [22, 25, 27])
-async def test_a_fenced_commit_is_an_error_and_known_to_the_membership(
+async def test_fenced_commit_raises_and_notifies_the_membership(
     cluster: EmbeddedCluster,
     make_consumer: MakeConsumer,
     monkeypatch: pytest.MonkeyPatch,
@@ -183,7 +184,7 @@ async def test_a_fenced_commit_is_an_error_and_known_to_the_membership(
     assert (request.generation, request.member) == (7, "me")
 
 
-async def test_a_commit_that_waits_while_the_session_ends_is_refused(
+async def test_waiting_commit_is_refused_when_the_session_ends(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer)
@@ -203,7 +204,7 @@ async def test_a_commit_that_waits_while_the_session_ends_is_refused(
     assert committed(cluster) == 2
 
 
-async def test_a_commit_carries_the_generation_of_its_positions(
+async def test_commit_carries_the_generation_of_its_positions(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer)
@@ -231,7 +232,7 @@ class Listener(ConsumerRebalanceListener):
 
 
 @pytest.mark.parametrize("automatic", [True, False])
-async def test_what_is_revoked_is_committed_before_the_listener_hears_of_it(
+async def test_revoked_partitions_are_committed_before_the_listener(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, automatic: bool
 ) -> None:
     consumer = await started(cluster, make_consumer, enable_auto_commit=automatic)
@@ -253,7 +254,7 @@ async def test_what_is_revoked_is_committed_before_the_listener_hears_of_it(
 
 
 @pytest.mark.parametrize("automatic", [True, False])
-async def test_what_the_user_puts_away_is_committed_where_that_is_automatic(
+async def test_unassigned_partitions_are_committed_with_auto_commit(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, automatic: bool
 ) -> None:
     cluster.append("t", 1, values(0, 10))
@@ -266,7 +267,7 @@ async def test_what_the_user_puts_away_is_committed_where_that_is_automatic(
     assert [committed(cluster, number) for number in (0, 1)] == [10 if automatic else None] * 2
 
 
-async def test_what_others_take_over_is_committed_first_too(
+async def test_partitions_of_a_new_assignment_are_committed_first(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer)
@@ -276,7 +277,7 @@ async def test_what_others_take_over_is_committed_first_too(
     assert committed(cluster, 1) is None
 
 
-async def test_a_rebalance_is_held_up_for_half_a_session_at_most(
+async def test_commit_delays_a_rebalance_half_a_session_at_most(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     events: list[Event] = []
@@ -289,7 +290,7 @@ async def test_a_rebalance_is_held_up_for_half_a_session_at_most(
     assert consumer.assignment() == set()
 
 
-async def test_a_member_that_joins_begins_where_the_other_one_stood(
+async def test_joining_member_begins_at_the_last_commit(
     make_consumer: MakeConsumer,
 ) -> None:
     async with EmbeddedCluster(1, "0.9", topics={"t": 2}) as cluster:
@@ -321,7 +322,7 @@ async def test_a_member_that_joins_begins_where_the_other_one_stood(
         await two.stop()
 
 
-async def test_the_stop_goes_on_where_the_last_commit_fails(
+async def test_stop_goes_on_when_the_last_commit_fails(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer, session_timeout_ms=600)
@@ -332,7 +333,7 @@ async def test_the_stop_goes_on_where_the_last_commit_fails(
     assert committed(cluster) is None
 
 
-async def test_a_commit_that_waits_ends_with_the_stop(
+async def test_waiting_commit_ends_when_the_consumer_stops(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer)
@@ -347,7 +348,7 @@ async def test_a_commit_that_waits_ends_with_the_stop(
     assert committed(cluster) == 10  # nothing later than the last commit
 
 
-async def test_behind_a_commit_that_hangs_the_next_one_ends_in_time(
+async def test_commit_after_one_that_hangs_times_out(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer, request_timeout_ms=500)
@@ -359,7 +360,7 @@ async def test_behind_a_commit_that_hangs_the_next_one_ends_in_time(
     assert [type(result) for result in results] == [KafkaTimeoutError] * 2
 
 
-async def test_committed_offsets_are_asked_for_while_messages_flow(
+async def test_committed_can_be_called_while_messages_flow(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer: Consumer = await started(cluster, make_consumer, auto_commit_interval_ms=1)
@@ -374,7 +375,7 @@ async def test_committed_offsets_are_asked_for_while_messages_flow(
 
 
 @pytest.mark.parametrize("automatic", [True, False])
-async def test_a_commit_under_way_ends_before_its_partition_is_given_back(
+async def test_commit_in_flight_ends_before_revoke_returns(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, automatic: bool
 ) -> None:
     consumer = await started(
@@ -400,7 +401,7 @@ async def test_a_commit_under_way_ends_before_its_partition_is_given_back(
     assert await consumer.committed(tp(0)) is None
 
 
-async def test_giving_back_waits_for_a_commit_that_takes_a_moment(
+async def test_revoke_waits_for_a_short_commit(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = await started(cluster, make_consumer, enable_auto_commit=False)
@@ -411,3 +412,16 @@ async def test_giving_back_waits_for_a_commit_that_takes_a_moment(
     await consumer._engine.revoke()
     assert committed(cluster) == 3
     await under_way
+
+
+async def test_commit_without_a_group_raises(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+    for call in (
+        consumer.commit(),
+        consumer.commit({tp(0): 3}),
+        consumer.committed(tp(0)),
+        consumer.seek_to_committed(),
+    ):
+        with pytest.raises(IllegalOperation, match="group_id"):
+            await call

@@ -52,7 +52,7 @@ def respond(
     )
 
 
-def test_a_new_cursor_needs_a_position_first() -> None:
+def test_new_cursor_fetches_only_with_a_position() -> None:
     cursor = Cursor(TP, Decoding(), (0.1, 1.0))
     assert (cursor.start, cursor.position, cursor.lag) == (StartPosition.STORED, None, None)
     assert not cursor.can_fetch(SHARE, SHARE)
@@ -61,7 +61,7 @@ def test_a_new_cursor_needs_a_position_first() -> None:
     assert cursor.can_fetch(SHARE, SHARE)
 
 
-def test_an_answer_is_buffered_and_the_next_fetch_is_behind_it() -> None:
+def test_response_is_buffered_and_next_fetch_follows_it() -> None:
     cursor = make()
     fetch = cursor.begin_fetch(SHARE)
     assert (fetch.offset, fetch.max_bytes, fetch.alone) == (5, SHARE, False)
@@ -73,7 +73,7 @@ def test_an_answer_is_buffered_and_the_next_fetch_is_behind_it() -> None:
 
 
 @pytest.mark.parametrize("change", ["seek", "restart", "moved", "again"])
-def test_a_late_answer_is_dropped(change: str) -> None:
+def test_stale_response_is_dropped(change: str) -> None:
     cursor = make()
     fetch = cursor.begin_fetch(SHARE)
     if change == "seek":
@@ -92,7 +92,7 @@ def test_a_late_answer_is_dropped(change: str) -> None:
     assert (cursor.position, cursor.buffer.pending, cursor.not_before) == (position, False, 0.0)
 
 
-def test_it_asks_for_more_only_while_there_is_room() -> None:
+def test_fetch_needs_room_in_the_buffer() -> None:
     cursor = make()
     respond(cursor, cursor.begin_fetch(SHARE), data(5))
     buffered = cursor.buffer.buffered_bytes
@@ -101,7 +101,7 @@ def test_it_asks_for_more_only_while_there_is_room() -> None:
     assert not cursor.can_fetch(0, SHARE)
 
 
-def test_more_than_its_share_is_asked_for_only_with_an_empty_buffer() -> None:
+def test_fetch_above_the_share_needs_an_empty_buffer() -> None:
     cursor = make()
     respond(cursor, cursor.begin_fetch(SHARE), data(5))
     large = encode_entry(6, None, bytes(5000))
@@ -112,7 +112,7 @@ def test_more_than_its_share_is_asked_for_only_with_an_empty_buffer() -> None:
     assert cursor.can_fetch(0, SHARE)
 
 
-def test_paused_it_keeps_its_buffer_and_asks_for_nothing() -> None:
+def test_paused_cursor_keeps_its_buffer_without_fetching() -> None:
     cursor = make()
     fetch = cursor.begin_fetch(SHARE)
     cursor.paused = True
@@ -121,7 +121,7 @@ def test_paused_it_keeps_its_buffer_and_asks_for_nothing() -> None:
     assert not cursor.can_fetch(1 << 20, SHARE)
 
 
-def test_the_position_passes_a_hole_when_nothing_is_buffered_before_it() -> None:
+def test_position_passes_a_hole_with_an_empty_buffer() -> None:
     cursor = make()
     filler = b"\xff" * 8 + (61).to_bytes(4, "big")
     assert respond(cursor, cursor.begin_fetch(SHARE), filler) is FetchResult.EMPTY
@@ -133,7 +133,7 @@ def test_the_position_passes_a_hole_when_nothing_is_buffered_before_it() -> None
 
 
 @pytest.mark.parametrize("code", [3, 5, 6])
-def test_a_stale_leader_refreshes_the_metadata_and_backs_off(code: int) -> None:
+def test_stale_leader_refreshes_metadata_and_backs_off(code: int) -> None:
     cursor = make()
     assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.REFRESH
     assert cursor.position == 5
@@ -142,7 +142,7 @@ def test_a_stale_leader_refreshes_the_metadata_and_backs_off(code: int) -> None:
     assert cursor.not_before == 0.0
 
 
-def test_back_off_doubles_and_ends_with_a_good_answer() -> None:
+def test_back_off_doubles_and_ends_with_a_good_response() -> None:
     cursor = make()
     delays = []
     for _ in range(6):
@@ -157,7 +157,7 @@ def test_back_off_doubles_and_ends_with_a_good_answer() -> None:
 
 
 @pytest.mark.parametrize("code", [-1, 7, 99])
-def test_other_codes_are_retried_a_bounded_number_of_times_and_then_told(code: int) -> None:
+def test_other_codes_raise_after_max_tries(code: int) -> None:
     cursor = make()
     for _ in range(MAX_TRIES - 1):
         assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.RETRY
@@ -172,14 +172,14 @@ def test_other_codes_are_retried_a_bounded_number_of_times_and_then_told(code: i
     assert cursor.position == 5
 
 
-def test_what_trying_again_can_t_help_is_told_at_once() -> None:
+def test_final_code_raises_at_once() -> None:
     cursor = make()
     assert respond(cursor, cursor.begin_fetch(SHARE), code=29) is FetchResult.ERROR
     with pytest.raises(TopicAuthorizationFailedError):
         cursor.raise_error()
 
 
-def test_a_broker_s_corrupt_code_says_where() -> None:
+def test_corrupt_code_of_a_broker_names_the_offset() -> None:
     cursor = make()
     assert respond(cursor, cursor.begin_fetch(SHARE), code=2) is FetchResult.ERROR
     with pytest.raises(CorruptRecordException) as caught:
@@ -187,7 +187,7 @@ def test_a_broker_s_corrupt_code_says_where() -> None:
     assert (caught.value.partition, caught.value.offset) == (TP, 5)
 
 
-def test_bytes_that_are_no_message_are_told_again_and_again() -> None:
+def test_bytes_that_are_no_message_raise_each_time() -> None:
     cursor = make()
     broken = (5).to_bytes(8, "big") + bytes(40)
     for _ in range(2):
@@ -199,7 +199,7 @@ def test_bytes_that_are_no_message_are_told_again_and_again() -> None:
     assert cursor.can_fetch(SHARE, SHARE)
 
 
-def test_a_message_above_the_limit_is_told_with_all_that_is_known() -> None:
+def test_message_above_the_limit_raises_with_details() -> None:
     cursor = make()
     large = encode_entry(5, None, bytes(LIMIT))
     assert respond(cursor, cursor.begin_fetch(SHARE), large[:SHARE]) is FetchResult.ERROR
@@ -209,7 +209,7 @@ def test_a_message_above_the_limit_is_told_with_all_that_is_known() -> None:
         assert part in str(caught.value)
 
 
-def test_a_refused_offset_is_to_be_checked_and_nothing_is_lost() -> None:
+def test_refused_offset_keeps_buffer_and_is_verified() -> None:
     cursor = make()
     respond(cursor, cursor.begin_fetch(SHARE), data(5, 6))
     assert respond(cursor, cursor.begin_fetch(SHARE), code=1) is FetchResult.OFFSET_REFUSED
@@ -220,7 +220,7 @@ def test_a_refused_offset_is_to_be_checked_and_nothing_is_lost() -> None:
     assert cursor.begin_fetch(SHARE).offset == 7
 
 
-def test_a_seek_forgets_errors_and_back_off() -> None:
+def test_seek_clears_error_and_back_off() -> None:
     cursor = make()
     respond(cursor, cursor.begin_fetch(SHARE), code=29)
     cursor.seek(9)
@@ -228,7 +228,7 @@ def test_a_seek_forgets_errors_and_back_off() -> None:
     cursor.raise_error()
 
 
-def test_an_error_can_be_told_as_any_exception() -> None:
+def test_failed_cursor_raises_any_exception_once() -> None:
     cursor = make()
     assert cursor.fail(UnknownError("x"), 50.0) is FetchResult.ERROR
     assert cursor.has_output

@@ -72,7 +72,7 @@ async def read(
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("in_flight", [1, 3])
-async def test_a_range_is_read_once_and_in_order(
+async def test_range_is_read_once_and_in_order(
     cluster: EmbeddedCluster, router: Router, codec: Codec, in_flight: int
 ) -> None:
     choose = random.Random(1)
@@ -88,7 +88,7 @@ async def test_a_range_is_read_once_and_in_order(
         assert got == list(range(start, end))
 
 
-async def test_several_requests_are_under_way(cluster: EmbeddedCluster, router: Router) -> None:
+async def test_several_fetches_are_in_flight(cluster: EmbeddedCluster, router: Router) -> None:
     cluster.append("t", 0, [bytes(74)] * 1000)
     cluster.fault(FetchRequest, then=Delay(0.05), times=None)
     loop = asyncio.get_running_loop()
@@ -108,9 +108,7 @@ async def test_several_requests_are_under_way(cluster: EmbeddedCluster, router: 
     assert requests[-20:] == list(range(0, 1000, 50))
 
 
-async def test_a_user_who_takes_nothing_holds_little_memory(
-    cluster: EmbeddedCluster, router: Router
-) -> None:
+async def test_unread_range_holds_few_sets(cluster: EmbeddedCluster, router: Router) -> None:
     cluster.append("t", 0, [bytes(74)] * 1000)
     async with aclosing(read_range(router, tp(0), 0, 1000, max_bytes=5_000, in_flight=3)) as sets:
         await anext(sets)
@@ -119,7 +117,7 @@ async def test_a_user_who_takes_nothing_holds_little_memory(
         assert len(cluster.requests(FetchRequest)) == 4
 
 
-async def test_guesses_that_are_bad_are_given_up(cluster: EmbeddedCluster, router: Router) -> None:
+async def test_wrong_guesses_end_guessing(cluster: EmbeddedCluster, router: Router) -> None:
     """Large compressed sets: each fetch in the middle of one gets all of it again."""
     choose = random.Random(2)
     for _ in range(40):
@@ -131,7 +129,7 @@ async def test_guesses_that_are_bad_are_given_up(cluster: EmbeddedCluster, route
     assert fetched < 80
 
 
-async def test_holes_and_empty_ends(cluster: EmbeddedCluster, router: Router) -> None:
+async def test_range_passes_holes_and_empty_ends(cluster: EmbeddedCluster, router: Router) -> None:
     cluster.append("t", 0, values(0, 100))
     cluster.remove("t", 0, [*range(10, 40), 99])
     kept = [*range(10), *range(40, 99)]
@@ -145,7 +143,7 @@ async def test_holes_and_empty_ends(cluster: EmbeddedCluster, router: Router) ->
     assert await read(router, 7, 9, 1, limit_bytes=1 << 20) == []
 
 
-async def test_large_messages(cluster: EmbeddedCluster, router: Router) -> None:
+async def test_range_with_large_messages(cluster: EmbeddedCluster, router: Router) -> None:
     sizes = [10, 3000, 10, 50_000, 10, 10]
     cluster.append("t", 0, [bytes(size) for size in sizes])
     assert await read(router, 0, 6, max_bytes=100) == list(range(6))
@@ -153,7 +151,7 @@ async def test_large_messages(cluster: EmbeddedCluster, router: Router) -> None:
         await read(router, 0, 6, max_bytes=100, limit_bytes=40_000)
 
 
-async def test_broken_connections_and_moving_leaders(
+async def test_range_survives_lost_connections_and_moved_leaders(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
     cluster.append("t", 0, [bytes(74)] * 1000)
@@ -170,7 +168,7 @@ async def test_broken_connections_and_moving_leaders(
     assert got == list(range(1000))
 
 
-async def test_ranges_that_can_t_be_read(cluster: EmbeddedCluster, router: Router) -> None:
+async def test_unreadable_range_raises(cluster: EmbeddedCluster, router: Router) -> None:
     cluster.append("t", 0, values(0, 100))
     cluster.delete_before("t", 0, 50)
     with pytest.raises(OffsetOutOfRangeError, match=r"offset 10 of the range up to 60.*50 to 100"):
@@ -195,7 +193,7 @@ async def test_ranges_that_can_t_be_read(cluster: EmbeddedCluster, router: Route
         await read(router, 0, 3, 2)
 
 
-async def test_what_is_not_committed_yet_is_waited_for(
+async def test_range_waits_for_uncommitted_messages(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
     """A new leader's high watermark lags behind what was acknowledged (docs/brokers.md 10.5)."""
@@ -219,7 +217,7 @@ async def test_what_is_not_committed_yet_is_waited_for(
     assert await asyncio.wait_for(reading, 20) == list(range(60))
 
 
-async def test_a_range_of_a_deleted_topic_ends_soon(
+async def test_range_of_a_deleted_topic_raises_soon(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
     cluster.append("t", 0, values(0, 50))
@@ -229,7 +227,7 @@ async def test_a_range_of_a_deleted_topic_ends_soon(
         await read(router, 10, 50, missing_s=0.1)
 
 
-async def test_a_leader_that_hangs_is_left_for_another_one(
+async def test_hanging_leader_is_left_for_another_one(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
     cluster.append("t", 0, values(0, 50))
@@ -240,9 +238,7 @@ async def test_a_leader_that_hangs_is_left_for_another_one(
     assert await asyncio.wait_for(reading, 10) == list(range(50))
 
 
-async def test_it_gives_up_in_time_where_nobody_answers(
-    cluster: EmbeddedCluster, router: Router
-) -> None:
+async def test_range_without_responses_times_out(cluster: EmbeddedCluster, router: Router) -> None:
     """Long before `request_timeout_ms`, if that was asked for."""
     cluster.append("t", 0, values(0, 50))
     cluster.fault(FetchRequest, then=Hang(), times=None)
@@ -250,7 +246,7 @@ async def test_it_gives_up_in_time_where_nobody_answers(
         await asyncio.wait_for(read(router, 0, 50, timeout_s=0.2), 4)
 
 
-async def test_it_can_be_left_and_cancelled(cluster: EmbeddedCluster, router: Router) -> None:
+async def test_range_can_be_closed_and_cancelled(cluster: EmbeddedCluster, router: Router) -> None:
     cluster.append("t", 0, [bytes(74)] * 1000)
     async with aclosing(read_range(router, tp(0), 0, 1000, max_bytes=5_000)) as sets:
         async for _ in sets:

@@ -31,13 +31,13 @@ def snapshot(topics: dict[str, int], codes: dict[str, int] | None = None) -> Clu
 CLUSTER = snapshot({"orders": 2, "orders.dead": 1, "users": 1, "__consumer_offsets": 4})
 
 
-def test_nothing_is_nothing() -> None:
+def test_new_subscription_is_empty() -> None:
     new = Subscription()
     assert (new.kind, new.by_topic, new.topics(CLUSTER)) == (Kind.NONE, False, frozenset())
     assert new.partitions(CLUSTER) == frozenset()
 
 
-def test_topics_are_all_their_partitions() -> None:
+def test_topics_mean_all_their_partitions() -> None:
     new = Subscription()
     new.subscribe(["orders", "absent"])
     assert new.topics(CLUSTER) == {"orders", "absent"}
@@ -47,7 +47,7 @@ def test_topics_are_all_their_partitions() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["orders", re.compile("ord.*")])
-def test_a_pattern_matches_from_the_beginning_of_the_name(pattern: str | re.Pattern[str]) -> None:
+def test_pattern_matches_from_the_beginning_of_the_name(pattern: str | re.Pattern[str]) -> None:
     new = Subscription()
     new.subscribe_pattern(pattern)
     assert new.topics(CLUSTER) == {"orders", "orders.dead"}
@@ -56,7 +56,7 @@ def test_a_pattern_matches_from_the_beginning_of_the_name(pattern: str | re.Patt
     assert new.unknown(CLUSTER) == []
 
 
-def test_a_pattern_leaves_the_brokers_own_topics_out_unless_they_are_wanted() -> None:
+def test_pattern_excludes_internal_topics_by_default() -> None:
     new = Subscription()
     new.subscribe_pattern(".*")
     assert new.topics(CLUSTER) == {"orders", "orders.dead", "users"}
@@ -68,13 +68,13 @@ def test_a_pattern_leaves_the_brokers_own_topics_out_unless_they_are_wanted() ->
     assert len(named.partitions(CLUSTER)) == 4
 
 
-def test_a_pattern_leaves_topics_out_that_can_t_be_read() -> None:
+def test_pattern_excludes_unreadable_topics() -> None:
     new = Subscription()
     new.subscribe_pattern(".*")
     assert new.topics(snapshot({"a": 1, "b": 1}, codes={"a": 29})) == {"b"}
 
 
-def test_new_topics_and_partitions_come_in_with_the_snapshot() -> None:
+def test_new_topics_and_partitions_come_with_the_snapshot() -> None:
     new = Subscription()
     new.subscribe_pattern("o")
     later = snapshot({"orders": 3, "own": 1})
@@ -84,7 +84,7 @@ def test_new_topics_and_partitions_come_in_with_the_snapshot() -> None:
     }
 
 
-def test_partitions_are_just_those() -> None:
+def test_assigned_partitions_are_just_those() -> None:
     new = Subscription()
     new.assign([TopicPartition("users", 7)])
     assert new.partitions(CLUSTER) == new.assigned == {TopicPartition("users", 7)}
@@ -92,7 +92,7 @@ def test_partitions_are_just_those() -> None:
     assert not new.by_topic
 
 
-def test_the_kinds_exclude_each_other_until_unsubscribed() -> None:
+def test_kinds_exclude_each_other_until_unsubscribed() -> None:
     def acts(new: Subscription) -> list[tuple[Kind, object]]:
         return [
             (Kind.TOPICS, lambda: new.subscribe(["orders"])),
@@ -130,21 +130,21 @@ def test_the_kinds_exclude_each_other_until_unsubscribed() -> None:
         ([TopicPartition("a b", 0)], InvalidTopicError, "invalid topic name 'a b'"),
     ],
 )
-def test_what_is_no_partition_is_named(partitions: Any, error: type[Exception], says: str) -> None:
+def test_invalid_partition_is_named(partitions: Any, error: type[Exception], says: str) -> None:
     new = Subscription()
     with pytest.raises(error, match=says):
         new.assign(partitions)
     assert new.kind is Kind.NONE
 
 
-def test_plain_pairs_are_partitions_too() -> None:
+def test_plain_pair_is_a_partition() -> None:
     new = Subscription()
     new.assign([("t", 0)])  # type: ignore[list-item]
     [assigned] = new.assigned
     assert type(assigned) is TopicPartition
 
 
-def test_bad_names_and_patterns_change_nothing() -> None:
+def test_invalid_name_or_pattern_changes_nothing() -> None:
     new = Subscription()
     with pytest.raises(InvalidTopicError, match="a b"):
         new.subscribe(["a b"])

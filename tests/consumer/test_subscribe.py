@@ -1,33 +1,27 @@
-"""Subscriptions in a running consumer: new topics, new partitions, listeners, changes of mind."""
+"""subscribe(), assign() and unsubscribe() on a running consumer: topics, patterns, listeners."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
 
 from aiokafka08.abc import ConsumerRebalanceListener
-from aiokafka08.consumer.membership.no_group import NoGroup
-from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import (
     IllegalStateError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.config import net_config
-from aiokafka08.net.router import Router
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import Event, Rebalanced, Telemetry
+from aiokafka08.telemetry import Event, Rebalanced
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
-from tests.consumer.test_subscription import snapshot
 from tests.waiting import until
 
 
-async def test_topics_are_there_when_start_returns(
+async def test_start_returns_with_the_assignment(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = make_consumer("t")
@@ -39,13 +33,13 @@ async def test_topics_are_there_when_start_returns(
     assert consumer.partitions_for_topic("other") is None
 
 
-async def test_topics_that_are_created_by_asking(make_consumer: MakeConsumer) -> None:
+async def test_subscribed_topic_is_auto_created(make_consumer: MakeConsumer) -> None:
     consumer = make_consumer("new-one")
     await consumer.start()
     assert consumer.assignment() == {tp(0, "new-one")}
 
 
-async def test_topics_that_don_t_exist_fail_at_start() -> None:
+async def test_missing_topic_fails_the_start() -> None:
     async with EmbeddedCluster(auto_create=False) as empty:
         consumer: Consumer = Consumer(
             "absent", bootstrap_servers=empty.bootstrap_servers, request_timeout_ms=500
@@ -55,7 +49,7 @@ async def test_topics_that_don_t_exist_fail_at_start() -> None:
         assert empty.connections() == 0
 
 
-async def test_a_pattern_follows_new_topics(
+async def test_pattern_follows_new_and_deleted_topics(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     consumer = make_consumer(metadata_max_age_ms=100)
@@ -73,7 +67,7 @@ async def test_a_pattern_follows_new_topics(
     await until(lambda: len(consumer.assignment()) == 4)
 
 
-async def test_subscribing_anew_takes_effect_while_it_runs(
+async def test_new_subscription_takes_effect_while_running(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     events: list[Event] = []
@@ -96,7 +90,7 @@ async def test_subscribing_anew_takes_effect_while_it_runs(
     assert [len(event.revoked) for event in rebalances] == [0, 0, 4]
 
 
-async def test_subscribing_to_a_topic_that_comes_later(
+async def test_topic_created_after_subscribe_is_read(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     async with EmbeddedCluster(auto_create=False, topics={"t": 1}) as strict:
@@ -111,7 +105,7 @@ async def test_subscribing_to_a_topic_that_comes_later(
         await consumer.stop()
 
 
-async def test_assign_unsubscribe_and_what_excludes_each_other(
+async def test_assign_and_subscribe_exclude_each_other(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     for partition in range(2):
@@ -140,7 +134,7 @@ async def test_assign_unsubscribe_and_what_excludes_each_other(
         await consumer.seek_to_beginning()
 
 
-async def test_arguments_of_subscribe(make_consumer: MakeConsumer) -> None:
+async def test_subscribe_with_wrong_arguments_raises(make_consumer: MakeConsumer) -> None:
     consumer = make_consumer()
     for wrong in [{}, {"topics": ["t"], "pattern": "t"}, {"topics": "t"}, {"topics": 3}]:
         with pytest.raises(TypeError):
@@ -151,7 +145,7 @@ async def test_arguments_of_subscribe(make_consumer: MakeConsumer) -> None:
         consumer.subscribe(pattern="(")
 
 
-async def test_a_group_on_0_8_is_told_both_ways_out(make_consumer: MakeConsumer) -> None:
+async def test_group_on_0_8_raises_with_both_alternatives(make_consumer: MakeConsumer) -> None:
     consumer = make_consumer("t", group_id="g")
     with pytest.raises(UnsupportedVersionError, match=r"assign\(\).*zookeeper_connect="):
         await consumer.start()
@@ -184,7 +178,7 @@ class PlainListener(ConsumerRebalanceListener):
         raise RuntimeError("a listener's own affair")
 
 
-async def test_a_listener_may_seek_before_the_first_message(
+async def test_listener_may_seek_before_the_first_message(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     for partition in range(4):
@@ -201,7 +195,7 @@ async def test_a_listener_may_seek_before_the_first_message(
     assert log[1:] == [("revoked", 4), ("assigned", 1)]
 
 
-async def test_what_a_listener_raises_is_logged(
+async def test_exception_of_a_listener_is_logged(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.append("t", 0, values(0, 1))
@@ -210,74 +204,3 @@ async def test_what_a_listener_raises_is_logged(
     await consumer.start()
     assert len(await take(consumer, 1)) == 1
     assert "a listener's own affair" in caplog.text
-
-
-# --- without a cluster --------------------------------------------------------------------------
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.calls: list[tuple[set[TopicPartition], set[TopicPartition]]] = []
-
-    async def revoke(self) -> None:
-        raise AssertionError
-
-    async def assign(
-        self,
-        partitions: Collection[TopicPartition],
-        new_partitions: Collection[TopicPartition] = (),
-        *,
-        always_notify: bool = False,
-    ) -> None:
-        self.calls.append((set(partitions), set(new_partitions)))
-
-    def activity(self) -> int | None:
-        raise AssertionError
-
-    def wake(self) -> None:
-        raise AssertionError
-
-
-def _longer(calls: list[Any], count: int) -> bool:
-    return len(calls) > count
-
-
-async def test_partitions_that_are_born_later_are_read_from_their_beginning() -> None:
-    """With auto_offset_reset="latest" what was written before the refresh would be lost."""
-    router = Router(
-        net_config(
-            bootstrap_servers="localhost:1",
-            client_id="x",
-            request_timeout_ms=1000,
-            retry_backoff_ms=10,
-            metadata_max_age_ms=1000,
-            connections_max_idle_ms=1000,
-            api_version=None,
-            security_protocol="PLAINTEXT",
-            ssl_context=None,
-        ),
-        Telemetry(),
-    )
-    subscription, recorder = Subscription(), Recorder()
-    subscription.subscribe_pattern(".*")
-    membership = NoGroup(router, subscription, recorder)
-    router.metadata.snapshot = snapshot({"a": 2})
-    await membership.start()
-    for topics in ({"a": 4, "b": 2}, {"a": 4}, {"a": 5, "b": 3}):
-        router.metadata.snapshot = snapshot(topics)
-        calls = len(recorder.calls)
-        membership.on_change()
-        await until(functools.partial(_longer, recorder.calls, calls))
-    subscription.unsubscribe()
-    subscription.subscribe(["a"])
-    router.metadata.snapshot = snapshot({"a": 6})
-    membership.on_change()
-    await until(lambda: len(recorder.calls) > 4)
-    await membership.stop()
-    assert [new for _, new in recorder.calls] == [
-        set(),
-        {tp(2, "a"), tp(3, "a")},
-        set(),
-        {tp(4, "a")},
-        set(),  # another subscription: nobody has read this topic so far
-    ]

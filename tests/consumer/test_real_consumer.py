@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import psutil
@@ -24,8 +25,9 @@ from aiokafka08.protocol.message_set import MessageSetReader
 from aiokafka08.telemetry import Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.consumer.writing import writing
-from tests.waiting import until
+from tests.consumer.conftest import until_no_fetch_is_in_flight
+from tests.consumer.raw_writer import writing
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -84,7 +86,7 @@ async def range_offsets(
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
-async def test_a_compacted_topic_on_0_8_2(
+async def test_compacted_topic_is_read_on_0_8_2(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, codec: Codec
 ) -> None:
     """Of 3,000 messages with 40 keys most are gone; each that is left comes once, in order."""
@@ -104,9 +106,7 @@ async def test_a_compacted_topic_on_0_8_2(
             consumer.seek(tp, 0)
             return len(await read_to_end(consumer, tp)) < 1500
 
-        async with asyncio.timeout(60):
-            while not await holes():  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
+        await eventually(holes, timeout_s=60, pause_s=0.2)
         consumer.seek(tp, 0)
         records = await read_to_end(consumer, tp)
         offsets = [record.offset for record in records]
@@ -126,7 +126,7 @@ async def test_a_compacted_topic_on_0_8_2(
 
 
 @pytest.mark.parametrize("aborted", [False, True])
-async def test_a_log_that_ends_in_transaction_markers_on_3_9(
+async def test_log_ending_in_transaction_markers_is_read_on_3_9(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, aborted: bool
 ) -> None:
     """Markers take offsets and are never shown; the position passes them, up to the end."""
@@ -166,7 +166,7 @@ async def test_a_log_that_ends_in_transaction_markers_on_3_9(
                     assert rest == [o for o in written if o >= offset]
 
 
-async def test_a_batch_above_the_limit_is_told_on_3_9_too(
+async def test_batch_above_the_limit_raises_on_3_9(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
     """There its size can't be seen (docs/brokers.md 7.11)."""
@@ -193,7 +193,7 @@ async def test_a_batch_above_the_limit_is_told_on_3_9_too(
 
 @pytest.mark.full  # the broker takes minutes to make so many partitions
 @pytest.mark.timeout(900)
-async def test_a_thousand_partitions_within_the_memory_that_was_given(
+async def test_thousand_partitions_stay_within_their_memory(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
     """64 MB in 1,000 partitions, 16 MiB of memory; first nobody takes any, then all is read."""
@@ -218,11 +218,11 @@ async def test_a_thousand_partitions_within_the_memory_that_was_given(
             return metrics["buffered_bytes"]
 
         await until(lambda: memory() > 0.9 * bound, "buffers that are full")
-        await asyncio.sleep(1)
+        await until_no_fetch_is_in_flight(consumer)
         memory()
         requests = consumer.metrics()["fetch_requests"]
         await asyncio.sleep(1)
-        assert consumer.metrics()["fetch_requests"] == requests, "all are full: nothing to ask"
+        assert consumer.metrics()["fetch_requests"] == requests, "a fetch although all are full"
         grown = process.memory_info().rss - before
         counts: dict[int, int] = {}
         async with asyncio.timeout(120):
@@ -256,21 +256,24 @@ async def test_new_partitions_are_read_from_their_beginning(
             *("--alter", "--topic", topic, "--partitions", "3"),
         )
         await asyncio.to_thread(cluster.wait_leader, topic, 2, [0])
-        async with writing(cluster.bootstrap_servers) as writer, asyncio.timeout(20):
+        async with writing(cluster.bootstrap_servers) as writer:
+
+            async def is_written(value: bytes) -> bool:
+                try:
+                    await writer.write(topic, 2, [value])
+                except AssertionError:  # the broker learns of the partition after ZooKeeper
+                    return False
+                return True
+
             for number in range(20):
-                while True:
-                    try:
-                        await writer.write(topic, 2, [b"%d" % number])
-                        break
-                    except AssertionError:  # the broker learns of it later than ZooKeeper
-                        await asyncio.sleep(0.02)
+                await eventually(partial(is_written, b"%d" % number))
         assert len(consumer.assignment()) == 1
         got = [await asyncio.wait_for(consumer.getone(), 30) for _ in range(20)]
     assert [(r.partition, r.offset) for r in got] == [(2, number) for number in range(20)]
 
 
 @pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
-async def test_messages_without_timestamps_hide_none_behind_them(
+async def test_messages_without_timestamps_hide_none_after_them(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, version: str
 ) -> None:
     """0.10.2.2 itself finds nothing here (docs/brokers.md 8.14)."""
@@ -293,7 +296,7 @@ async def test_messages_without_timestamps_hide_none_behind_them(
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.2.2", "0.10.2.2", "3.9.1"])
-async def test_offsets_by_time(
+async def test_offsets_by_time_on_each_line(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, version: str
 ) -> None:
     """Segments of some 4 KiB, one every half second: never later than the first message. These

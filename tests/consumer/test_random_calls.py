@@ -101,7 +101,7 @@ class Reader:
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 40))]
 )
-async def test_whatever_is_done_each_message_comes_once_and_in_order(
+async def test_random_calls_get_each_message_once_in_order(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, seed: int
 ) -> None:
     consumer = make_consumer(
@@ -133,7 +133,7 @@ async def test_whatever_is_done_each_message_comes_once_and_in_order(
     assert reader.taken > STEPS // 4
 
 
-async def test_a_seek_at_any_moment_of_the_search_for_a_position_wins(
+async def test_seek_wins_over_a_search_for_a_position(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     """Also where it was decided to ask already, and the asking hasn't begun."""

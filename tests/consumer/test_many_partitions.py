@@ -10,7 +10,7 @@ import pytest
 
 from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import Consumer, tp, values
+from tests.consumer.conftest import Consumer, tp, until_no_fetch_is_in_flight, values
 from tests.waiting import until
 
 PARTITIONS = 1000
@@ -40,13 +40,13 @@ def used(consumer: Consumer) -> float:
 
 
 @pytest.mark.parametrize("fetch_max_bytes", [4 * MIB, 24 * MIB, 50 * MIB])
-async def test_a_thousand_partitions_take_no_more_than_was_given(
+async def test_thousand_partitions_stay_within_fetch_max_bytes(
     wide: EmbeddedCluster, fetch_max_bytes: int
 ) -> None:
-    """The floor of 16 KiB a partition is 15.6 MiB; above it `fetch_max_bytes` is the law."""
+    """The floor of 16 KiB a partition is 15.6 MiB; above it `fetch_max_bytes` is the bound."""
     for partition in range(PARTITIONS):
         wide.append("t", partition, [bytes(974)] * 64)
-    law = max(fetch_max_bytes, PARTITIONS * 16 * KIB) + OVERHEAD
+    bound = max(fetch_max_bytes, PARTITIONS * 16 * KIB) + OVERHEAD
     seen: list[float] = []
     async with reader(wide, fetch_max_bytes=fetch_max_bytes) as consumer:
 
@@ -57,13 +57,13 @@ async def test_a_thousand_partitions_take_no_more_than_was_given(
                 consumer.highwater(tp(partition)) is not None for partition in range(PARTITIONS)
             )
 
-        await until(full, "an answer for every partition")
-        await asyncio.sleep(0.5)
+        await until(full, "a response for every partition")
+        await until_no_fetch_is_in_flight(consumer)
         seen.append(used(consumer))
-        # Nobody takes anything: when all is full nothing is asked any more.
-        asked = len(wide.requests(FetchRequest))
+        # The user takes nothing: when all buffers are full, no further request is sent.
+        requests = len(wide.requests(FetchRequest))
         await asyncio.sleep(0.5)
-        assert len(wide.requests(FetchRequest)) <= asked + 2
+        assert len(wide.requests(FetchRequest)) <= requests + 2
         counts = dict.fromkeys(range(PARTITIONS), 0)
         async with asyncio.timeout(50):
             while sum(counts.values()) < PARTITIONS * 64:
@@ -72,11 +72,11 @@ async def test_a_thousand_partitions_take_no_more_than_was_given(
                     counts[one.partition] += len(records)
                 seen.append(used(consumer))
         assert set(counts.values()) == {64}
-        assert max(seen) <= law
+        assert max(seen) <= bound
         assert consumer.metrics()["lag"] == 0
 
 
-async def test_partitions_that_nobody_takes_hold_up_no_other(wide: EmbeddedCluster) -> None:
+async def test_unread_partitions_delay_no_other(wide: EmbeddedCluster) -> None:
     """All buffers full, all but one partition paused: that one is read to its end."""
     for partition in range(PARTITIONS):
         wide.append("t", partition, [bytes(974)] * 64)
@@ -90,7 +90,7 @@ async def test_partitions_that_nobody_takes_hold_up_no_other(wide: EmbeddedClust
         assert (await asyncio.wait_for(consumer.getone(), 10)).partition == 8
 
 
-async def test_getone_gives_each_partition_its_turn(wide: EmbeddedCluster) -> None:
+async def test_getone_serves_partitions_in_turn(wide: EmbeddedCluster) -> None:
     for partition in range(0, PARTITIONS, 50):
         wide.append("t", partition, values(0, 3000))
     async with reader(wide) as consumer:

@@ -35,7 +35,7 @@ def drain(full: RecordBuffer, slice_records: int = 1000) -> list[int]:
             return offsets
 
 
-def test_the_position_moves_with_each_message_that_is_walked() -> None:
+def test_position_moves_with_each_returned_record() -> None:
     some = buffer(5)
     some.add_set(messages(5, 6, 9), 5, 12)
     assert some.position == 5
@@ -48,7 +48,7 @@ def test_the_position_moves_with_each_message_that_is_walked() -> None:
     assert not some.pending
 
 
-def test_slices_of_a_set_and_several_sets_come_in_order() -> None:
+def test_slices_of_several_sets_come_in_order() -> None:
     some = buffer()
     some.add_set(messages(*range(5)), 0, 5)
     some.add_set(messages(*range(5, 9)), 5, 9)
@@ -58,7 +58,7 @@ def test_slices_of_a_set_and_several_sets_come_in_order() -> None:
     assert some.returned_count == 9
 
 
-def test_a_set_that_is_read_to_its_last_message_is_finished() -> None:
+def test_set_read_to_its_last_message_is_released() -> None:
     some = buffer()
     some.add_set(messages(0, 1, 2), 0, 3)
     assert some.decode(3)
@@ -67,13 +67,13 @@ def test_a_set_that_is_read_to_its_last_message_is_finished() -> None:
     assert not some.pending
 
 
-def test_a_set_that_begins_before_the_fetch_offset_is_cut() -> None:
+def test_messages_before_the_fetch_offset_are_dropped() -> None:
     some = buffer(3)
     some.add_set(messages(*range(5)), 3, 5)
     assert drain(some) == [3, 4]
 
 
-def test_a_set_without_any_wanted_message_only_moves_the_position() -> None:
+def test_set_without_wanted_messages_moves_the_position() -> None:
     some = buffer(3)
     some.add_set(messages(1, 2), 3, 7)
     assert not some.decode(10)
@@ -81,7 +81,7 @@ def test_a_set_without_any_wanted_message_only_moves_the_position() -> None:
     assert not some.pending
 
 
-def test_a_hole_behind_what_is_buffered_is_passed_with_it() -> None:
+def test_hole_after_buffered_records_is_passed_with_them() -> None:
     some = buffer(3)
     some.add_set(messages(3), 3, 4)
     some.skip_to(9)
@@ -92,7 +92,7 @@ def test_a_hole_behind_what_is_buffered_is_passed_with_it() -> None:
     assert some.position == 11
 
 
-def test_memory_is_counted_until_a_set_is_decoded() -> None:
+def test_set_is_charged_until_it_is_decoded() -> None:
     some = buffer()
     data = messages(*range(10))
     some.add_set(data, 0, 10)
@@ -103,7 +103,7 @@ def test_memory_is_counted_until_a_set_is_decoded() -> None:
     assert some.buffered_bytes == 0
 
 
-def test_a_reset_drops_everything_and_ends_walks() -> None:
+def test_reset_drops_everything_and_ends_iterators() -> None:
     some = buffer()
     some.add_set(messages(*range(10)), 0, 10)
     some.decode(4)
@@ -117,7 +117,7 @@ def test_a_reset_drops_everything_and_ends_walks() -> None:
     assert some.returned_count == 1
 
 
-def test_take_gives_whole_slices_and_parts() -> None:
+def test_pop_records_returns_whole_and_partial_slices() -> None:
     some = buffer()
     some.add_set(messages(*range(10)), 0, 10)
     while some.decode(4):
@@ -130,7 +130,7 @@ def test_take_gives_whole_slices_and_parts() -> None:
     assert some.pop_records(None) == []
 
 
-def test_a_list_that_was_taken_is_the_user_s() -> None:
+def test_popped_list_is_unchanged_by_a_reset() -> None:
     some = buffer()
     some.add_set(messages(0, 1), 0, 2)
     some.decode(10)
@@ -139,7 +139,7 @@ def test_a_list_that_was_taken_is_the_user_s() -> None:
     assert [record.offset for record in taken] == [0, 1]
 
 
-def test_a_corrupt_message_is_told_at_its_place_each_time() -> None:
+def test_corrupt_message_raises_each_time_it_is_next() -> None:
     some = buffer()
     bad = bytearray(messages(2))
     bad[-1] ^= 1
@@ -155,7 +155,7 @@ def test_a_corrupt_message_is_told_at_its_place_each_time() -> None:
         assert some.pending
 
 
-def test_crcs_aren_t_checked_where_that_was_asked_for() -> None:
+def test_crcs_are_not_checked_with_check_crcs_false() -> None:
     some = buffer(check_crcs=False)
     bad = bytearray(messages(0))
     bad[-1] ^= 1
@@ -163,7 +163,7 @@ def test_crcs_aren_t_checked_where_that_was_asked_for() -> None:
     assert drain(some) == [0]
 
 
-def test_deserializers_get_bytes_or_none_and_sizes_stay_those_of_the_bytes() -> None:
+def test_deserializers_get_bytes_or_none_and_keep_the_sizes() -> None:
     some = buffer(key_deserializer=lambda key: [key], value_deserializer=lambda value: [value])
     some.add_set(encode_entry(0, None, b"v") + encode_entry(1, b"k", None), 0, 2)
     some.decode(10)
@@ -186,7 +186,7 @@ class Picky:
         return (value,)
 
 
-def test_a_deserializer_s_error_comes_at_its_message_and_loses_nothing() -> None:
+def test_deserializer_error_is_raised_at_its_message() -> None:
     picky = Picky(b"2")
     some = buffer(key_deserializer=lambda key: (key,), value_deserializer=picky)
     some.add_set(messages(*range(5)), 0, 5)
@@ -208,7 +208,7 @@ def test_a_deserializer_s_error_comes_at_its_message_and_loses_nothing() -> None
     assert some.position == 5
 
 
-def test_an_error_that_a_deserializer_raises_again_has_one_note() -> None:
+def test_deserializer_error_raised_again_has_one_note() -> None:
     error = ValueError("always the same")
 
     def same(value: Any) -> Any:
@@ -222,7 +222,7 @@ def test_an_error_that_a_deserializer_raises_again_has_one_note() -> None:
     assert len(error.__notes__) == 1
 
 
-def test_stop_iteration_of_a_deserializer_ends_no_walk_silently() -> None:
+def test_stop_iteration_of_a_deserializer_is_raised() -> None:
     def stop(value: Any) -> Any:
         raise StopIteration
 
@@ -238,7 +238,7 @@ def test_stop_iteration_of_a_deserializer_ends_no_walk_silently() -> None:
     st.sets(st.integers(0, 70), max_size=5),
     st.lists(st.tuples(st.sampled_from(["decode", "walk", "take", "slice"]), st.integers(0, 9))),
 )
-def test_whatever_the_calls_each_message_comes_once_and_the_position_follows(
+def test_random_calls_return_each_message_once_in_order(
     written: set[int], cut: set[int], calls: list[tuple[str, int]]
 ) -> None:
     offsets, end, at = sorted(written), 70, 0

@@ -61,7 +61,7 @@ def offsets(one: RecordBuffer, slice_records: int = 1000) -> list[int]:
     return [record.offset for record in one.pop_records(None)]
 
 
-def test_sets_are_read_where_they_came() -> None:
+def test_frame_is_kept_until_its_sets_are_read() -> None:
     kept, [first, second] = frames(len(SET)), buffers(2)
     answer = Answer(kept, [first, second])
     assert offsets(first) == list(range(10))
@@ -72,7 +72,7 @@ def test_sets_are_read_where_they_came() -> None:
     assert kept.unused_bytes == 0
 
 
-def test_what_nobody_reads_is_copied_out_of_the_oldest_frame() -> None:
+def test_unread_sets_are_copied_out_of_the_oldest_frame() -> None:
     kept, [busy, idle] = frames(2 * len(SET)), buffers(2)
     answers = [Answer(kept, [busy, idle]) for _ in range(3)]
     offsets(busy)
@@ -83,7 +83,7 @@ def test_what_nobody_reads_is_copied_out_of_the_oldest_frame() -> None:
     assert kept.unused_bytes == 0
 
 
-def test_a_set_that_is_being_read_moves_out_and_is_read_on() -> None:
+def test_partly_read_set_is_copied_out_and_read_on() -> None:
     kept, [busy, slow] = frames(0), buffers(2)
     answer = Answer(kept, [busy, slow])
     slow.decode(3)
@@ -93,7 +93,7 @@ def test_a_set_that_is_being_read_moves_out_and_is_read_on() -> None:
     assert kept.unused_bytes == 0
 
 
-def test_a_reset_gives_the_frame_back() -> None:
+def test_reset_releases_the_frame() -> None:
     kept, [first, second] = frames(1000), buffers(2)
     answer = Answer(kept, [first, second])
     first.reset(0)
@@ -103,7 +103,7 @@ def test_a_reset_gives_the_frame_back() -> None:
     assert kept.unused_bytes == 0
 
 
-def test_a_frame_that_nobody_takes_a_part_of_isn_t_kept() -> None:
+def test_frame_without_sets_is_not_kept() -> None:
     kept = frames(0)
     kept.new_frame(1000)
     kept.trim()
@@ -114,7 +114,7 @@ def test_a_frame_that_nobody_takes_a_part_of_isn_t_kept() -> None:
     st.integers(0, 5),
     st.lists(st.tuples(st.sampled_from(["come", "read", "reset"]), st.sets(st.integers(0, 3)))),
 )
-def test_whatever_happens_the_unused_bytes_stay_within_the_limit(
+def test_unused_bytes_stay_within_the_limit(
     limit_sets: int, steps: list[tuple[str, set[int]]]
 ) -> None:
     kept, all_of_them = frames(limit_sets * len(SET)), buffers(4)
@@ -136,7 +136,7 @@ def test_whatever_happens_the_unused_bytes_stay_within_the_limit(
     assert not any(answer.is_kept for answer in answers)
 
 
-def test_a_part_is_finished_once() -> None:
+def test_copied_out_set_is_released_once() -> None:
     kept, part = frames(0), FetchedSet(b"", 0, 0, 0, None)
     frame: ReceivedFrame = kept.new_frame(10)
     frame.add_set(part, 10)

@@ -65,7 +65,7 @@ async def test_offsets_for_times(timed: EmbeddedCluster, clock: Clock) -> None:
         assert await consumer.beginning_offsets([tp(0), tp(1)]) == {tp(0): 3, tp(1): 0}
 
 
-async def test_the_first_message_is_found_where_brokers_know_times(clock: Clock) -> None:
+async def test_brokers_with_timestamps_find_the_first_message(clock: Clock) -> None:
     """From 0.10.1 on. On 0.10.0 it is the segment's start, as before."""
     async with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=clock) as cluster:
         for number in range(10):
@@ -82,7 +82,7 @@ async def test_the_first_message_is_found_where_brokers_know_times(clock: Clock)
                 assert await consumer.offsets_for_times(asked) == {tp(0): found, tp(1): None}
 
 
-async def test_none_is_not_believed_where_messages_have_no_timestamps(clock: Clock) -> None:
+async def test_no_result_is_verified_without_timestamps(clock: Clock) -> None:
     """A broker that was upgraded says so of times that come before the file's (brokers.md 8.14)."""
     began = int(clock.seconds * 1000)
     async with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=clock) as cluster:
@@ -108,7 +108,7 @@ async def test_none_is_not_believed_where_messages_have_no_timestamps(clock: Clo
             assert found == OffsetAndTimestamp(1, None)
 
 
-async def test_none_is_not_believed_of_one_segment_where_others_are_behind_it(clock: Clock) -> None:
+async def test_no_result_is_verified_with_several_segments(clock: Clock) -> None:
     """The first one was written late enough, a later one has messages of the time."""
     began = int(clock.seconds * 1000)
     async with EmbeddedCluster(version="0.10", topics={"t": 1}, clock=clock) as cluster:
@@ -124,7 +124,7 @@ async def test_none_is_not_believed_of_one_segment_where_others_are_behind_it(cl
     assert found == {tp(0): OffsetAndTimestamp(0, None)}
 
 
-async def test_where_a_broker_cannot_look_segments_are_asked_for(clock: Clock) -> None:
+async def test_unsupported_time_lookup_falls_back_to_segments(clock: Clock) -> None:
     """It can't open a set, or looks for too long: one partition spoils nothing for others."""
     began = int(clock.seconds * 1000)
     broken = encode_entry(0, None, b"no gzip", attributes=1, magic=1, timestamp_ms=began + 9000)
@@ -150,7 +150,7 @@ async def test_where_a_broker_cannot_look_segments_are_asked_for(clock: Clock) -
             assert found == {tp(0): segment, tp(1): segment}
 
 
-async def test_heads_are_looked_at_in_one_request_a_leader(clock: Clock) -> None:
+async def test_segment_heads_take_one_request_per_leader(clock: Clock) -> None:
     began = int(clock.seconds * 1000)
     async with EmbeddedCluster(2, "0.10", topics={"t": 12}, clock=clock) as cluster:
         for number in range(12):
@@ -166,7 +166,7 @@ async def test_heads_are_looked_at_in_one_request_a_leader(clock: Clock) -> None
     st.booleans(),
     st.integers(0, 30_000),
 )
-def test_it_is_never_later_than_the_first_message_of_the_time(
+def test_result_is_never_after_the_first_message(
     segments: list[tuple[int, int]], ends_empty: bool, at: int
 ) -> None:
     """Segments of some messages with growing times; files show whole seconds, rounded down."""

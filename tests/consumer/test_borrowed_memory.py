@@ -9,7 +9,7 @@ import pytest
 from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from aiokafka08.testing.state import Partition
-from tests.consumer.conftest import Consumer, MakeConsumer, tp
+from tests.consumer.conftest import Consumer, MakeConsumer, take, tp
 from tests.waiting import until
 
 LARGE = 150_000
@@ -30,7 +30,7 @@ async def holding(consumer: Consumer) -> None:
     await until(lambda: consumer.metrics()["buffered_bytes"] > LARGE, "a large message")
 
 
-async def test_what_a_removed_partition_had_borrowed_goes_to_who_waits_for_it(
+async def test_bytes_of_a_removed_partition_go_to_the_waiter(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     for partition in (0, 2):  # of one broker: nobody else's poll wakes its loop
@@ -45,7 +45,7 @@ async def test_what_a_removed_partition_had_borrowed_goes_to_who_waits_for_it(
     assert (await asyncio.wait_for(consumer.getone(), 5)).partition == other
 
 
-async def test_a_call_that_waits_already_gets_what_others_have_borrowed_and_nobody_takes(
+async def test_waiting_call_reclaims_bytes_of_unread_buffers(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the call looks between the answer and the next request."""
@@ -61,7 +61,7 @@ async def test_a_call_that_waits_already_gets_what_others_have_borrowed_and_nobo
     assert (await asyncio.wait_for(consumer.getone(tp(0)), 5)).partition == 0
 
 
-async def test_a_partition_that_lost_its_leader_keeps_nothing_that_it_had_borrowed(
+async def test_partition_that_loses_its_leader_returns_its_bytes(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     cluster.append("t", 0, [bytes(LARGE)])
@@ -79,3 +79,47 @@ async def test_a_partition_that_lost_its_leader_keeps_nothing_that_it_had_borrow
     await until(lambda: not consumer.ready())
     cluster.append("t", 1, [bytes(LARGE)])
     assert (await asyncio.wait_for(consumer.getone(), 5)).partition == 1
+
+
+async def test_messages_above_the_share_are_fetched_up_to_the_limit(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    sizes = [10, 5_000, 150_000, 20, 90_000, 90_000, 30]
+    for partition in range(4):
+        cluster.append("t", partition, [bytes(size) for size in sizes])
+    consumer = make_consumer("t", max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
+    await consumer.start()
+    got = await take(consumer, 4 * len(sizes))
+    for partition in range(4):
+        assert [len(r.value) for r in got if r.partition == partition] == sizes
+
+
+async def test_paused_partition_with_large_message_blocks_no_other(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    for partition in range(2):
+        cluster.append("t", partition, [bytes(150_000)])
+    consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
+    consumer.assign([tp(0), tp(1)])
+    await consumer.start()
+    await until(lambda: consumer.metrics()["buffered_bytes"] > 150_000)
+    first = next(p for p in (0, 1) if consumer.highwater(tp(p)) is not None)
+    consumer.pause(tp(0), tp(1))
+    consumer.resume(tp(1 - first))
+    # The one has borrowed what the other needs; it was paused before the user took it.
+    assert len(await take(consumer, 1)) == 1
+    consumer.resume(tp(first))
+    assert len(await take(consumer, 1)) == 1
+
+
+async def test_unread_partition_with_large_message_blocks_no_other(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    for partition in range(2):
+        cluster.append("t", partition, [bytes(150_000)])
+    consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
+    consumer.assign([tp(0), tp(1)])
+    await consumer.start()
+    await until(lambda: consumer.metrics()["buffered_bytes"] > 150_000)
+    for partition in (0, 1):
+        assert (await asyncio.wait_for(consumer.getone(tp(partition)), 10)).offset == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aiokafka08.consumer.next_fetch import EMPTY_WAITS, Finding, NextFetch, Step
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, survey
-from tests.consumer.model import FILLER, Batch, ModelLog
+from tests.consumer.log_model import FILLER, Batch, ModelLog
 
 LIMIT = 1 << 20
 BASE = 1 << 10
@@ -32,7 +32,7 @@ def respond(
     )
 
 
-def test_messages_move_it_behind_the_highest() -> None:
+def test_messages_move_the_offset_after_the_highest() -> None:
     next_fetch = NextFetch(5)
     assert respond(next_fetch, message(5) + message(6) + message(9)).step is Step.DATA
     assert next_fetch.offset == 10
@@ -44,34 +44,34 @@ def test_messages_move_it_behind_the_highest() -> None:
     assert next_fetch.offset == 12
 
 
-def test_nothing_at_the_high_watermark_is_the_end() -> None:
+def test_empty_response_at_the_watermark_is_the_end() -> None:
     next_fetch = NextFetch(5)
     for _ in range(10):
         assert respond(next_fetch, b"", 5).step is Step.END
     assert (next_fetch.offset, next_fetch.size_bytes) == (5, 0)
 
 
-def test_a_partial_message_states_what_to_ask_for() -> None:
+def test_partial_message_sets_the_next_size() -> None:
     next_fetch = NextFetch(5)
     assert respond(next_fetch, message(5, 100_000)[:BASE]).step is Step.RETRY
     assert next_fetch.size_bytes == len(message(5, 100_000))
     assert next_fetch.offset == 5
 
 
-def test_a_partial_message_just_too_large_doubles() -> None:
+def test_partial_message_at_least_doubles_the_size() -> None:
     next_fetch = NextFetch(5)
     assert respond(next_fetch, message(5, BASE)[:BASE]).step is Step.RETRY
     assert next_fetch.size_bytes == 2 * BASE
 
 
-def test_a_partial_message_behind_old_ones_needs_room_for_both() -> None:
+def test_partial_message_after_old_ones_adds_their_size() -> None:
     next_fetch = NextFetch(5)
     old = message(4, 500)
     assert respond(next_fetch, (old + message(9, 5000))[:BASE]).step is Step.RETRY
     assert next_fetch.size_bytes == len(old + message(9, 5000))
 
 
-def test_above_the_limit_it_is_too_large() -> None:
+def test_message_above_the_limit_is_too_large() -> None:
     next_fetch = NextFetch(5)
     large = message(5, LIMIT)
     assert respond(next_fetch, large[:BASE]) == Finding(Step.TOO_LARGE, len(large))
@@ -79,7 +79,7 @@ def test_above_the_limit_it_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("hidden", [message(5, 1000)[:11], b""])
-def test_one_empty_answer_is_asked_again_and_then_grows(hidden: bytes) -> None:
+def test_empty_response_is_retried_and_then_grows(hidden: bytes) -> None:
     """The watermark may have moved between the read and the answer: no reason to grow yet."""
     next_fetch = NextFetch(5)
     assert respond(next_fetch, hidden).step is Step.RETRY
@@ -98,7 +98,7 @@ def test_one_empty_answer_is_asked_again_and_then_grows(hidden: bytes) -> None:
     assert next_fetch.offset == 5
 
 
-def test_brokers_that_show_a_part_of_everything_needn_t_be_asked_for_more() -> None:
+def test_old_broker_needs_no_growth_for_an_empty_response() -> None:
     next_fetch = NextFetch(5)
     for expected in (Step.RETRY, Step.RETRY_ALONE):
         finding = next_fetch.apply_response(
@@ -115,7 +115,7 @@ def _at_the_limit() -> NextFetch:
     return next_fetch
 
 
-def test_an_empty_end_of_the_log_is_passed_when_several_answers_have_waited() -> None:
+def test_empty_end_is_passed_after_several_waits() -> None:
     next_fetch = _at_the_limit()
     for _ in range(EMPTY_WAITS - 1):
         assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is Step.RETRY_ALONE
@@ -125,21 +125,21 @@ def test_an_empty_end_of_the_log_is_passed_when_several_answers_have_waited() ->
     assert not next_fetch.alone
 
 
-def test_an_empty_end_is_passed_up_to_the_lowest_watermark_seen() -> None:
+def test_empty_end_is_passed_up_to_the_lowest_watermark() -> None:
     next_fetch = _at_the_limit()
     for high_watermark in (40, 30, 50):
         respond(next_fetch, b"", high_watermark, requested=LIMIT, waited=True)
     assert next_fetch.offset == 30
 
 
-def test_a_broker_that_was_slow_doesn_t_hide_a_large_message() -> None:
+def test_one_slow_response_does_not_hide_a_large_message() -> None:
     next_fetch = _at_the_limit()
     assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is Step.RETRY_ALONE
     assert respond(next_fetch, b"", requested=LIMIT, waited=False).step is Step.TOO_LARGE
     assert next_fetch.offset == 5
 
 
-def test_a_filler_passes_one_offset_at_a_time() -> None:
+def test_filler_passes_one_offset() -> None:
     next_fetch = NextFetch(5)
     for offset in range(6, 20):
         assert respond(next_fetch, FILLER, 20).step is Step.RETRY
@@ -153,7 +153,7 @@ def test_old_messages_alone_pass_one_offset() -> None:
     assert next_fetch.offset == 6
 
 
-def test_old_messages_that_fill_the_answer_make_it_grow() -> None:
+def test_old_messages_filling_the_response_grow_the_size() -> None:
     next_fetch = NextFetch(5)
     old = message(4, BASE - 26)
     assert len(old) == BASE
@@ -162,7 +162,7 @@ def test_old_messages_that_fill_the_answer_make_it_grow() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 13, -1])
-def test_an_impossible_size_is_corrupt(size: int) -> None:
+def test_impossible_size_is_corrupt(size: int) -> None:
     broken = (5).to_bytes(8, "big") + size.to_bytes(4, "big", signed=True) + bytes(30)
     next_fetch = NextFetch(5)
     assert respond(next_fetch, broken).step is Step.CORRUPT
@@ -192,7 +192,7 @@ def wrapper(*offsets: int, at: int | None = None) -> bytes:
     ],
 )
 @pytest.mark.parametrize("wild", [message(WILD), wrapper(7, at=WILD)])
-def test_an_offset_above_the_high_watermark_is_asked_for_again_and_then_corrupt(
+def test_offset_above_the_watermark_is_retried_then_corrupt(
     wild: bytes, behind: bytes, next_offset: int | None
 ) -> None:
     next_fetch = NextFetch(5)
@@ -208,14 +208,14 @@ def test_an_offset_above_the_high_watermark_is_asked_for_again_and_then_corrupt(
 
 
 @pytest.mark.parametrize("behind", [message(8) + message(9), wrapper(8, 9), wrapper(7, 8, 9)])
-def test_who_seeks_past_an_impossible_offset_goes_on_behind_it(behind: bytes) -> None:
+def test_seek_past_an_impossible_offset_continues(behind: bytes) -> None:
     """Who looks for the first entry whose offset isn't lower than 8 finds the damaged one again."""
     next_fetch = NextFetch(8)
     assert respond(next_fetch, message(WILD) + behind, 10) == Finding(Step.DATA, message_set=behind)
     assert next_fetch.offset == 10
 
 
-def test_what_came_while_the_broker_read_is_left_for_the_next_fetch() -> None:
+def test_messages_above_the_watermark_are_left_for_later() -> None:
     """Brokers from 2.4 on tell the watermark of before the read (docs/brokers.md 7.14)."""
     next_fetch = NextFetch(5)
     there, new = message(5) + message(6), message(7) + message(8)
@@ -227,14 +227,14 @@ def test_what_came_while_the_broker_read_is_left_for_the_next_fetch() -> None:
     assert next_fetch.offset == 10
 
 
-def test_where_no_high_watermark_is_told_only_an_offset_that_none_can_follow_is_corrupt() -> None:
+def test_without_watermark_only_the_last_offset_is_corrupt() -> None:
     next_fetch = NextFetch(5)
     assert respond(next_fetch, message(2**63 - 1), -1).step is Step.CORRUPT
     assert respond(next_fetch, message(2**63 - 2), -1).step is Step.DATA
     assert next_fetch.offset == 2**63 - 1
 
 
-def test_the_size_shrinks_in_halves_while_less_is_used() -> None:
+def test_unused_size_shrinks_in_halves() -> None:
     next_fetch = NextFetch(5)
     respond(next_fetch, message(5, 100_000)[:BASE])
     large = next_fetch.size_bytes
@@ -267,7 +267,7 @@ def logs(draw: st.DrawFn) -> ModelLog:
 
 
 @given(logs(), st.integers(0, 20), st.sampled_from([64, 256, 4096]), st.sampled_from([256, 8192]))
-def test_a_log_is_read_without_a_gap_and_comes_to_an_end(
+def test_random_logs_are_read_to_the_end_without_gaps(
     log: ModelLog, start: int, base: int, limit: int
 ) -> None:
     start, limit = min(start, log.end), max(base, limit)

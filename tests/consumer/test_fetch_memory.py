@@ -1,0 +1,115 @@
+"""How the memory is shared and borrowed. Pure: time is an argument."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.consumer.cursor import FetchResult
+from aiokafka08.consumer.fetch_memory import MIN_SHARE_BYTES, FetchMemory
+from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES
+from aiokafka08.protocol.message_set import encode_entry
+from tests.consumer.fetching import (
+    MIB,
+    filling,
+    make_cursors,
+    make_queue,
+    respond,
+)
+
+
+def test_shares_of_few_and_many_partitions() -> None:
+    memory = FetchMemory(50 * MIB, MIB)
+    found = {}
+    for count in (1, 25, 26, 1000, 1600, 1601, 100_000):
+        memory.divide(count)
+        found[count] = (memory.share_bytes, memory.room_bytes > 0)
+        both = 2 if memory.room_bytes else 1
+        assert count * memory.share_bytes * both <= max(50 * MIB, count * MIN_SHARE_BYTES)
+    assert found[1] == found[25] == (MIB, True)
+    assert found[1000] == (50 * MIB // 2000, True)
+    assert found[1600] == (MIN_SHARE_BYTES, True)
+    assert found[1601] == found[100_000] == (MIN_SHARE_BYTES, False)
+
+
+def test_share_may_be_small_but_shows_a_header() -> None:
+    memory = FetchMemory(50 * MIB, 4096)
+    assert memory.share_bytes == 4096
+    assert FetchMemory(50 * MIB, 1).share_bytes >= 26
+    assert FetchMemory(1, 1).limit_bytes >= 26
+
+
+def test_borrowed_bytes_are_bounded_and_granted_in_order() -> None:
+    memory = FetchMemory(4 * MIB, MIB)
+    one, two, three, four = make_cursors(4)
+    for cursor in (one, two, three):
+        cursor.next_fetch.size_bytes = 3 * MIB
+    four.next_fetch.size_bytes = MIB + 1
+    assert memory.borrow(one)
+    assert one.borrowed_bytes == 2 * MIB
+    assert memory.borrow(two)
+    assert not memory.borrow(three)
+    assert not memory.borrow(four)
+    assert list(memory.waiters) == [three, four]
+    assert memory.next_waiter() is None
+    memory.release(one)
+    assert memory.next_waiter() is three
+    assert not memory.borrow(one)  # not before those who wait
+    assert memory.borrow(three)
+    memory.release(two)
+    memory.stop_waiting(four)
+    assert memory.next_waiter() is one
+    one.next_fetch.size_bytes = 0
+    assert memory.borrow(one)
+    assert not memory.waiters
+
+
+def test_single_partition_can_borrow_for_the_largest_message() -> None:
+    memory = FetchMemory(4 * MIB, MIB)
+    (one,) = make_cursors(1)
+    one.next_fetch.size_bytes = memory.limit_bytes
+    assert memory.borrow(one)
+
+
+def test_paused_borrower_is_idle() -> None:
+    memory = FetchMemory(4 * MIB, MIB)
+    one, two = make_cursors(2)
+    for cursor in (one, two):
+        cursor.next_fetch.size_bytes = 4 * MIB
+    assert memory.borrow(one)
+    fetch = one.begin_fetch(memory.share_bytes)
+    one.paused = True
+    assert not memory.borrow(two)
+    assert memory.idle_borrowers(None) == []  # still under way
+    assert respond(fetch, encode_entry(0, None, bytes(3 * MIB))) is FetchResult.DATA
+    assert memory.idle_borrowers(None) == [one]
+    one.paused = False
+    assert memory.idle_borrowers(None) == []
+    assert memory.idle_borrowers({two}) == [one]  # the call that waits wants another one
+
+
+@given(st.integers(1, 1000), st.integers(0, 2**32), st.sampled_from([MIB, 4 * MIB]))
+def test_memory_stays_within_its_bound(count: int, seed: int, total: int) -> None:
+    """Brokers always answer with all requested bytes; the user takes some, or nothing."""
+    choose = random.Random(seed)
+    memory = FetchMemory(total, MIB)
+    memory.divide(count)
+    queue = make_queue(memory, made := make_cursors(count))
+    bound = max(total, count * MIN_SHARE_BYTES)
+    for now in range(6):
+        queue.end_backoffs(now)
+        found = queue.plan(now, 0.5)
+        fetches = [] if found is None else found.fetches
+        requested_bytes = sum(fetch.max_bytes for fetch in fetches)
+        buffered = sum(cursor.buffer.buffered_bytes for cursor in made)
+        sets = sum(1 for cursor in made if cursor.buffer.pending)
+        assert requested_bytes + buffered <= bound + 2 * sets * SET_OVERHEAD_BYTES
+        for fetch in fetches:
+            respond(fetch, filling(fetch))
+        for cursor in made:
+            if choose.random() < 0.3:
+                cursor.buffer.decode(10)
+                cursor.buffer.pop_records(None)
+            queue.update(cursor, now)

@@ -1,0 +1,126 @@
+"""Which partitions go into the next request. Pure: time is an argument."""
+
+from __future__ import annotations
+
+from aiokafka08.consumer.cursor import FetchResult
+from aiokafka08.consumer.fetch_memory import FetchMemory
+from aiokafka08.consumer.fetch_plan import ALONE_WAIT_S, SHORT_WAIT_S
+from tests.consumer.fetching import (
+    KIB,
+    MIB,
+    filling,
+    make_cursors,
+    make_plan,
+    make_queue,
+    partitions_of,
+    respond,
+)
+
+
+def test_plan_has_every_ready_partition_once() -> None:
+    memory = FetchMemory(50 * MIB, MIB)
+    queue = make_queue(memory, make_cursors(3))
+    first = make_plan(queue)
+    assert partitions_of(first) == [0, 1, 2]
+    assert (first.wait_s, first.alone) == (0.5, False)
+    assert queue.plan(0.0, 0.5) is None
+
+
+def test_plan_for_an_old_line_waits_shorter() -> None:
+    queue = make_queue(FetchMemory(50 * MIB, MIB), make_cursors(1))
+    found = queue.plan(0.0, 0.1)
+    assert found is not None
+    assert found.wait_s == 0.1
+
+
+def test_partition_that_backs_off_is_left_out() -> None:
+    memory = FetchMemory(50 * MIB, MIB)
+    queue = make_queue(memory, make_cursors(2))
+    first = make_plan(queue)
+    assert respond(first.fetches[0], code=6, now=1.0) is FetchResult.REFRESH
+    respond(first.fetches[1], now=1.0)
+    for fetch in first.fetches:
+        queue.update(fetch.cursor, 1.0)
+    due = queue.end_backoffs(1.0)
+    assert due is not None
+    assert 1.08 <= due <= 1.12
+    assert partitions_of(make_plan(queue, 1.0)) == [1]
+    assert queue.plan(1.05, 0.5) is None
+    assert partitions_of(make_plan(queue, due)) == [0]
+
+
+def test_full_partition_is_left_out_and_shortens_the_wait() -> None:
+    memory = FetchMemory(50 * MIB, MIB)
+    memory.divide(2)
+    queue = make_queue(memory, make_cursors(2))
+    for _ in range(2):  # a share buffered, a share on its way
+        both = make_plan(queue, 1.0)
+        assert sorted(partitions_of(both)) == [0, 1]
+        for fetch in both.fetches:
+            partition = fetch.cursor.topic_partition.partition
+            respond(fetch, b"" if partition else filling(fetch), now=1.0)
+            queue.update(fetch.cursor, 1.0)
+    # 0 is full now. Its buffer may be taken in the next moment; for who takes nothing for long, the
+    # polls of the others become as long as ever.
+    waits = []
+    for now in (1.0, 1.03, 1.2, 9.0):
+        found = make_plan(queue, now)
+        assert partitions_of(found) == [1]
+        waits.append(round(found.wait_s, 3))
+        respond(found.fetches[0], now=now)
+        queue.update(found.fetches[0].cursor, now)
+    assert waits == [SHORT_WAIT_S, 0.03, 0.2, 0.5]
+
+
+def test_paused_partition_delays_no_other() -> None:
+    memory = FetchMemory(50 * MIB, MIB)
+    queue = make_queue(memory, made := make_cursors(2))
+    made[0].paused = True
+    queue.update(made[0], 0.0)
+    found = make_plan(queue)
+    assert partitions_of(found) == [1]
+    assert found.wait_s == 0.5
+    made[0].paused = False
+    queue.update(made[0], 0.0)
+    assert partitions_of(make_plan(queue)) == [0]
+
+
+def test_partition_to_fetch_alone_is_planned_alone() -> None:
+    memory = FetchMemory(50 * MIB, MIB)
+    queue = make_queue(memory, made := make_cursors(3))
+    made[1].next_fetch.alone = True
+    first = make_plan(queue)
+    assert (partitions_of(first), first.alone) == ([1], True)
+    assert first.wait_s >= ALONE_WAIT_S
+    assert first.fetches[0].alone
+    assert partitions_of(make_plan(queue)) == [0, 2]
+
+
+def test_partition_alone_that_waits_for_memory_delays_no_other() -> None:
+    memory = FetchMemory(MIB, 64 * KIB)
+    queue = make_queue(memory, made := make_cursors(3))
+    for one in made[:2]:
+        one.next_fetch.size_bytes = 900 * KIB
+    assert memory.borrow(made[0])  # of another broker
+    queue.remove(made[0])
+    made[1].next_fetch.alone = True
+    assert partitions_of(make_plan(queue)) == [2]
+
+
+def test_removed_partition_is_not_planned() -> None:
+    queue = make_queue(FetchMemory(50 * MIB, MIB), made := make_cursors(3))
+    queue.remove(made[0])
+    assert partitions_of(make_plan(queue)) == [1, 2]
+    queue.update(made[0], 0.0)
+    assert queue.plan(0.0, 0.5) is None
+
+
+def test_huge_request_is_split_without_a_wait() -> None:
+    memory = FetchMemory(1 << 30, 50 * MIB)
+    memory.divide(5)
+    queue = make_queue(memory, make_cursors(5))
+    first = make_plan(queue)
+    assert partitions_of(first) == [0, 1]
+    assert first.wait_s == 0.0
+    assert partitions_of(make_plan(queue)) == [2, 3]
+    assert partitions_of(make_plan(queue)) == [4]

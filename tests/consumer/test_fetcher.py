@@ -1,0 +1,230 @@
+"""Fetching while partitions fail, leaders move, and brokers die or stay silent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka08.errors import (
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
+from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.testing import (
+    Answer,
+    Close,
+    EmbeddedCluster,
+    Hang,
+    Omit,
+    Truncate,
+    WrongCorrelationId,
+)
+from aiokafka08.testing.faults import Effect
+from tests.consumer.conftest import MakeConsumer, has_partition, take, tp, values
+from tests.waiting import until
+
+
+async def test_error_of_one_partition_affects_it_alone(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Partitions 0 and 2 have the same leader; 0 always fails, 2 goes on at full speed."""
+    cluster.append("t", 0, values(0, 1))
+    consumer = make_consumer(retry_backoff_ms=100)
+    consumer.assign([tp(0)])
+    fault = cluster.fault(
+        FetchRequest, then=Answer(-1), times=None, where=lambda request: has_partition(0, request)
+    )
+    await consumer.start()
+    await until(lambda: fault.hits >= 2)
+    consumer.assign([tp(0), tp(2)])
+    hits = fault.hits
+    got = []
+    for number in range(30):
+        cluster.append("t", 2, values(number, number + 1))
+        got.append((await asyncio.wait_for(consumer.getone(), 5)).offset)
+    assert got == list(range(30))
+    assert fault.hits - hits <= 12, "the partition in error was asked for too often"
+    fault.cancel()
+    assert (await asyncio.wait_for(consumer.getone(tp(0)), 10)).offset == 0
+
+
+@pytest.mark.parametrize("code", [3, 5, 6, -1, 99])
+async def test_retriable_errors_back_off(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, code: int
+) -> None:
+    cluster.append("t", 0, values(0, 3))
+    consumer = make_consumer(retry_backoff_ms=20)
+    consumer.assign([tp(0)])
+    fault = cluster.fault(FetchRequest, then=Answer(code), times=5)
+    await consumer.start()
+    loop = asyncio.get_running_loop()
+    await until(lambda: fault.hits >= 1)
+    began = loop.time()
+    await until(lambda: fault.hits == 5)
+    # 20, 40, 80 and 160 ms, each 20 % shorter at most.
+    assert loop.time() - began >= 0.3 * 0.8
+    assert [r.offset for r in await take(consumer, 3)] == [0, 1, 2]
+    assert consumer.metrics()["fetch_errors"] == 5
+
+
+async def test_idle_consumer_fetches_once_per_wait(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(fetch_max_wait_ms=100)
+    consumer.assign([tp(0), tp(2)])
+    await consumer.start()
+    await until(lambda: len(cluster.requests(FetchRequest)) >= 2)
+    before = len(cluster.requests(FetchRequest))
+    await asyncio.sleep(1.0)
+    assert len(cluster.requests(FetchRequest)) - before <= 11
+
+
+async def test_full_partition_lengthens_the_polls_of_others(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, [bytes(60_000)] * 10)
+    consumer = make_consumer(fetch_max_wait_ms=500, max_partition_fetch_bytes=100_000)
+    consumer.assign([tp(0), tp(2)])
+    await consumer.start()
+    await until(lambda: consumer.metrics()["buffered_bytes"] > 100_000)
+    before = len(cluster.requests(FetchRequest))
+    await asyncio.sleep(2.0)
+    # Polls of 2, 4, 8, … 500 ms for the other partition.
+    assert len(cluster.requests(FetchRequest)) - before <= 17
+    assert len(await take(consumer, 10)) == 10
+
+
+async def test_moved_leader_is_followed(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+    got: list[int] = []
+    for number in range(12):
+        if number % 3 == 2:
+            cluster.move_leader("t", 0)
+        cluster.append("t", 0, values(number, number + 1))
+        got.append((await asyncio.wait_for(consumer.getone(tp(0)), 10)).offset)
+    assert got == list(range(12))
+
+
+async def test_dead_broker_is_replaced_by_another_leader(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    for partition in range(4):
+        cluster.append("t", partition, values(0, 10))
+    consumer = make_consumer("t")
+    await consumer.start()
+    assert len(await take(consumer, 40)) == 40
+    cluster.kill(0)
+    for partition in range(4):
+        cluster.append("t", partition, values(10, 12))
+    got = await take(consumer, 8)
+    assert sorted((r.partition, r.offset) for r in got) == [
+        (partition, offset) for partition in range(4) for offset in (10, 11)
+    ]
+    cluster.restart(0)
+    cluster.move_leader("t", 0, to=0)
+    cluster.append("t", 0, values(12, 13))
+    assert [r.offset for r in await take(consumer, 1)] == [12]
+
+
+async def test_leaderless_partition_waits_for_a_leader(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+    await until(consumer.ready)
+    cluster.kill(0, then="leaderless")
+    cluster.append("t", 1, values(0, 3))
+    assert [r.partition for r in await take(consumer, 3)] == [1, 1, 1]
+    await until(lambda: not consumer.ready())
+    cluster.elect()
+    cluster.append("t", 0, values(0, 3))
+    assert [r.partition for r in await take(consumer, 3)] == [0, 0, 0]
+    await until(consumer.ready)
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [Close(), Close(after_bytes=3), Close(after_bytes=30, reset=True), Truncate(5), Omit(),
+     WrongCorrelationId()],
+    ids=repr,
+)  # fmt: skip
+async def test_broken_responses_lose_no_message(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, effect: Effect
+) -> None:
+    cluster.append("t", 0, values(0, 50))
+    cluster.append("t", 1, values(0, 50))
+    consumer = make_consumer("t")
+    for nth in (1, 2, 4):
+        cluster.fault(FetchRequest, then=effect, nth=nth)
+    await consumer.start()
+    got = await take(consumer, 100)
+    for partition in (0, 1):
+        assert [r.offset for r in got if r.partition == partition] == list(range(50))
+    assert len(cluster.requests(FetchRequest)) < 30
+
+
+async def test_silent_broker_delays_only_its_own_partitions(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t", request_timeout_ms=500)
+    await consumer.start()
+    await until(consumer.ready)
+    cluster.fault(FetchRequest, then=Hang(), node=0)
+    cluster.append("t", 0, values(0, 1))  # ends the poll under way; the next one hangs
+    assert (await asyncio.wait_for(consumer.getone(tp(0)), 10)).offset == 0
+    cluster.append("t", 0, values(1, 2))
+    for number in range(5):
+        cluster.append("t", 1, values(number, number + 1))
+        assert (await asyncio.wait_for(consumer.getone(tp(1)), 5)).offset == number
+    assert (await asyncio.wait_for(consumer.getone(tp(0)), 10)).offset == 1
+    assert consumer.metrics()["fetch_request_failures"] >= 1
+
+
+async def test_silent_broker_is_left_when_another_one_leads(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before `request_timeout_ms` is over: by default that is 40 s."""
+    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    await until(consumer.ready)
+    fault = cluster.fault(FetchRequest, then=Hang(), node=0)
+    await until(lambda: fault.hits)
+    await until(lambda: not consumer.ready())
+    cluster.move_leader("t", 0)
+    cluster.append("t", 0, values(0, 1))
+    assert (await asyncio.wait_for(consumer.getone(), 5)).offset == 0
+    await until(consumer.ready)
+
+
+async def test_final_error_is_raised_and_then_retried(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 1))
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    cluster.fault(FetchRequest, then=Answer(29), times=2)
+    await consumer.start()
+    for _ in range(2):
+        with pytest.raises(TopicAuthorizationFailedError, match="t/0"):
+            await consumer.getone()
+    assert (await consumer.getone()).offset == 0
+
+
+async def test_unknown_code_is_raised_after_max_tries(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.consumer.cursor.MAX_TRIES", 6)
+    consumer = make_consumer(retry_backoff_ms=1)
+    consumer.assign([tp(0)])
+    fault = cluster.fault(FetchRequest, then=Answer(-1), times=None)
+    await consumer.start()
+    with pytest.raises(UnknownError):
+        async with asyncio.timeout(30):
+            await consumer.getmany(timeout_ms=30_000)
+    assert fault.hits >= 6

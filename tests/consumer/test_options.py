@@ -1,0 +1,133 @@
+"""Wrong options and arguments, and the errors that name them."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    InvalidTopicError,
+    KafkaConfigurationError,
+    UnsupportedVersionError,
+)
+from aiokafka08.testing import EmbeddedCluster
+from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
+
+CALLS: dict[str, Callable[[Consumer], Awaitable[Any]]] = {
+    "getone": lambda consumer: consumer.getone(),
+    "getone of one": lambda consumer: consumer.getone(tp(0)),
+    "getmany": lambda consumer: consumer.getmany(timeout_ms=60_000),
+    "getmany_arrow": lambda consumer: consumer.getmany_arrow(timeout_ms=60_000),
+    "position": lambda consumer: consumer.position(tp(0)),
+    "seek_to_end": lambda consumer: consumer.seek_to_end(),
+    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning(),
+    "beginning_offsets": lambda consumer: consumer.beginning_offsets([tp(0)]),
+    "end_offsets": lambda consumer: consumer.end_offsets([tp(0)]),
+    "offsets_for_times": lambda consumer: consumer.offsets_for_times({tp(0): 1}),
+    "topics": lambda consumer: consumer.topics(),
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "needs"),
+    [
+        ({"isolation_level": "read_committed"}, "isolation_level.*Fetch 4"),
+        ({"group_instance_id": "x"}, "group_instance_id.*JoinGroup 5"),
+        ({"client_rack": "r"}, "client_rack.*Fetch 11"),
+        ({"security_protocol": "SASL_SSL"}, "SaslHandshake"),
+        ({"sasl_plain_username": "me"}, "sasl_plain_username.*SaslHandshake"),
+        ({"sasl_oauth_token_provider": object()}, "sasl_oauth_token_provider.*SaslHandshake"),
+    ],
+)
+def test_option_above_the_protocol_is_refused(options: dict[str, Any], needs: str) -> None:
+    with pytest.raises(UnsupportedVersionError, match=needs):
+        AIOKafkaConsumer(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"auto_offset_reset": "smallest"},
+        {"consumer_timeout_ms": -1},
+        {"isolation_level": "serializable"},
+        {"offsets_storage": "redis"},
+        {"offsets_storage": "dual"},  # without a group
+        {"zookeeper_connect": ""},
+        {"fetch_max_bytes": 0},
+        {"fetch_min_bytes": -1},
+        {"fetch_max_wait_ms": -1},
+        {"max_partition_fetch_bytes": 0},
+        {"max_poll_records": 0},
+        {"request_timeout_ms": 0},
+        {"session_timeout_ms": 0},
+        {"group_id": 3},
+        {"key_deserializer": 3},
+        {"on_event": 3},
+        {"enable_auto_commit": "no"},
+        {"check_crcs": None},
+        {"exclude_internal_topics": "false"},
+        {"partition_assignment_strategy": None},
+        {"partition_assignment_strategy": 3},
+        {"zookeeper_connect": 2181},
+        {"client_id": 0},
+        {"api_version": "0.7"},
+        {"bootstrap_servers": ""},
+        {"security_protocol": "TLS"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_wrong_option_is_named(options: dict[str, Any]) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        AIOKafkaConsumer(**options)
+    assert next(iter(options)) in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+async def test_sizes_above_int32_are_capped(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    huge = 2**40
+    cluster.append("t", 0, values(0, 3))
+    consumer = make_consumer("t", fetch_max_bytes=huge, max_partition_fetch_bytes=huge)
+    await consumer.start()
+    assert (await consumer.getone()).offset == 0
+
+
+def test_other_wrong_arguments_raise() -> None:
+    with pytest.raises(InvalidTopicError):
+        AIOKafkaConsumer("a b")
+    with pytest.raises(KafkaConfigurationError):
+        AIOKafkaConsumer(ssl_context=ssl.create_default_context())
+    with pytest.warns(DeprecationWarning, match="loop"):
+        AIOKafkaConsumer(loop=object())  # type: ignore[arg-type]
+
+
+async def test_wrong_argument_of_a_call_is_named(make_consumer: MakeConsumer) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+    calls: list[tuple[type[Exception], str, Awaitable[Any]]] = [
+        (TypeError, "'t' is in it", consumer.getone("t")),  # type: ignore[arg-type]
+        (TypeError, "'t' is in it", consumer.getmany("t")),  # type: ignore[arg-type]
+        (TypeError, "timeout_ms='1'", consumer.getmany(timeout_ms="1")),  # type: ignore[arg-type]
+        (TypeError, "not 't'", consumer.end_offsets("t")),  # type: ignore[arg-type]
+        (ValueError, "partition -1", consumer.beginning_offsets([tp(-1)])),
+        (TypeError, r"timestamps\[.*\]='x'", consumer.offsets_for_times({tp(0): "x"})),  # type: ignore[dict-item]
+        (ValueError, r"timestamps\[.*\]=-1", consumer.offsets_for_times({tp(0): -1})),
+    ]
+    for error, says, call in calls:
+        with pytest.raises(error, match=says):
+            await call
+
+
+STEPS: dict[str, Callable[[Consumer], tuple[object, str]]] = {
+    "last commit": lambda consumer: (consumer._engine, "finish"),
+    "membership": lambda consumer: (consumer._engine._membership, "stop"),
+    "reading": lambda consumer: (consumer._engine._fetcher, "stop"),
+    "offset store": lambda consumer: (consumer._engine._store, "stop"),
+    "connections": lambda consumer: (consumer._router, "stop"),
+}

@@ -1,0 +1,228 @@
+"""Where a partition begins: resets, refused offsets, brokers that fail, missing partitions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka08.errors import (
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
+from aiokafka08.telemetry import Event, OffsetReset, PartitionFailed
+from aiokafka08.testing import (
+    Answer,
+    Close,
+    EmbeddedCluster,
+    Hang,
+)
+from tests.consumer.conftest import MakeConsumer, has_partition, take, tp, values
+from tests.waiting import until
+
+
+@pytest.mark.parametrize(("reset", "first"), [("earliest", 5), ("latest", 10)])
+async def test_deleted_messages_reset_the_position(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, reset: str, first: int
+) -> None:
+    events: list[Event] = []
+    cluster.append("t", 0, values(0, 10))
+    cluster.delete_before("t", 0, 5)
+    consumer = make_consumer(auto_offset_reset=reset, on_event=events.append)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    consumer.seek(tp(0), 2)
+    await until(lambda: any(isinstance(event, OffsetReset) for event in events))
+    assert OffsetReset(tp(0), 2, first) in events
+    cluster.append("t", 0, values(10, 11))
+    assert (await consumer.getone()).offset == first
+    assert consumer.metrics()["offset_resets"] == 1
+
+
+async def test_out_of_range_without_reset_raises_until_seek(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 10))
+    cluster.delete_before("t", 0, 5)
+    consumer = make_consumer(auto_offset_reset="none")
+    consumer.assign([tp(0)])
+    await consumer.start()
+    with pytest.raises(NoOffsetForPartitionError, match="seek") as unknown:
+        await consumer.getone()
+    assert unknown.value.args[0] == tp(0)  # for programs, as aiokafka's
+    with pytest.raises(NoOffsetForPartitionError):
+        await consumer.position(tp(0))
+    consumer.seek(tp(0), 2)
+    for _ in range(2):
+        told = r"\[Error 1\] OffsetOutOfRangeError: topic 't', partition 0: offset 2 .*5 to 10"
+        with pytest.raises(OffsetOutOfRangeError, match=told) as gone:
+            await consumer.getone()
+        assert gone.value.args[0] == {tp(0): 2}
+        assert await consumer.position(tp(0)) == 2
+    consumer.seek(tp(0), 7)
+    assert (await consumer.getone()).offset == 7
+
+
+async def test_refusal_alone_does_not_move_the_position(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """KAFKA-2477: error 1 in a race with an append, though the offset is fine."""
+    cluster.append("t", 0, values(0, 10))
+    consumer = make_consumer("t", auto_offset_reset="latest")
+    await consumer.start()
+    consumer.seek(tp(0), 3)
+    fault = cluster.fault(
+        FetchRequest, then=Answer(1), times=3, where=lambda request: has_partition(0, request)
+    )
+    assert (await asyncio.wait_for(consumer.getone(), 10)).offset == 3
+    assert fault.hits == 3
+    assert consumer.metrics()["offset_resets"] == 0
+
+
+async def test_log_that_is_shorter_for_a_moment_keeps_the_position(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """A new leader may know of less at first (docs/brokers.md 7.10)."""
+    cluster.append("t", 0, values(0, 10))
+    consumer = make_consumer(auto_offset_reset="earliest", retry_backoff_ms=100)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert len(await take(consumer, 10)) == 10
+    cluster.truncate("t", 0, 8)
+    asked = len(cluster.requests(ListOffsetsRequest))
+    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= asked + 2)
+    cluster.append("t", 0, values(8, 12))
+    assert [r.offset for r in await take(consumer, 2)] == [10, 11]
+
+
+async def test_sightings_of_another_offset_do_not_count(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """A seek beyond the end, refused twice, and undone; much later a new leader knows of less."""
+    cluster.append("t", 0, values(0, 10))
+    consumer = make_consumer(auto_offset_reset="earliest", retry_backoff_ms=100)
+    consumer.assign([tp(0)])
+    consumer.seek(tp(0), 100)
+    await consumer.start()
+    asked = len(cluster.requests(ListOffsetsRequest))
+    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= asked + 4)
+    consumer.seek(tp(0), 0)
+    assert len(await take(consumer, 10)) == 10
+    cluster.truncate("t", 0, 8)
+    asked = len(cluster.requests(ListOffsetsRequest))
+    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= asked + 2)
+    cluster.append("t", 0, values(8, 12))
+    assert [r.offset for r in await take(consumer, 2)] == [10, 11]
+
+
+async def test_log_that_stays_shorter_resets_the_position(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 10))
+    consumer = make_consumer(auto_offset_reset="latest", retry_backoff_ms=20)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    await consumer.seek_to_beginning()
+    assert len(await take(consumer, 10)) == 10
+    cluster.truncate("t", 0, 4)
+    await until(lambda: consumer.metrics()["offset_resets"] == 1)
+    assert await consumer.position(tp(0)) == 4
+
+
+async def test_messages_before_a_refused_offset_are_returned_first(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 10))
+    consumer = make_consumer(auto_offset_reset="earliest")
+    consumer.assign([tp(0)])
+    await consumer.start()
+    await until(lambda: consumer.metrics()["asked_bytes"] > 0 and consumer.highwater(tp(0)) == 10)
+    cluster.append("t", 0, values(10, 20))
+    await until(lambda: consumer.highwater(tp(0)) == 20)
+    cluster.delete_before("t", 0, 20)
+    cluster.append("t", 0, values(20, 21))
+    cluster.delete_before("t", 0, 21)
+    cluster.append("t", 0, values(21, 22))
+    got = [r.offset for r in await take(consumer, 22 - 1)]
+    assert got[:20] == list(range(20))
+
+
+async def test_position_request_to_a_silent_broker_is_retried(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Else a leader that hangs would cost its partitions the whole `request_timeout_ms`."""
+    cluster.append("t", 0, values(0, 3))
+    consumer = make_consumer(request_timeout_ms=8000)
+    consumer.assign([tp(0)])
+    fault = cluster.fault(
+        ListOffsetsRequest, then=Hang(), node=0, where=lambda asked: bool(asked.topics)
+    )
+    await consumer.start()
+    await until(lambda: fault.hits)
+    cluster.move_leader("t", 0)
+    assert await consumer.seek_to_end()
+    assert await consumer.position(tp(0)) == 3
+
+
+async def test_positions_wait_for_failing_brokers(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    events: list[Event] = []
+    cluster.append("t", 0, values(0, 3))
+    cluster.append("t", 1, values(0, 3))
+
+    def not_a_probe(request: ListOffsetsRequest) -> bool:
+        return bool(request.topics)
+
+    fault = cluster.fault(ListOffsetsRequest, then=Answer(6), node=0, times=3, where=not_a_probe)
+    cluster.fault(ListOffsetsRequest, then=Close(), node=1, where=not_a_probe)
+    consumer = make_consumer("t", on_event=events.append)
+    await consumer.start()
+    assert len(await take(consumer, 6)) == 6
+    assert fault.hits == 3
+    failed = {e.partition.partition for e in events if isinstance(e, PartitionFailed)}
+    assert failed >= {0, 1, 2, 3}
+
+
+async def test_assign_after_start_emits_no_failure(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    events: list[Event] = []
+    cluster.append("t", 0, values(0, 1))
+    consumer = make_consumer(on_event=events.append)
+    await consumer.start()
+    consumer.assign([tp(0)])  # its metadata is still to be asked for
+    assert (await consumer.getone()).offset == 0
+    assert [event for event in events if isinstance(event, PartitionFailed)] == []
+
+
+async def test_missing_partition_error_names_existing_ones(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    events: list[Event] = []
+    consumer = make_consumer(on_event=events.append, retry_backoff_ms=10)
+    consumer.assign([tp(77)])
+    await consumer.start()
+    await until(lambda: any(isinstance(event, PartitionFailed) for event in events))
+    reasons = {event.reason for event in events if isinstance(event, PartitionFailed)}
+    assert reasons == {"topic 't' has no partition 77; it has [0, 1, 2, 3]"}
+
+
+async def test_missing_partition_delays_no_other(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 3))
+    consumer = make_consumer(request_timeout_ms=600)
+    consumer.assign([tp(0), tp(77)])
+    await consumer.start()
+    assert len(await take(consumer, 3)) == 3
+    why = r"no position of .*within 600 ms: topic 't' has no partition 77; it has \[0, 1, 2, 3\]"
+    with pytest.raises(KafkaTimeoutError, match=why):
+        await consumer.position(tp(77))
+    assert not await consumer.seek_to_end(tp(77))
+    with pytest.raises(UnknownTopicOrPartitionError, match="no partition 77"):
+        await consumer.end_offsets([tp(77)])
+    assert not consumer.ready()

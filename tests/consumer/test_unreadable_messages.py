@@ -1,0 +1,170 @@
+"""Messages that can't be returned: corrupt, too large, empty sets, failing deserializers, holes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from aiokafka08.errors import (
+    CorruptRecordException,
+    RecordTooLargeError,
+)
+from aiokafka08.protocol.compression import Codec, compress
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.testing import EmbeddedCluster
+from tests.consumer.conftest import MakeConsumer, take, tp, values
+from tests.waiting import until
+
+
+async def test_partition_named_twice_or_wrongly(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t")
+    await consumer.start()
+    for wrong in ("t", ("t",), 0):
+        with pytest.raises(TypeError, match="TopicPartition"):
+            await asyncio.wait_for(consumer.getone(wrong), 5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="TopicPartition"):
+            await consumer.getmany(wrong)  # type: ignore[arg-type]
+    cluster.append_raw("t", 0, wrapper_of_nothing(0), next_offset=1)
+    waiting = asyncio.create_task(consumer.getone(tp(0), tp(0)))
+    await until(lambda: consumer.highwater(tp(0)) == 1)
+    cluster.append("t", 0, values(1, 3))
+    assert (await asyncio.wait_for(waiting, 5)).offset == 1
+    pair = ("t", 0)  # a plain one will do
+    assert (await asyncio.wait_for(consumer.getone(pair), 5)).offset == 2  # type: ignore[arg-type]
+
+
+def wrapper_of_nothing(offset: int, padding: int = 0) -> bytes:
+    """A compressed set that has nothing inside; brokers store it as it comes (brokers.md 6.8)."""
+    value = compress(Codec.GZIP, b"")
+    return encode_entry(offset, bytes(padding), value, attributes=Codec.GZIP)
+
+
+async def test_sets_without_messages_release_their_memory(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """By `getmany`, which hands out nothing of them."""
+    cluster.append_raw("t", 0, wrapper_of_nothing(0, 90_000), next_offset=1)
+    cluster.append("t", 0, values(1, 2))
+    consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert [r.offset for r in await take(consumer, 1)] == [1]
+
+
+async def test_last_possible_offset_is_corrupt(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """The CRC doesn't cover the offset."""
+    cluster.append("t", 0, values(0, 2))
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert len(await take(consumer, 2)) == 2
+    cluster.append_raw("t", 0, encode_entry(2**63 - 1, None, b"x"), next_offset=3)
+    for _ in range(2):
+        with pytest.raises(CorruptRecordException, match="partition 0, offset 2"):
+            await asyncio.wait_for(consumer.getone(), 5)
+    cluster.append("t", 0, values(3, 4))
+    consumer.seek(tp(0), 3)
+    assert (await asyncio.wait_for(consumer.getone(), 5)).value == b"3"
+
+
+async def test_offset_above_the_watermark_keeps_the_position(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 2))
+    cluster.append_raw("t", 0, encode_entry(1_000_000, None, b"x"), next_offset=3)
+    cluster.append("t", 0, values(3, 5))
+    consumer = make_consumer("t")
+    await consumer.start()
+    assert [r.offset for r in await take(consumer, 2)] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordException, match="partition 0, offset 2") as caught:
+            await asyncio.wait_for(consumer.getone(), 5)
+    assert caught.value.next_offset == 3
+    assert await consumer.position(tp(0)) == 2
+    assert consumer.metrics()["offset_resets"] == 0
+    consumer.seek(tp(0), caught.value.next_offset)
+    assert [r.value for r in await take(consumer, 2)] == [b"3", b"4"]
+
+
+async def test_deserializer_errors_are_raised_until_seek(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, [b'{"n": 0}', b'{"n": 1}', b"not json", b'{"n": 3}'])
+    consumer = make_consumer("t", value_deserializer=json.loads)
+    await consumer.start()
+    assert [(await consumer.getone()).value for _ in range(2)] == [{"n": 0}, {"n": 1}]
+    for _ in range(3):
+        with pytest.raises(json.JSONDecodeError):
+            await consumer.getone()
+        with pytest.raises(json.JSONDecodeError):
+            await consumer.getmany(timeout_ms=100)
+        with pytest.raises(json.JSONDecodeError):
+            await anext(consumer)
+    assert await consumer.position(tp(0)) == 2
+    cluster.append("t", 1, [b'"other"'])
+    assert (await consumer.getone(tp(1))).value == "other"  # the others go on
+    consumer.seek(tp(0), 3)
+    assert (await consumer.getone()).value == {"n": 3}
+
+
+async def test_corrupt_message_names_its_offset_and_can_be_skipped(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 2))
+    broken = bytearray(encode_entry(2, None, b"broken"))
+    broken[-1] ^= 1
+    cluster.append_raw("t", 0, bytes(broken))
+    cluster.append("t", 0, values(3, 5))
+    consumer = make_consumer("t")
+    await consumer.start()
+    assert [r.offset for r in await take(consumer, 2)] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordException) as caught:
+            await consumer.getone()
+    assert (caught.value.partition, caught.value.offset) == (tp(0), 2)
+    assert caught.value.next_offset == 3
+    consumer.seek(tp(0), caught.value.next_offset)
+    assert [r.offset for r in await take(consumer, 2)] == [3, 4]
+
+
+async def test_message_above_the_limit_raises_until_seek(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, [b"a", bytes(300_000), b"c"])
+    consumer = make_consumer("t", max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
+    await consumer.start()
+    assert (await consumer.getone()).value == b"a"
+    for _ in range(2):
+        told = r"^RecordTooLargeError: .*offset 1 takes 300026 bytes.*fetch_max"
+        with pytest.raises(RecordTooLargeError, match=told) as caught:
+            await consumer.getone()
+        assert caught.value.args[1:3] == (tp(0), 1)  # for programs, as aiokafka's
+    consumer.seek(tp(0), 2)
+    assert (await consumer.getone()).value == b"c"
+
+
+async def test_holes_of_compaction_are_passed(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    for partition in range(2):
+        cluster.append("t", partition, values(0, 10))
+    cluster.remove("t", 0, [0, 1, 4, 5, 6])
+    cluster.roll_segment("t", 1)
+    cluster.remove("t", 1, [5, 6, 7, 8, 9])  # the end of the log is empty
+    consumer = make_consumer("t", fetch_max_bytes=1 << 17, max_partition_fetch_bytes=1 << 16)
+    await consumer.start()
+    got = await take(consumer, 10)
+    assert [r.offset for r in got if r.partition == 0] == [2, 3, 7, 8, 9]
+    assert [r.offset for r in got if r.partition == 1] == [0, 1, 2, 3, 4]
+    async with asyncio.timeout(20):
+        while await consumer.position(tp(1)) < 10:
+            await consumer.getmany(timeout_ms=100)
+    assert consumer.metrics()["lag"] == 0
+    cluster.append("t", 1, values(10, 11))
+    assert (await consumer.getone()).offset == 10
