@@ -27,7 +27,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 async def make_consumer(cluster: EmbeddedCluster) -> AsyncIterator[MakeConsumer]:
-    """A consumer of the cluster with short waits, earliest; options win."""
+    """Make consumers of the cluster with short waits and "earliest"; options replace these."""
     made: list[Consumer] = []
 
     def make(*topics: str, **options: Any) -> Consumer:
@@ -59,7 +59,7 @@ def has_partition(partition: int, request: FetchRequest) -> bool:
 
 
 async def take(consumer: Consumer, count: int, *partitions: TopicPartition) -> list[Any]:
-    """This many messages, by `getmany`."""
+    """Take this many messages with `getmany`."""
     taken: list[ConsumerRecord[Any, Any]] = []
     async with asyncio.timeout(20):
         while len(taken) < count:

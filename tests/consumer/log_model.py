@@ -1,4 +1,4 @@
-"""A model of how brokers answer a fetch, small enough to be drawn at random: docs/brokers.md 7."""
+"""A model of how brokers respond to a fetch, small enough to draw at random (docs/brokers.md 7)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class ModelLog:
         rest = [batch for batch in self.batches if batch.last >= offset]
         if not rest:
             return Fetched(b"", self.end, True)
-        answer = self._converted(rest, max_bytes) if self.modern else self._cut(rest, max_bytes)
-        return Fetched(answer, self.end, False)
+        data = self._converted(rest, max_bytes) if self.modern else self._cut(rest, max_bytes)
+        return Fetched(data, self.end, False)
 
     def _cut(self, rest: list[Batch], max_bytes: int) -> bytes:
         return b"".join(batch.entry for batch in rest if batch.has_record)[:max_bytes]

@@ -1,4 +1,4 @@
-"""Writes message sets with bare requests: tests of the consumer shouldn't hang on the producer."""
+"""Write message sets with single requests: tests of the consumer don't need the producer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Writer:
         keys: Sequence[bytes | None] | None = None,
         codec: Codec = Codec.NONE,
     ) -> int:
-        """Append one set; the offset of its first message."""
+        """Append one set; return the offset of its first message."""
         return (await self.write_many(topic, {partition: values}, keys, codec))[partition]
 
     async def write_many(
@@ -42,7 +42,7 @@ class Writer:
         keys: Sequence[bytes | None] | None = None,
         codec: Codec = Codec.NONE,
     ) -> dict[int, int]:
-        """Append one set to each of these partitions; the first offsets."""
+        """Append one set to each of these partitions; return the first offsets."""
         sets = []
         for partition, some in values.items():
             builder = MessageSetBuilder(0, codec)
@@ -52,15 +52,15 @@ class Writer:
         request = ProduceRequest(1, 30_000, [Topic(topic, sets)])
         self._writer.writelines(encode_request(request, 0, 1, "writer"))
         frame = await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(4)))
-        answer = decode_response(ProduceRequest, 0, frame)
-        produced = [one for answered in answer.topics for one in answered.partitions]
+        response = decode_response(ProduceRequest, 0, frame)
+        produced = [one for topic_response in response.topics for one in topic_response.partitions]
         assert [one.error_code for one in produced] == [0] * len(sets)
         return {one.partition: one.offset for one in produced}
 
 
 @asynccontextmanager
 async def writing(address: str) -> AsyncIterator[Writer]:
-    """A writer to the broker at "host:port"."""
+    """Open a writer to the broker at "host:port"."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:

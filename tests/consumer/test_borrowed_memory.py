@@ -1,4 +1,4 @@
-"""Memory lent for large messages comes back, and whoever waits for it gets it."""
+"""Memory borrowed for large messages is returned, and partitions that wait for it get it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def holding(consumer: Consumer) -> None:
 async def test_bytes_of_a_removed_partition_go_to_the_waiter(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    for partition in (0, 2):  # of one broker: nobody else's poll wakes its loop
+    for partition in (0, 2):  # of one broker: no poll of another broker wakes its task
         cluster.append("t", partition, [bytes(LARGE)])
     consumer = reader(make_consumer, 0, 2)
     await consumer.start()
     await holding(consumer)
     holder = next(p for p in (0, 2) if consumer._engine.cursors[tp(p)].borrowed_bytes)
     other = 2 - holder
-    await until(lambda: consumer._engine._fetcher._memory.waiters, "a queue")
+    await until(lambda: consumer._engine._fetcher._memory.waiters, "a waiter")
     consumer.assign([tp(other)])
     assert (await asyncio.wait_for(consumer.getone(), 5)).partition == other
 
@@ -48,7 +48,7 @@ async def test_bytes_of_a_removed_partition_go_to_the_waiter(
 async def test_waiting_call_reclaims_bytes_of_unread_buffers(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the call looks between the answer and the next request."""
+    """Also if the call checks between a response and the next request."""
     monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0)
     cluster.append("t", 0, [bytes(LARGE)])
     consumer = reader(make_consumer, 0, 1)
@@ -69,7 +69,7 @@ async def test_partition_that_loses_its_leader_returns_its_bytes(
         FetchRequest,
         then=Hang(),
         node=0,
-        where=lambda asked: asked.topics[0].partitions[0].max_bytes > LARGE,
+        where=lambda request: request.topics[0].partitions[0].max_bytes > LARGE,
     )
     consumer = reader(make_consumer, 0, 1)
     await consumer.start()

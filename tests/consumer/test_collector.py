@@ -90,7 +90,7 @@ async def test_getmany_of_some_partitions_leaves_the_others(
 async def test_getmany_without_timeout_yields(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """A caller who polls in a tight loop would else never see what it polls for."""
+    """Otherwise a caller that polls in a tight loop would block the fetches."""
     cluster.append("t", 0, values(0, 1))
     consumer = make_consumer("t")
     await consumer.start()
@@ -162,18 +162,18 @@ async def test_async_for_follows_seeks_and_pauses_at_once(
 async def test_cancelled_getone_loses_nothing(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """A thousand cancelled calls, at every point that they come to."""
+    """A thousand calls, cancelled at every point that they reach."""
     consumer = make_consumer("t")
     await consumer.start()
     got: list[int] = []
     cancelled = written = 0
-    for turn in itertools.count():
+    for attempt in itertools.count():
         if cancelled == 1000:
             break
         call = asyncio.create_task(consumer.getone())
-        for _ in range(turn % 5):
+        for _ in range(attempt % 5):
             await asyncio.sleep(0)
-        if turn % 3 == 0:
+        if attempt % 3 == 0:
             cluster.append("t", 0, values(written, written + 1))
             written += 1
             await asyncio.sleep(0)
@@ -252,19 +252,19 @@ async def test_long_decoding_yields_to_the_loop(
     consumer = make_consumer("t")
     await consumer.start()
     await until(lambda: consumer.metrics()["buffered_bytes"] > 1_000_000)
-    turns = 0
+    iterations = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal iterations
         while True:
-            turns += 1
+            iterations += 1
             await asyncio.sleep(0)
 
     counter = asyncio.create_task(count())
     got = await consumer.getmany(timeout_ms=1000)
     counter.cancel()
     assert sum(map(len, got.values())) > 20_000
-    assert turns > 3
+    assert iterations > 3
 
 
 @pytest.mark.both_loops
@@ -275,18 +275,18 @@ async def test_large_compressed_sets_are_opened_one_per_iteration(
     monkeypatch: pytest.MonkeyPatch,
     call: str,
 ) -> None:
-    """Twenty wrappers of an answer, a good MiB each, with nothing inside; then a message."""
+    """Twenty compressed sets of over a MiB each, with nothing inside; then a message."""
     monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0)
     much = bytes([0x7F]) * 1_100_000  # the beginning of a message of 2 GiB
     bomb = compress(Codec.GZIP, much)
     bombs = [encode_entry(n, None, bomb, attributes=Codec.GZIP) for n in range(20)]
     cluster.append_raw("t", 0, b"".join(bombs), next_offset=20)
     cluster.append("t", 0, values(20, 21))
-    turns = [0]
-    opened: list[int] = []  # in which turn
+    iterations = [0]
+    opened: list[int] = []  # in which loop iteration
 
     def open_one(*how: Any) -> bytes:
-        opened.append(turns[0])
+        opened.append(iterations[0])
         return decompress(*how)
 
     module = MessageSetReader.__module__
@@ -294,7 +294,7 @@ async def test_large_compressed_sets_are_opened_one_per_iteration(
 
     async def count() -> None:
         while True:
-            turns[0] += 1
+            iterations[0] += 1
             await asyncio.sleep(0)
 
     consumer = make_consumer()
@@ -314,7 +314,7 @@ async def test_large_compressed_sets_are_opened_one_per_iteration(
     counter.cancel()
     assert offset == 20
     assert len(opened) == 20
-    assert len(set(opened)) == 20, "several in one turn of the loop"
+    assert len(set(opened)) == 20, "several in one loop iteration"
 
 
 async def test_getmany_returns_after_decompressing_enough(

@@ -1,4 +1,4 @@
-"""What is committed when: order, what was handed out, failures, what is given up."""
+"""Commits: their order, what is committed when, failures, revoked partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOUR_MS = 3_600_000
 async def started(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, **options: Any
 ) -> AIOKafkaConsumer:
-    """A consumer of the group "g" that reads partition 0, with ten messages in it."""
+    """Start a consumer of the group "g" that reads partition 0, which has ten messages."""
     if not cluster.offsets("t", 0).end:
         cluster.append("t", 0, values(0, 10))
     consumer = make_consumer(**{"group_id": "g", "auto_commit_interval_ms": HOUR_MS, **options})
@@ -222,13 +222,13 @@ async def test_commit_carries_the_generation_of_its_positions(
 class Listener(ConsumerRebalanceListener):
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
-        self.told: list[tuple[str, set[TopicPartition], int | None]] = []
+        self.calls: list[tuple[str, set[TopicPartition], int | None]] = []
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self.told.append(("revoked", set(revoked), committed(self.cluster)))
+        self.calls.append(("revoked", set(revoked), committed(self.cluster)))
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self.told.append(("assigned", set(assigned), committed(self.cluster)))
+        self.calls.append(("assigned", set(assigned), committed(self.cluster)))
 
 
 @pytest.mark.parametrize("automatic", [True, False])
@@ -243,7 +243,7 @@ async def test_revoked_partitions_are_committed_before_the_listener(
     await assignment.assign([tp(0), tp(1)])
     assert await consumer.position(tp(1)) == 0
     await assignment.assign([])
-    assert listener.told == [
+    assert listener.calls == [
         ("assigned", {tp(0), tp(1)}, None),
         ("revoked", {tp(0), tp(1)}, 10 if automatic else None),
         ("assigned", set(), 10 if automatic else None),
@@ -365,12 +365,12 @@ async def test_committed_can_be_called_while_messages_flow(
 ) -> None:
     consumer: Consumer = await started(cluster, make_consumer, auto_commit_interval_ms=1)
 
-    async def ask() -> list[int | None]:
+    async def poll_committed() -> list[int | None]:
         return [await consumer.committed(tp(0)) for _ in range(50)]
 
-    asking = asyncio.create_task(ask())
+    polling = asyncio.create_task(poll_committed())
     await take(consumer, 10)
-    seen = [offset or 0 for offset in await asking]
+    seen = [offset or 0 for offset in await polling]
     assert seen == sorted(seen)
 
 
@@ -383,20 +383,20 @@ async def test_commit_in_flight_ends_before_revoke_returns(
         make_consumer,
         session_timeout_ms=600,
         enable_auto_commit=automatic,
-        offsets_storage="zookeeper",  # nobody there refuses what comes too late
+        offsets_storage="zookeeper",  # ZooKeeper doesn't refuse stale commits
     )
     fault = cluster.fault(OffsetCommitRequest, then=Answer(14), times=None)
-    under_way = asyncio.create_task(consumer.commit({tp(0): 3}))
+    in_flight = asyncio.create_task(consumer.commit({tp(0): 3}))
     await until(lambda: fault.hits)
     waiting = asyncio.create_task(consumer.commit({tp(0): 4}))
     await asyncio.sleep(0)
     consumer._subscription.unsubscribe()
     async with asyncio.timeout(20):
         await consumer._engine.revoke()
-    for commit in (under_way, waiting):
+    for commit in (in_flight, waiting):
         with pytest.raises(CommitFailedError, match="were revoked meanwhile"):
             await commit
-    assert await consumer.committed(tp(0)) is None  # what was on the wire has met the fault by now
+    assert await consumer.committed(tp(0)) is None  # the commit in flight has met the fault by now
     fault.cancel()
     assert await consumer.committed(tp(0)) is None
 
@@ -406,12 +406,12 @@ async def test_revoke_waits_for_a_short_commit(
 ) -> None:
     consumer = await started(cluster, make_consumer, enable_auto_commit=False)
     cluster.fault(OffsetCommitRequest, then=Answer(14), times=2)
-    under_way = asyncio.create_task(consumer.commit({tp(0): 3}))
+    in_flight = asyncio.create_task(consumer.commit({tp(0): 3}))
     await asyncio.sleep(0)
     consumer._subscription.unsubscribe()
     await consumer._engine.revoke()
     assert committed(cluster) == 3
-    await under_way
+    await in_flight
 
 
 async def test_commit_without_a_group_raises(make_consumer: MakeConsumer) -> None:

@@ -1,4 +1,4 @@
-"""One partition's state: late answers, refusals, back-off, errors that are told. No event loop."""
+"""The state of one partition: stale responses, refusals, back-off, errors. No event loop."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_borrowed_bytes_are_bounded_and_granted_in_order() -> None:
     assert memory.next_waiter() is None
     memory.release(one)
     assert memory.next_waiter() is three
-    assert not memory.borrow(one)  # not before those who wait
+    assert not memory.borrow(one)  # not before the waiters
     assert memory.borrow(three)
     memory.release(two)
     memory.stop_waiting(four)
@@ -82,17 +82,17 @@ def test_paused_borrower_is_idle() -> None:
     fetch = one.begin_fetch(memory.share_bytes)
     one.paused = True
     assert not memory.borrow(two)
-    assert memory.idle_borrowers(None) == []  # still under way
+    assert memory.idle_borrowers(None) == []  # still in flight
     assert respond(fetch, encode_entry(0, None, bytes(3 * MIB))) is FetchResult.DATA
     assert memory.idle_borrowers(None) == [one]
     one.paused = False
     assert memory.idle_borrowers(None) == []
-    assert memory.idle_borrowers({two}) == [one]  # the call that waits wants another one
+    assert memory.idle_borrowers({two}) == [one]  # the waiting call wants another one
 
 
 @given(st.integers(1, 1000), st.integers(0, 2**32), st.sampled_from([MIB, 4 * MIB]))
 def test_memory_stays_within_its_bound(count: int, seed: int, total: int) -> None:
-    """Brokers always answer with all requested bytes; the user takes some, or nothing."""
+    """Responses always have all requested bytes; the user takes some messages, or none."""
     choose = random.Random(seed)
     memory = FetchMemory(total, MIB)
     memory.divide(count)

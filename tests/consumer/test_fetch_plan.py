@@ -60,8 +60,8 @@ def test_full_partition_is_left_out_and_shortens_the_wait() -> None:
             partition = fetch.cursor.topic_partition.partition
             respond(fetch, b"" if partition else filling(fetch), now=1.0)
             queue.update(fetch.cursor, 1.0)
-    # 0 is full now. Its buffer may be taken in the next moment; for who takes nothing for long, the
-    # polls of the others become as long as ever.
+    # 0 is full now. The user may read its buffer in the next moment, so the polls of the others are
+    # short. If the user reads nothing for long, they become as long as ever.
     waits = []
     for now in (1.0, 1.03, 1.2, 9.0):
         found = make_plan(queue, now)

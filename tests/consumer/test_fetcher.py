@@ -28,7 +28,7 @@ from tests.waiting import until
 async def test_error_of_one_partition_affects_it_alone(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """Partitions 0 and 2 have the same leader; 0 always fails, 2 goes on at full speed."""
+    """Partitions 0 and 2 have the same leader; 0 always fails, 2 continues at full speed."""
     cluster.append("t", 0, values(0, 1))
     consumer = make_consumer(retry_backoff_ms=100)
     consumer.assign([tp(0)])
@@ -44,7 +44,7 @@ async def test_error_of_one_partition_affects_it_alone(
         cluster.append("t", 2, values(number, number + 1))
         got.append((await asyncio.wait_for(consumer.getone(), 5)).offset)
     assert got == list(range(30))
-    assert fault.hits - hits <= 12, "the partition in error was asked for too often"
+    assert fault.hits - hits <= 12, "the failing partition was fetched too often"
     fault.cancel()
     assert (await asyncio.wait_for(consumer.getone(tp(0)), 10)).offset == 0
 
@@ -174,7 +174,7 @@ async def test_silent_broker_delays_only_its_own_partitions(
     await consumer.start()
     await until(consumer.ready)
     cluster.fault(FetchRequest, then=Hang(), node=0)
-    cluster.append("t", 0, values(0, 1))  # ends the poll under way; the next one hangs
+    cluster.append("t", 0, values(0, 1))  # ends the poll in flight; the next one hangs
     assert (await asyncio.wait_for(consumer.getone(tp(0)), 10)).offset == 0
     cluster.append("t", 0, values(1, 2))
     for number in range(5):
@@ -187,7 +187,7 @@ async def test_silent_broker_delays_only_its_own_partitions(
 async def test_silent_broker_is_left_when_another_one_leads(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Long before `request_timeout_ms` is over: by default that is 40 s."""
+    """Long before `request_timeout_ms`, which is 40 s by default."""
     monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
     consumer = make_consumer()
     consumer.assign([tp(0)])

@@ -1,4 +1,4 @@
-"""Memory and progress with many partitions, slow users and partitions that nobody takes."""
+"""Memory and progress with 1,000 partitions, slow users and partitions that no call reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def used(consumer: Consumer) -> float:
 async def test_thousand_partitions_stay_within_fetch_max_bytes(
     wide: EmbeddedCluster, fetch_max_bytes: int
 ) -> None:
-    """The floor of 16 KiB a partition is 15.6 MiB; above it `fetch_max_bytes` is the bound."""
+    """The least share of 16 KiB makes 15.6 MiB; above that `fetch_max_bytes` is the bound."""
     for partition in range(PARTITIONS):
         wide.append("t", partition, [bytes(974)] * 64)
     bound = max(fetch_max_bytes, PARTITIONS * 16 * KIB) + OVERHEAD
@@ -77,7 +77,7 @@ async def test_thousand_partitions_stay_within_fetch_max_bytes(
 
 
 async def test_unread_partitions_delay_no_other(wide: EmbeddedCluster) -> None:
-    """All buffers full, all but one partition paused: that one is read to its end."""
+    """All buffers are full, all partitions but one are paused: that one is read to its end."""
     for partition in range(PARTITIONS):
         wide.append("t", partition, [bytes(974)] * 64)
     async with reader(wide, fetch_max_bytes=MIB) as consumer:
@@ -101,5 +101,5 @@ async def test_getone_serves_partitions_in_turn(wide: EmbeddedCluster) -> None:
                 record = await consumer.getone()
                 if record.partition not in first:
                     first.append(record.partition)
-        # A slice of a thousand each, before anybody's second one.
+        # A slice of a thousand of each partition, before the second slice of any.
         assert len(first) == 20

@@ -80,7 +80,7 @@ def test_message_above_the_limit_is_too_large() -> None:
 
 @pytest.mark.parametrize("hidden", [message(5, 1000)[:11], b""])
 def test_empty_response_is_retried_and_then_grows(hidden: bytes) -> None:
-    """The watermark may have moved between the read and the answer: no reason to grow yet."""
+    """The watermark may have moved between read and response: no reason to grow yet."""
     next_fetch = NextFetch(5)
     assert respond(next_fetch, hidden).step is Step.RETRY
     assert next_fetch.size_bytes == 0
@@ -199,7 +199,7 @@ def test_offset_above_the_watermark_is_retried_then_corrupt(
     before = message(5) + message(6)
     assert respond(next_fetch, before + wild + behind, 10) == Finding(Step.DATA, message_set=before)
     assert next_fetch.offset == 7
-    for _ in range(2):  # as often as it is reached
+    for _ in range(2):  # each time it is reached
         assert respond(next_fetch, wild + behind, 10).step is Step.RETRY
         assert respond(next_fetch, wild + behind, 10) == Finding(
             Step.CORRUPT, next_offset=next_offset
@@ -209,14 +209,14 @@ def test_offset_above_the_watermark_is_retried_then_corrupt(
 
 @pytest.mark.parametrize("behind", [message(8) + message(9), wrapper(8, 9), wrapper(7, 8, 9)])
 def test_seek_past_an_impossible_offset_continues(behind: bytes) -> None:
-    """Who looks for the first entry whose offset isn't lower than 8 finds the damaged one again."""
+    """The first entry with an offset of at least 8 is the damaged one again."""
     next_fetch = NextFetch(8)
     assert respond(next_fetch, message(WILD) + behind, 10) == Finding(Step.DATA, message_set=behind)
     assert next_fetch.offset == 10
 
 
 def test_messages_above_the_watermark_are_left_for_later() -> None:
-    """Brokers from 2.4 on tell the watermark of before the read (docs/brokers.md 7.14)."""
+    """Brokers from 2.4 on return the watermark from before the read (docs/brokers.md 7.14)."""
     next_fetch = NextFetch(5)
     there, new = message(5) + message(6), message(7) + message(8)
     assert respond(next_fetch, there + new, 7) == Finding(Step.DATA, message_set=there)
@@ -272,7 +272,7 @@ def test_random_logs_are_read_to_the_end_without_gaps(
 ) -> None:
     start, limit = min(start, log.end), max(base, limit)
     next_fetch, seen = NextFetch(start), []
-    # Each offset may cost a growth to the limit and the answers that decide.
+    # Each offset may cost a growth to the limit, and the responses that decide.
     for _ in range((log.end - start + 1) * (limit.bit_length() + EMPTY_WAITS + 4)):
         offset = next_fetch.offset
         requested = max(base, next_fetch.size_bytes)
@@ -291,7 +291,7 @@ def test_random_logs_are_read_to_the_end_without_gaps(
             stuck = next(b for b in log.batches if b.last >= offset and b.has_record)
             assert len(stuck.entry) > limit
             assert finding.message_bytes in (None, len(stuck.entry))
-            next_fetch = NextFetch(stuck.last + 1)  # as a user would who gives it up
+            next_fetch = NextFetch(stuck.last + 1)  # as a user does to skip it
             seen.append(stuck.last)
         elif finding.step is Step.DATA:
             at, data = offset, fetched.message_set

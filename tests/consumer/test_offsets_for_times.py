@@ -1,4 +1,4 @@
-"""Offsets by time at segment grain: never later than the true answer."""
+"""offsets_for_times(): never after the first message of the time, by messages or segments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def timed(clock: Clock) -> AsyncIterator[EmbeddedCluster]:
 
 
 async def test_offsets_for_times(timed: EmbeddedCluster, clock: Clock) -> None:
-    """Ten messages, one a minute; a segment of three each."""
+    """Ten messages, one a minute, in segments of three."""
     began = clock.seconds
     for number in range(10):
         if number % 3 == 0:
@@ -66,11 +66,11 @@ async def test_offsets_for_times(timed: EmbeddedCluster, clock: Clock) -> None:
 
 
 async def test_brokers_with_timestamps_find_the_first_message(clock: Clock) -> None:
-    """From 0.10.1 on. On 0.10.0 it is the segment's start, as before."""
+    """From 0.10.1 on; 0.10.0 returns the start of the segment, as older brokers do."""
     async with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=clock) as cluster:
         for number in range(10):
             cluster.append("t", 0, values(number, number + 1), timestamp_ms=1000 * number)
-        asked = {tp(0): 4500, tp(1): 4500}
+        times = {tp(0): 4500, tp(1): 4500}
         for api_version, found in (
             ("auto", OffsetAndTimestamp(5, 5000)),
             ("0.10.2", OffsetAndTimestamp(5, 5000)),
@@ -79,11 +79,11 @@ async def test_brokers_with_timestamps_find_the_first_message(clock: Clock) -> N
             async with AIOKafkaConsumer(
                 bootstrap_servers=cluster.bootstrap_servers, api_version=api_version
             ) as consumer:
-                assert await consumer.offsets_for_times(asked) == {tp(0): found, tp(1): None}
+                assert await consumer.offsets_for_times(times) == {tp(0): found, tp(1): None}
 
 
 async def test_no_result_is_verified_without_timestamps(clock: Clock) -> None:
-    """A broker that was upgraded says so of times that come before the file's (brokers.md 8.14)."""
+    """An upgraded broker finds nothing for times before the file's (docs/brokers.md 8.14)."""
     began = int(clock.seconds * 1000)
     async with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=clock) as cluster:
         for number in (0, 1):
@@ -96,20 +96,20 @@ async def test_no_result_is_verified_without_timestamps(clock: Clock) -> None:
                 tp(0): segment,
                 tp(1): OffsetAndTimestamp(1, began + 500),
             }
-            asked = {tp(0): began + 5000, tp(1): began + 501}
-            assert await consumer.offsets_for_times(asked) == {tp(0): None, tp(1): segment}
+            times = {tp(0): began + 5000, tp(1): began + 501}
+            assert await consumer.offsets_for_times(times) == {tp(0): None, tp(1): segment}
             clock.seconds += 60
             cluster.append("t", 1, [b"newer"], timestamp_ms=began + 600)
-            asked = {tp(1): began + 30_000}
-            assert await consumer.offsets_for_times(asked) == {tp(1): None}
-            # Nobody who can't see the message says that it is before the time.
+            times = {tp(1): began + 30_000}
+            assert await consumer.offsets_for_times(times) == {tp(1): None}
+            # Without the fetch, the message can't be shown to be before the time.
             cluster.fault(FetchRequest, then=Answer(6), times=None)
-            found = (await consumer.offsets_for_times(asked))[tp(1)]
+            found = (await consumer.offsets_for_times(times))[tp(1)]
             assert found == OffsetAndTimestamp(1, None)
 
 
 async def test_no_result_is_verified_with_several_segments(clock: Clock) -> None:
-    """The first one was written late enough, a later one has messages of the time."""
+    """The first segment was written late enough; a later one has messages of the time."""
     began = int(clock.seconds * 1000)
     async with EmbeddedCluster(version="0.10", topics={"t": 1}, clock=clock) as cluster:
         cluster.append("t", 0, [b"of before"], timestamp_ms=began - 600_000)
@@ -125,18 +125,18 @@ async def test_no_result_is_verified_with_several_segments(clock: Clock) -> None
 
 
 async def test_unsupported_time_lookup_falls_back_to_segments(clock: Clock) -> None:
-    """It can't open a set, or looks for too long: one partition spoils nothing for others."""
+    """The broker can't open a set, or takes too long; other partitions aren't affected."""
     began = int(clock.seconds * 1000)
     broken = encode_entry(0, None, b"no gzip", attributes=1, magic=1, timestamp_ms=began + 9000)
     async with EmbeddedCluster(version="0.10", topics={"t": 2}, clock=clock) as cluster:
         cluster.append_raw("t", 0, broken)
         cluster.append("t", 1, [b"fine"], timestamp_ms=began)
-        asked = {tp(0): began, tp(1): began}
+        times = {tp(0): began, tp(1): began}
         segment, message = OffsetAndTimestamp(0, None), OffsetAndTimestamp(0, began)
         async with AIOKafkaConsumer(
             bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=4000
         ) as consumer:
-            found = await consumer.offsets_for_times(asked)
+            found = await consumer.offsets_for_times(times)
             assert found == {tp(0): segment, tp(1): message}
             cluster.fault(
                 ListOffsetsRequest,
@@ -146,7 +146,7 @@ async def test_unsupported_time_lookup_falls_back_to_segments(clock: Clock) -> N
                     part.timestamp == began for topic in request.topics for part in topic.partitions
                 ),
             )
-            found = await consumer.offsets_for_times(asked)
+            found = await consumer.offsets_for_times(times)
             assert found == {tp(0): segment, tp(1): segment}
 
 
@@ -156,8 +156,8 @@ async def test_segment_heads_take_one_request_per_leader(clock: Clock) -> None:
         for number in range(12):
             cluster.append("t", number, [b"x"], timestamp_ms=began - 60_000)
         async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-            asked = {tp(number): began for number in range(12)}
-            assert await consumer.offsets_for_times(asked) == dict.fromkeys(asked)
+            times = {tp(number): began for number in range(12)}
+            assert await consumer.offsets_for_times(times) == dict.fromkeys(times)
         assert len(cluster.requests(FetchRequest)) == 2
 
 
@@ -169,7 +169,7 @@ async def test_segment_heads_take_one_request_per_leader(clock: Clock) -> None:
 def test_result_is_never_after_the_first_message(
     segments: list[tuple[int, int]], ends_empty: bool, at: int
 ) -> None:
-    """Segments of some messages with growing times; files show whole seconds, rounded down."""
+    """Segments of a few messages with growing times; file times are whole seconds, rounded down."""
     starts, files, messages, offset, now = [], [], [], 0, 0
     for count, step in segments:
         starts.append(offset)

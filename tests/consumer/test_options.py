@@ -119,8 +119,8 @@ async def test_wrong_argument_of_a_call_is_named(make_consumer: MakeConsumer) ->
         (TypeError, r"timestamps\[.*\]='x'", consumer.offsets_for_times({tp(0): "x"})),  # type: ignore[dict-item]
         (ValueError, r"timestamps\[.*\]=-1", consumer.offsets_for_times({tp(0): -1})),
     ]
-    for error, says, call in calls:
-        with pytest.raises(error, match=says):
+    for error, text, call in calls:
+        with pytest.raises(error, match=text):
             await call
 
 

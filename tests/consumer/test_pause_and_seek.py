@@ -26,10 +26,10 @@ async def test_resume_returns_what_was_fetched_before_the_pause(
     assert {r.partition for r in await take(consumer, 5)} == {1}
     assert await consumer.getmany(timeout_ms=50) == {}
     assert consumer.metrics()["buffered_bytes"] > 0
-    asked = len(cluster.requests(FetchRequest))
+    requests = len(cluster.requests(FetchRequest))
     consumer.resume(tp(0))
     assert [r.offset for r in await take(consumer, 5)] == list(range(5))
-    assert len(cluster.requests(FetchRequest)) <= asked + 2  # not fetched again
+    assert len(cluster.requests(FetchRequest)) <= requests + 2  # not fetched again
     consumer.pause()
     consumer.resume()
     assert consumer.paused() == set()
@@ -50,7 +50,7 @@ async def test_seek_drops_fetched_messages_and_stale_responses(
         assert (await consumer.getone()).offset == offset
     assert await consumer.seek_to_end()
     assert await consumer.position(tp(0)) == 100
-    # An idle poll is under way from 100: its answer doesn't count any more.
+    # An idle poll from 100 is in flight: its response doesn't count after the seek.
     await until(lambda: consumer.metrics()["asked_bytes"] > 0)
     consumer.seek(tp(0), 98)
     cluster.append("t", 0, values(100, 101))

@@ -1,5 +1,7 @@
-"""Seeks, pauses, assignments, cancelled calls, large messages and faults, in any order: of each
-partition every message comes once, in order, from where it was last sought."""
+"""Random seeks, pauses, assignments, cancelled calls, large messages and faults.
+
+Invariant: each message of each partition comes once and in order, from the last seek on.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ STEPS = 400
 
 
 class Reader:
-    """What the user does, and what must come then."""
+    """Act as the user, and check what the consumer returns."""
 
     def __init__(self, consumer: Consumer, cluster: EmbeddedCluster, seed: int) -> None:
         self.consumer = consumer
@@ -70,7 +72,7 @@ class Reader:
         request = self.choose.choice([FetchRequest, ListOffsetsRequest])
         if request is FetchRequest and not self.choose.randrange(4):
             effect = Answer(1)  # KAFKA-2477
-        self.cluster.fault(request, then=effect, where=lambda asked: bool(asked.topics))
+        self.cluster.fault(request, then=effect, where=lambda request: bool(request.topics))
 
     def move(self) -> None:
         self.cluster.move_leader("t", self.choose.choice(PARTITIONS))
@@ -136,14 +138,14 @@ async def test_random_calls_get_each_message_once_in_order(
 async def test_seek_wins_over_a_search_for_a_position(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """Also where it was decided to ask already, and the asking hasn't begun."""
+    """Also if a request for the position is decided but not sent yet."""
     cluster.append("t", 0, [b"%d" % number for number in range(10)])
     consumer = make_consumer()
     await consumer.start()
-    for turns in range(30):
+    for iterations in range(30):
         consumer.assign([tp(0)])
-        for _ in range(turns):
+        for _ in range(iterations):
             await asyncio.sleep(0)
         consumer.seek(tp(0), 5)
-        assert (await asyncio.wait_for(consumer.getone(), 5)).offset == 5, turns
+        assert (await asyncio.wait_for(consumer.getone(), 5)).offset == 5, iterations
         consumer.unsubscribe()

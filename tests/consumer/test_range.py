@@ -1,4 +1,4 @@
-"""Bounded ranges: in order, once, whatever the log looks like and the broker does."""
+"""Bounded ranges: each offset once and in order, in any log and with failing brokers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def router(cluster: EmbeddedCluster) -> AsyncIterator[Router]:
 async def read(
     router: Router, start: int, end: int, partition: int = 0, **options: Any
 ) -> list[int]:
-    """The offsets of the messages in the range; checks that the sets fit together."""
+    """Return the offsets of the messages in the range; check that the sets fit together."""
     offsets: list[int] = []
     at = start
     async with aclosing(read_range(router, tp(partition), start, end, **options)) as sets:
@@ -94,12 +94,12 @@ async def test_several_fetches_are_in_flight(cluster: EmbeddedCluster, router: R
     loop = asyncio.get_running_loop()
     taken = {}
     for in_flight in (1, 4):
-        asked = len(cluster.requests(FetchRequest))
+        before = len(cluster.requests(FetchRequest))
         began = loop.time()
         assert len(await read(router, 0, 1000, max_bytes=5_000, in_flight=in_flight)) == 1000
         taken[in_flight] = loop.time() - began
         # Messages of one size are guessed right: nothing is fetched twice.
-        assert len(cluster.requests(FetchRequest)) - asked == 20
+        assert len(cluster.requests(FetchRequest)) - before == 20
     requests = [
         topic.partitions[0].fetch_offset
         for request in cluster.requests(FetchRequest)
@@ -196,7 +196,7 @@ async def test_unreadable_range_raises(cluster: EmbeddedCluster, router: Router)
 async def test_range_waits_for_uncommitted_messages(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
-    """A new leader's high watermark lags behind what was acknowledged (docs/brokers.md 10.5)."""
+    """A new leader's high watermark may be below acknowledged offsets (docs/brokers.md 10.5)."""
     cluster.append("t", 0, values(0, 50))
     follower = 1 - cluster.leader("t", 0)
     cluster.kill(follower, then="unnoticed")
@@ -239,7 +239,7 @@ async def test_hanging_leader_is_left_for_another_one(
 
 
 async def test_range_without_responses_times_out(cluster: EmbeddedCluster, router: Router) -> None:
-    """Long before `request_timeout_ms`, if that was asked for."""
+    """Long before `request_timeout_ms`, with `timeout_s`."""
     cluster.append("t", 0, values(0, 50))
     cluster.fault(FetchRequest, then=Hang(), times=None)
     with pytest.raises(KafkaTimeoutError, match=r"no progress at offset 0 .* within 200 ms"):

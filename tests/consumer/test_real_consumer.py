@@ -1,6 +1,6 @@
-"""On real brokers: holes of compaction and transactions, 1,000 partitions, times, new partitions.
+"""The consumer on real brokers: compaction, transactions, 1,000 partitions, times, new partitions.
 
-What every line does alike is in tests/contract; here is what only the real thing can show.
+Tests of what all broker lines do alike are in tests/contract.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def reading(
 
 
 async def read_to_end(consumer: AIOKafkaConsumer, tp: TopicPartition) -> list[Any]:
-    """Everything up to the end as it is now; by the position, as users do."""
+    """Read up to the current end of the log, as shown by the position."""
     [end] = (await consumer.end_offsets([tp])).values()
     records: list[Any] = []
     async with asyncio.timeout(60):
@@ -59,7 +59,7 @@ async def read_to_end(consumer: AIOKafkaConsumer, tp: TopicPartition) -> list[An
 
 @asynccontextmanager
 async def routed(consumer: AIOKafkaConsumer) -> AsyncIterator[Router]:
-    """A router for ranges: the consumer's own has its long polls on the lane."""
+    """Start a router for ranges: on the consumer's own router long polls use the fetch lane."""
     router = Router(consumer._router.config, Telemetry())
     await router.start()
     try:
@@ -89,7 +89,7 @@ async def range_offsets(
 async def test_compacted_topic_is_read_on_0_8_2(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, codec: Codec
 ) -> None:
-    """Of 3,000 messages with 40 keys most are gone; each that is left comes once, in order."""
+    """Of 3,000 messages with 41 keys few are left; each of these comes once, in order."""
     cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
     topic = unique_topic("compacted")
     config = {"cleanup.policy": "compact", "segment.bytes": 16_384}
@@ -119,7 +119,7 @@ async def test_compacted_topic_is_read_on_0_8_2(
             for size in (100, 500, MIB):  # from in front of, inside and behind holes
                 for start in (0, 1, offsets[5] + 1, offsets[-1]):
                     got = await range_offsets(router, tp, start, 3000, max_bytes=size)
-                    # What is cleaned in the meantime may be gone.
+                    # Compaction may have removed more meanwhile.
                     assert set(got) <= {o for o in offsets if o >= start}
                     assert got == sorted(set(got))
                     assert got[-1] == offsets[-1]
@@ -129,7 +129,7 @@ async def test_compacted_topic_is_read_on_0_8_2(
 async def test_log_ending_in_transaction_markers_is_read_on_3_9(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, aborted: bool
 ) -> None:
-    """Markers take offsets and are never shown; the position passes them, up to the end."""
+    """Markers take offsets but are never returned; the position passes them, up to the end."""
     cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
     topic = unique_topic("transactions")
     await asyncio.to_thread(cluster.create_topic, topic)
@@ -169,7 +169,7 @@ async def test_log_ending_in_transaction_markers_is_read_on_3_9(
 async def test_batch_above_the_limit_raises_on_3_9(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
-    """There its size can't be seen (docs/brokers.md 7.11)."""
+    """3.9 doesn't show its size (docs/brokers.md 7.11)."""
     cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
     topic = unique_topic("large")
     await asyncio.to_thread(cluster.create_topic, topic)
@@ -196,7 +196,7 @@ async def test_batch_above_the_limit_raises_on_3_9(
 async def test_thousand_partitions_stay_within_their_memory(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
-    """64 MB in 1,000 partitions, 16 MiB of memory; first nobody takes any, then all is read."""
+    """64 MB in 1,000 partitions, 16 MiB of memory; all is buffered first, then read."""
     cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
     topic, partitions = unique_topic("wide"), 1000
     await asyncio.to_thread(cluster.create_topic, topic, partitions, timeout=600)
@@ -234,14 +234,14 @@ async def test_thousand_partitions_stay_within_their_memory(
     assert counts == dict.fromkeys(range(partitions), 64)
     # 16 KiB a partition are 15.6 MiB; the overhead of the sets comes on top.
     assert max(used) <= bound + 2 * partitions * 512
-    print(f"buffered and asked: {max(used) / MIB:.1f} MiB; RSS grew by {grown / MIB:.1f} MiB")
+    print(f"buffered and requested: {max(used) / MIB:.1f} MiB; RSS grew by {grown / MIB:.1f} MiB")
     assert grown < 3 * bound
 
 
 async def test_new_partitions_are_read_from_their_beginning(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
-    """Though it says "latest": what was written to them before the refresh isn't lost."""
+    """Also with "latest": messages from before the metadata refresh aren't lost."""
     cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
     topic = unique_topic("growing")
     await asyncio.to_thread(cluster.create_topic, topic)
@@ -276,7 +276,7 @@ async def test_new_partitions_are_read_from_their_beginning(
 async def test_messages_without_timestamps_hide_none_after_them(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, version: str
 ) -> None:
-    """0.10.2.2 itself finds nothing here (docs/brokers.md 8.14)."""
+    """The broker 0.10.2.2 finds nothing here (docs/brokers.md 8.14)."""
     cluster = await asyncio.to_thread(broker_clusters.get, version)
     topic = unique_topic("mixed")
     await asyncio.to_thread(cluster.create_topic, topic, config={"segment.bytes": 4096})
@@ -299,8 +299,10 @@ async def test_messages_without_timestamps_hide_none_after_them(
 async def test_offsets_by_time_on_each_line(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, version: str
 ) -> None:
-    """Segments of some 4 KiB, one every half second: never later than the first message. These
-    have no timestamps, also on brokers that find messages by them."""
+    """A segment of about 4 KiB every half second; the messages have no timestamps.
+
+    The result is never after the first message, also on brokers that find timestamps.
+    """
     cluster = await asyncio.to_thread(broker_clusters.get, version)
     topic = unique_topic("timed")
     config = {"segment.bytes": 4096} if version != "0.8.0" else None

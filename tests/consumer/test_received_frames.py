@@ -23,7 +23,7 @@ def set_from(begin: int) -> bytes:
 SET = set_from(0)
 
 
-class Answer:
+class Response:
     """A frame with a set for each of the buffers."""
 
     def __init__(self, frames: FrameStore, buffers: list[RecordBuffer]) -> None:
@@ -36,7 +36,7 @@ class Answer:
 
     @property
     def is_kept(self) -> bool:
-        """Whether anybody has a view of it."""
+        """Whether a view of the memory exists."""
         try:
             self.memory.append(0)
         except BufferError:
@@ -63,43 +63,43 @@ def offsets(one: RecordBuffer, slice_records: int = 1000) -> list[int]:
 
 def test_frame_is_kept_until_its_sets_are_read() -> None:
     kept, [first, second] = frames(len(SET)), buffers(2)
-    answer = Answer(kept, [first, second])
+    response = Response(kept, [first, second])
     assert offsets(first) == list(range(10))
-    assert answer.is_kept
+    assert response.is_kept
     assert kept.unused_bytes == len(SET)
     assert offsets(second) == list(range(10))
-    assert not answer.is_kept
+    assert not response.is_kept
     assert kept.unused_bytes == 0
 
 
 def test_unread_sets_are_copied_out_of_the_oldest_frame() -> None:
     kept, [busy, idle] = frames(2 * len(SET)), buffers(2)
-    answers = [Answer(kept, [busy, idle]) for _ in range(3)]
+    responses = [Response(kept, [busy, idle]) for _ in range(3)]
     offsets(busy)
-    assert [answer.is_kept for answer in answers] == [False, True, True]
+    assert [response.is_kept for response in responses] == [False, True, True]
     assert kept.unused_bytes == 2 * len(SET)
     assert len(offsets(idle)) == 30
-    assert not any(answer.is_kept for answer in answers)
+    assert not any(response.is_kept for response in responses)
     assert kept.unused_bytes == 0
 
 
 def test_partly_read_set_is_copied_out_and_read_on() -> None:
     kept, [busy, slow] = frames(0), buffers(2)
-    answer = Answer(kept, [busy, slow])
+    response = Response(kept, [busy, slow])
     slow.decode(3)
     offsets(busy)
-    assert not answer.is_kept
+    assert not response.is_kept
     assert offsets(slow) == list(range(10))
     assert kept.unused_bytes == 0
 
 
 def test_reset_releases_the_frame() -> None:
     kept, [first, second] = frames(1000), buffers(2)
-    answer = Answer(kept, [first, second])
+    response = Response(kept, [first, second])
     first.reset(0)
-    assert answer.is_kept
+    assert response.is_kept
     second.reset(0)
-    assert not answer.is_kept
+    assert not response.is_kept
     assert kept.unused_bytes == 0
 
 
@@ -118,22 +118,22 @@ def test_unused_bytes_stay_within_the_limit(
     limit_sets: int, steps: list[tuple[str, set[int]]]
 ) -> None:
     kept, all_of_them = frames(limit_sets * len(SET)), buffers(4)
-    answers: list[Answer] = []
+    responses: list[Response] = []
     for what, chosen in steps:
         some = [all_of_them[number] for number in sorted(chosen)]
         if what == "come":
-            answers.append(Answer(kept, some))
+            responses.append(Response(kept, some))
         for one in some:
             if what == "read":
                 offsets(one, 4)
             elif what == "reset":
                 one.reset(one.end)
-        held = sum(len(answer.memory) for answer in answers if answer.is_kept)
+        held = sum(len(response.memory) for response in responses if response.is_kept)
         assert kept.unused_bytes <= min(held, kept.limit_bytes)
     for one in all_of_them:
         one.reset(0)
     assert kept.unused_bytes == 0
-    assert not any(answer.is_kept for answer in answers)
+    assert not any(response.is_kept for response in responses)
 
 
 def test_copied_out_set_is_released_once() -> None:

@@ -173,7 +173,7 @@ def test_deserializers_get_bytes_or_none_and_keep_the_sizes() -> None:
 
 
 class Picky:
-    """Fails on one value until told to take it; counts."""
+    """A deserializer that fails on one value until `poison` is cleared; it records its calls."""
 
     def __init__(self, poison: bytes) -> None:
         self.poison: bytes | None = poison

@@ -43,9 +43,11 @@ async def test_stop_ends_every_waiting_call(
     consumer = make_consumer()
     consumer.assign([tp(0)])
     cluster.fault(
-        ListOffsetsRequest, then=Silence(), times=None, where=lambda asked: bool(asked.topics)
+        ListOffsetsRequest, then=Silence(), times=None, where=lambda request: bool(request.topics)
     )
-    cluster.fault(MetadataRequest, then=Silence(), times=None, where=lambda asked: not asked.topics)
+    cluster.fault(
+        MetadataRequest, then=Silence(), times=None, where=lambda request: not request.topics
+    )
     await consumer.start()
     call = asyncio.ensure_future(CALLS[name](consumer))
     for _ in range(20):
@@ -69,7 +71,7 @@ async def test_calls_before_start_raise(make_consumer: MakeConsumer, name: str) 
 async def test_stop_at_a_hundred_moments_ends_all_tasks(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """Two tasks read, one writes, one seeks; stopped at a hundred different moments."""
+    """Two tasks read and one seeks while messages arrive; stopped at fifty different moments."""
     consumers = [make_consumer("t") for _ in range(50)]
     for number, consumer in enumerate(consumers):
         starting = asyncio.create_task(consumer.start())

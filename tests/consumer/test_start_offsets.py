@@ -57,8 +57,8 @@ async def test_out_of_range_without_reset_raises_until_seek(
         await consumer.position(tp(0))
     consumer.seek(tp(0), 2)
     for _ in range(2):
-        told = r"\[Error 1\] OffsetOutOfRangeError: topic 't', partition 0: offset 2 .*5 to 10"
-        with pytest.raises(OffsetOutOfRangeError, match=told) as gone:
+        text = r"\[Error 1\] OffsetOutOfRangeError: topic 't', partition 0: offset 2 .*5 to 10"
+        with pytest.raises(OffsetOutOfRangeError, match=text) as gone:
             await consumer.getone()
         assert gone.value.args[0] == {tp(0): 2}
         assert await consumer.position(tp(0)) == 2
@@ -85,15 +85,15 @@ async def test_refusal_alone_does_not_move_the_position(
 async def test_log_that_is_shorter_for_a_moment_keeps_the_position(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """A new leader may know of less at first (docs/brokers.md 7.10)."""
+    """The log of a new leader may end earlier at first (docs/brokers.md 7.10)."""
     cluster.append("t", 0, values(0, 10))
     consumer = make_consumer(auto_offset_reset="earliest", retry_backoff_ms=100)
     consumer.assign([tp(0)])
     await consumer.start()
     assert len(await take(consumer, 10)) == 10
     cluster.truncate("t", 0, 8)
-    asked = len(cluster.requests(ListOffsetsRequest))
-    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= asked + 2)
+    requests = len(cluster.requests(ListOffsetsRequest))
+    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= requests + 2)
     cluster.append("t", 0, values(8, 12))
     assert [r.offset for r in await take(consumer, 2)] == [10, 11]
 
@@ -101,19 +101,19 @@ async def test_log_that_is_shorter_for_a_moment_keeps_the_position(
 async def test_sightings_of_another_offset_do_not_count(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """A seek beyond the end, refused twice, and undone; much later a new leader knows of less."""
+    """A seek beyond the end is refused twice and undone; later the log of a new leader is short."""
     cluster.append("t", 0, values(0, 10))
     consumer = make_consumer(auto_offset_reset="earliest", retry_backoff_ms=100)
     consumer.assign([tp(0)])
     consumer.seek(tp(0), 100)
     await consumer.start()
-    asked = len(cluster.requests(ListOffsetsRequest))
-    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= asked + 4)
+    requests = len(cluster.requests(ListOffsetsRequest))
+    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= requests + 4)
     consumer.seek(tp(0), 0)
     assert len(await take(consumer, 10)) == 10
     cluster.truncate("t", 0, 8)
-    asked = len(cluster.requests(ListOffsetsRequest))
-    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= asked + 2)
+    requests = len(cluster.requests(ListOffsetsRequest))
+    await until(lambda: len(cluster.requests(ListOffsetsRequest)) >= requests + 2)
     cluster.append("t", 0, values(8, 12))
     assert [r.offset for r in await take(consumer, 2)] == [10, 11]
 
@@ -153,12 +153,12 @@ async def test_messages_before_a_refused_offset_are_returned_first(
 async def test_position_request_to_a_silent_broker_is_retried(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """Else a leader that hangs would cost its partitions the whole `request_timeout_ms`."""
+    """Otherwise a hanging leader would take the whole `request_timeout_ms`."""
     cluster.append("t", 0, values(0, 3))
     consumer = make_consumer(request_timeout_ms=8000)
     consumer.assign([tp(0)])
     fault = cluster.fault(
-        ListOffsetsRequest, then=Hang(), node=0, where=lambda asked: bool(asked.topics)
+        ListOffsetsRequest, then=Hang(), node=0, where=lambda request: bool(request.topics)
     )
     await consumer.start()
     await until(lambda: fault.hits)
@@ -194,7 +194,7 @@ async def test_assign_after_start_emits_no_failure(
     cluster.append("t", 0, values(0, 1))
     consumer = make_consumer(on_event=events.append)
     await consumer.start()
-    consumer.assign([tp(0)])  # its metadata is still to be asked for
+    consumer.assign([tp(0)])  # its metadata isn't requested yet
     assert (await consumer.getone()).offset == 0
     assert [event for event in events if isinstance(event, PartitionFailed)] == []
 

@@ -24,8 +24,8 @@ def snapshot(topics: dict[str, int], codes: dict[str, int] | None = None) -> Clu
         )
         for name, partitions in topics.items()
     ]
-    answer = MetadataResponse([Broker(1, "localhost", 9092)], 1, states)
-    return ClusterSnapshot().merge(answer, all_topics=True)
+    response = MetadataResponse([Broker(1, "localhost", 9092)], 1, states)
+    return ClusterSnapshot().merge(response, all_topics=True)
 
 
 CLUSTER = snapshot({"orders": 2, "orders.dead": 1, "users": 1, "__consumer_offsets": 4})
@@ -116,7 +116,7 @@ def test_kinds_exclude_each_other_until_unsubscribed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "error", "says"),
+    ("partitions", "error", "text"),
     [
         ("t2", TypeError, "partitions='t2': expected a list of TopicPartition"),
         (TopicPartition("t", 0), TypeError, "list of TopicPartition"),
@@ -130,9 +130,9 @@ def test_kinds_exclude_each_other_until_unsubscribed() -> None:
         ([TopicPartition("a b", 0)], InvalidTopicError, "invalid topic name 'a b'"),
     ],
 )
-def test_invalid_partition_is_named(partitions: Any, error: type[Exception], says: str) -> None:
+def test_invalid_partition_is_named(partitions: Any, error: type[Exception], text: str) -> None:
     new = Subscription()
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=text):
         new.assign(partitions)
     assert new.kind is Kind.NONE
 

@@ -38,7 +38,7 @@ async def test_partition_named_twice_or_wrongly(
 
 
 def wrapper_of_nothing(offset: int, padding: int = 0) -> bytes:
-    """A compressed set that has nothing inside; brokers store it as it comes (brokers.md 6.8)."""
+    """Return a compressed set without messages; brokers store it so (docs/brokers.md 6.8)."""
     value = compress(Codec.GZIP, b"")
     return encode_entry(offset, bytes(padding), value, attributes=Codec.GZIP)
 
@@ -46,7 +46,7 @@ def wrapper_of_nothing(offset: int, padding: int = 0) -> bytes:
 async def test_sets_without_messages_release_their_memory(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """By `getmany`, which hands out nothing of them."""
+    """Also with `getmany`, which returns nothing of them."""
     cluster.append_raw("t", 0, wrapper_of_nothing(0, 90_000), next_offset=1)
     cluster.append("t", 0, values(1, 2))
     consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
@@ -141,8 +141,8 @@ async def test_message_above_the_limit_raises_until_seek(
     await consumer.start()
     assert (await consumer.getone()).value == b"a"
     for _ in range(2):
-        told = r"^RecordTooLargeError: .*offset 1 takes 300026 bytes.*fetch_max"
-        with pytest.raises(RecordTooLargeError, match=told) as caught:
+        text = r"^RecordTooLargeError: .*offset 1 takes 300026 bytes.*fetch_max"
+        with pytest.raises(RecordTooLargeError, match=text) as caught:
             await consumer.getone()
         assert caught.value.args[1:3] == (tp(0), 1)  # for programs, as aiokafka's
     consumer.seek(tp(0), 2)
