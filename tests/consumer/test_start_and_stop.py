@@ -68,7 +68,7 @@ async def test_calls_before_start_raise(make_consumer: MakeConsumer, name: str) 
         await CALLS[name](consumer)
 
 
-async def test_stop_at_a_hundred_moments_ends_all_tasks(
+async def test_stop_at_fifty_moments_ends_all_tasks(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     """Two tasks read and one seeks while messages arrive; stopped at fifty different moments."""
