@@ -232,12 +232,13 @@ class Sink:
         encoded: list[Batch] = []
         partitions: list[tuple[str, ProducePartition]] = []
         for batch in batches:
+            topic, partition = batch.queue.topic_partition
             try:
                 message_set = _encode(batch, version.magic)
-            except Exception as error:  # compression may raise anything; the batch must fail
-                self._resolver.fail(batch, KafkaError(f"can't encode the batch: {error!r}"), now)
+            except Exception as failure:  # compression may raise anything; the batch must fail
+                text = f"produce to {topic}/{partition}: can't encode the batch: {failure!r}"
+                self._resolver.fail(batch, KafkaError(text), now)
                 continue
-            topic, partition = batch.queue.topic_partition
             partitions.append((topic, ProducePartition(partition, message_set)))
             self.bytes_sent += len(message_set)
             encoded.append(batch)
