@@ -1,7 +1,8 @@
 """A producer and a consumer work while a script of faults runs: nothing is lost, nothing leaks.
 
 The seed in the test's id makes the script (`script.script_of`), which is printed on failure:
-`pytest "tests/chaos/test_chaos.py::test_nothing_is_lost[seed-17]"` plays the same faults again.
+`pytest "tests/chaos/test_chaos.py::test_no_message_is_lost_under_random_faults[seed-17]"`
+runs the same faults again.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def follower(cluster: EmbeddedCluster, partition: int) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_nothing_is_lost(seed: int) -> None:
+async def test_no_message_is_lost_under_random_faults(seed: int) -> None:
     script = script_of(seed)
     print(script)
     async with EmbeddedCluster(BROKERS, script.version) as cluster:
@@ -170,13 +171,13 @@ def test_a_seed_always_gives_the_same_script() -> None:
     assert len(set(scripts)) == 200
 
 
-def test_no_script_is_too_much_for_a_batch() -> None:
+def test_scripts_stay_within_the_unexplained_retries() -> None:
     for seed in range(1000):
         strikes = [step.act for step in script_of(seed).steps if isinstance(step.act, Strike)]
         assert sum(one.times for one in strikes if one.is_unexplained) <= MAX_UNEXPLAINED_RETRIES
 
 
-def test_forty_seeds_have_every_kind_of_trouble() -> None:
+def test_forty_seeds_cover_every_kind_of_fault() -> None:
     acts = [step.act for seed in range(40) for step in script_of(seed).steps]
     assert {type(act) for act in acts} == set(get_args(Action))
     assert {act.then for act in acts if isinstance(act, Kill)} == set(get_args(AfterDeath))

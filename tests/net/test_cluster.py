@@ -46,7 +46,7 @@ def leaders(snapshot: ClusterSnapshot, name: str) -> list[int | None]:
     return [snapshot.leader(TopicPartition(name, number)) for number in snapshot.partitions(name)]
 
 
-def test_it_says_why_a_partition_has_no_leader() -> None:
+def test_no_leader_reason_names_the_cause() -> None:
     snapshot = merged(answer((0,), topic("t", led(0, 7), led(1, -1)), topic("gone", code=3)))
 
     def why(name: str, partition: int) -> str | None:
@@ -64,7 +64,7 @@ def address(snapshot: ClusterSnapshot, node_id: int) -> tuple[str, int]:
     return broker.host, broker.port
 
 
-def test_an_answer_is_taken_over() -> None:
+def test_a_response_becomes_a_snapshot() -> None:
     snapshot = merged(answer((1, 0), topic("t", led(1, 0), led(0, 1)), controller=1))
     assert list(snapshot.brokers) == [0, 1]
     assert address(snapshot, 1) == ("kafka1", 9092)
@@ -75,7 +75,7 @@ def test_an_answer_is_taken_over() -> None:
     assert (one.replicas, one.isr, one.error_code) == ((0, 1, 2), (0, 1), 0)
 
 
-def test_what_isnt_known_reads_as_nothing() -> None:
+def test_unknown_brokers_and_topics_are_none_or_empty() -> None:
     snapshot = ClusterSnapshot()
     assert 0 not in snapshot.brokers
     assert snapshot.partitions("t") == {}
@@ -84,7 +84,7 @@ def test_what_isnt_known_reads_as_nothing() -> None:
     assert known.leader(TopicPartition("t", 1)) is None
 
 
-def test_a_snapshot_is_not_changed_by_the_next_answer() -> None:
+def test_merge_does_not_change_the_old_snapshot() -> None:
     before = merged(answer((0, 1), topic("t", led(0, 0))))
     after = before.merge(answer((1,), topic("t", led(0, 1))), all_topics=False)
     assert leaders(before, "t") == [0]
@@ -95,14 +95,14 @@ def test_a_snapshot_is_not_changed_by_the_next_answer() -> None:
         before.brokers[2] = before.brokers[0]  # type: ignore[index]
 
 
-def test_equal_answers_make_equal_snapshots() -> None:
+def test_equal_responses_give_equal_snapshots() -> None:
     one = answer((0, 1), topic("t", led(0, 0), led(1, 1)), topic("u", led(0, 1)))
     other = answer((1, 0), topic("u", led(0, 1)), topic("t", led(1, 1), led(0, 0)))
     assert merged(one) == merged(other) == merged(one, other)
     assert merged(one) != merged(answer((0, 1), topic("t", led(0, 0), led(1, 0))))
 
 
-def test_brokers_follow_the_answers() -> None:
+def test_brokers_follow_the_responses() -> None:
     moved = MetadataResponse([Broker(0, "kafka0", 9092), Broker(1, "elsewhere", 9093)], -1, [])
     snapshot = merged(answer((0, 1, 2), topic("t", led(0, 0))), moved)
     assert address(snapshot, 1) == ("elsewhere", 9093)
@@ -113,7 +113,7 @@ def test_brokers_follow_the_answers() -> None:
 
 
 @pytest.mark.parametrize("all_topics", [False, True])
-def test_an_answer_without_brokers_leaves_the_brokers(all_topics: bool) -> None:
+def test_a_response_without_brokers_keeps_the_brokers(all_topics: bool) -> None:
     full = answer((0, 1), topic("t", led(0, 1)), controller=1)
     snapshot = merged(full).merge(answer(()), all_topics=all_topics)
     assert list(snapshot.brokers) == [0, 1]
@@ -122,7 +122,7 @@ def test_an_answer_without_brokers_leaves_the_brokers(all_topics: bool) -> None:
 
 
 @pytest.mark.parametrize("code", [-1, 3, 5, 17, 29])
-def test_a_topics_error_leaves_its_partitions_and_is_told(code: int) -> None:
+def test_a_topic_error_is_kept_with_the_old_partitions(code: int) -> None:
     full = answer((0, 1), topic("t", led(0, 1), led(1, 0)))
     snapshot = merged(full, answer((0, 1), topic("t", code=code)))
     assert leaders(snapshot, "t") == [1, 0]
@@ -139,12 +139,12 @@ def test_a_topic_that_works_again_loses_its_error() -> None:
     assert merged(full, answer((0,), topic("t", code=5)), full).topics["t"].error_code == 0
 
 
-def test_topics_that_were_not_asked_for_stay() -> None:
+def test_topics_that_were_not_requested_are_kept() -> None:
     snapshot = merged(answer((0,), topic("t", led(0, 0))), answer((0,), topic("u", led(0, 0))))
     assert set(snapshot.topics) == {"t", "u"}
 
 
-def test_a_topic_missing_from_a_full_listing_is_gone() -> None:
+def test_a_topic_missing_from_a_full_listing_is_removed() -> None:
     snapshot = merged(answer((0,), topic("t", led(0, 0)), topic("u", led(0, 0))))
     snapshot = snapshot.merge(answer((0,), topic("u", led(0, 0))), all_topics=True)
     assert set(snapshot.topics) == {"u"}
@@ -166,14 +166,14 @@ def test_new_partitions_appear() -> None:
 # --- 0.8.0 and 0.8.1 name only the brokers of the topics that were asked for ----------------------
 
 
-def test_the_leaders_of_other_topics_keep_their_addresses() -> None:
+def test_leaders_of_other_topics_keep_their_addresses() -> None:
     snapshot = merged(answer((0, 1), topic("t", led(0, 1))), answer((2,), topic("u", led(0, 2))))
     assert leaders(snapshot, "t") == [1]
     assert leaders(snapshot, "u") == [2]
     assert list(snapshot.brokers) == [1, 2]  # 0 led nothing
 
 
-def test_the_leaders_of_a_topic_in_error_keep_their_addresses() -> None:
+def test_leaders_of_a_topic_in_error_keep_their_addresses() -> None:
     snapshot = merged(
         answer((0, 1), topic("t", led(0, 1))),
         answer((2,), topic("t", code=5), topic("u", led(0, 2))),
@@ -181,7 +181,7 @@ def test_the_leaders_of_a_topic_in_error_keep_their_addresses() -> None:
     assert leaders(snapshot, "t") == [1]
 
 
-def test_a_dead_broker_goes_with_the_topics_that_it_led() -> None:
+def test_a_dead_broker_is_removed_with_its_last_topic() -> None:
     before = merged(answer((0, 1), topic("t", led(0, 1)), topic("u", led(0, 1))))
     after = before.merge(
         answer((0,), topic("t", led(0, 0, 9)), topic("u", led(0, 0, 9))), all_topics=False
@@ -189,7 +189,7 @@ def test_a_dead_broker_goes_with_the_topics_that_it_led() -> None:
     assert list(after.brokers) == [0]
 
 
-def test_a_full_listing_names_all_brokers() -> None:
+def test_a_full_listing_replaces_the_brokers() -> None:
     before = merged(answer((0, 1), topic("t", led(0, 1)), topic("u", code=5)))
     after = before.merge(answer((0,), topic("t", led(0, 0)), topic("u", code=5)), all_topics=True)
     assert list(after.brokers) == [0]
@@ -198,38 +198,38 @@ def test_a_full_listing_names_all_brokers() -> None:
 # --- leaders ------------------------------------------------------------------------------------
 
 
-def test_9_with_a_leader_is_a_leader() -> None:  # a replica is down, brokers.md 4.7
+def test_code_9_with_a_leader_is_no_error() -> None:  # a replica is down, brokers.md 4.7
     snapshot = merged(answer((0, 1), topic("t", led(0, 1, code=9))))
     assert leaders(snapshot, "t") == [1]
     assert snapshot.partitions("t")[0].error_code == 9
 
 
 @pytest.mark.parametrize("state", [led(0, -1, 5), led(0, -1), led(0, -1, 9), led(0, 1, 5)])
-def test_no_leader_in_an_election(state: PartitionState) -> None:
+def test_a_partition_in_an_election_has_no_leader(state: PartitionState) -> None:
     snapshot = merged(answer((0, 1), topic("t", state)))
     assert leaders(snapshot, "t") == [None]
     assert snapshot.partitions("t")[0].leader is None
 
 
-def test_a_leader_whose_address_isnt_named_is_none() -> None:
+def test_a_leader_without_an_address_is_no_leader() -> None:
     snapshot = merged(answer((0,), topic("t", led(0, 7))))
     assert leaders(snapshot, "t") == [None]
 
 
-def test_node_0_is_a_leader_like_others() -> None:
+def test_node_0_can_be_a_leader() -> None:
     assert leaders(merged(answer((0,), topic("t", led(0, 0)))), "t") == [0]
 
 
 # --- internal topics ------------------------------------------------------------------------------
 
 
-def test_the_offsets_topic_is_internal_on_brokers_that_dont_say_so() -> None:
+def test_the_offsets_topic_is_internal_even_if_unmarked() -> None:
     snapshot = merged(answer((0,), topic("__consumer_offsets", led(0, 0)), topic("t", led(0, 0))))
     assert snapshot.topics["__consumer_offsets"].is_internal
     assert not snapshot.topics["t"].is_internal
 
 
-def test_what_brokers_call_internal_is_internal() -> None:
+def test_a_topic_marked_internal_is_internal() -> None:
     state = TopicState(0, "__transaction_state", True, [led(0, 0)])
     assert merged(answer((0,), state)).topics["__transaction_state"].is_internal
 
@@ -238,7 +238,7 @@ def test_what_brokers_call_internal_is_internal() -> None:
 
 
 @pytest.mark.parametrize("code", [-1, 17])
-def test_one_code_for_all_and_no_brokers_is_a_spoilt_answer(code: int) -> None:
+def test_one_code_for_all_without_brokers_is_failed_by_a_topic(code: int) -> None:
     spoilt = answer((), topic("a", code=code), topic("b", code=code))
     assert is_failed_by_one_topic(spoilt, ["a", "b"])
 
@@ -255,7 +255,9 @@ def test_one_code_for_all_and_no_brokers_is_a_spoilt_answer(code: int) -> None:
     ],
     ids=["one topic", "with brokers", "5", "one is fine", "no topics", "nothing asked"],
 )
-def test_other_answers_are_not_spoilt(one: MetadataResponse, asked: list[str]) -> None:
+def test_other_responses_are_not_failed_by_one_topic(
+    one: MetadataResponse, asked: list[str]
+) -> None:
     assert not is_failed_by_one_topic(one, asked)
 
 
@@ -263,7 +265,7 @@ def test_other_answers_are_not_spoilt(one: MetadataResponse, asked: list[str]) -
 
 
 @pytest.mark.parametrize("name", ["t", "T.e-s_t.0", "...", "..a", "-", "_", "0", "x" * 255])
-def test_names_that_brokers_take(name: str) -> None:
+def test_valid_topic_names_are_accepted(name: str) -> None:
     assert check_topic_name(name) == name
 
 
@@ -272,18 +274,18 @@ def test_names_that_brokers_take(name: str) -> None:
     ["", ".", "..", "a b", "a/b", "a\n", "\n", "a\0", "größe", "x" * 256, "a:b", "a,b", "a*", "٠",
      None, 7, b"t", ("t",), ["t"]],
 )  # fmt: skip
-def test_names_that_spoil_the_answer_of_an_0_8_broker(name: Any) -> None:
+def test_invalid_topic_names_are_refused(name: Any) -> None:
     with pytest.raises(InvalidTopicError, match="invalid topic name"):
         check_topic_name(name)
 
 
-def test_an_endless_name_doesnt_fill_the_log() -> None:
+def test_a_very_long_name_is_shortened_in_the_error() -> None:
     with pytest.raises(InvalidTopicError) as caught:
         check_topic_name("x" * 1_000_000)
     assert len(str(caught.value)) < 1000
 
 
-def test_a_string_in_place_of_a_list_is_told() -> None:
+def test_a_string_instead_of_a_topic_list_is_an_error() -> None:
     assert check_topic_names(["t", "u"]) == ["t", "u"]
     with pytest.raises(InvalidTopicError, match="topics='orders': expected a list"):
         check_topic_names("orders")

@@ -12,14 +12,14 @@ from aiokafka08.errors import IllegalStateError
 from aiokafka08.net.lifecycle import Lifecycle
 
 
-def test_a_call_before_start_says_how_to_start() -> None:
+def test_a_call_before_start_is_refused_with_a_hint() -> None:
     lifecycle = Lifecycle("AIOKafkaProducer")
     with pytest.raises(IllegalStateError, match=r"AIOKafkaProducer isn't started. Await start\(\)"):
         lifecycle.check()
     assert not lifecycle.is_running
 
 
-async def test_runs_between_start_and_stop() -> None:
+async def test_a_client_is_running_between_start_and_stop() -> None:
     lifecycle = Lifecycle("AIOKafkaProducer")
     lifecycle.bind_to_loop()
     lifecycle.check()
@@ -30,7 +30,7 @@ async def test_runs_between_start_and_stop() -> None:
         lifecycle.check()
 
 
-async def test_starts_once() -> None:
+async def test_a_second_start_is_refused() -> None:
     lifecycle = Lifecycle("AIOKafkaProducer")
     lifecycle.bind_to_loop()
     with pytest.raises(IllegalStateError, match="started already"):
@@ -62,7 +62,7 @@ async def test_a_call_after_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -
         lifecycle.warn_if_not_stopped(object())  # it is the parent's to stop
 
 
-async def test_dropped_without_stop_warns_and_names_the_call() -> None:
+async def test_a_client_dropped_without_stop_warns() -> None:
     lifecycle = Lifecycle("AIOKafkaAdminClient", "close()")
     lifecycle.warn_if_not_stopped(object())  # never started: nothing to say
     lifecycle.bind_to_loop()

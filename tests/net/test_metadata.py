@@ -64,7 +64,7 @@ def asked(cluster: EmbeddedCluster) -> list[list[str] | None]:
 # --- one refresh for all --------------------------------------------------------------------------
 
 
-async def test_a_hundred_callers_share_one_request(connect: Connect) -> None:
+async def test_a_hundred_callers_share_one_refresh(connect: Connect) -> None:
     async with EmbeddedCluster(topics={"t": 2}) as cluster, connect(cluster, ("t",)) as router:
         before = len(asked(cluster))
         snapshots = await asyncio.gather(*(router.metadata.refresh() for _ in range(100)))
@@ -85,7 +85,7 @@ async def test_callers_during_a_refresh_share_the_next_one(connect: Connect) -> 
         assert len(asked(cluster)) == before + 2
 
 
-async def test_an_answer_from_before_the_call_is_not_the_answer_to_it(connect: Connect) -> None:
+async def test_refresh_ignores_a_response_from_before_the_call(connect: Connect) -> None:
     # The caller has met NotLeaderForPartition; the refresh under way was answered before the move.
     tp = TopicPartition("t", 0)
     async with (
@@ -102,7 +102,7 @@ async def test_an_answer_from_before_the_call_is_not_the_answer_to_it(connect: C
         assert snapshot.leader(tp) == 1
 
 
-async def test_a_topic_added_during_a_refresh_is_in_the_next_answer(connect: Connect) -> None:
+async def test_a_topic_added_during_a_refresh_is_in_the_next_one(connect: Connect) -> None:
     async with (
         EmbeddedCluster(topics={"t": 1, "u": 3}) as cluster,
         connect(cluster, ("t",)) as router,
@@ -116,7 +116,7 @@ async def test_a_topic_added_during_a_refresh_is_in_the_next_answer(connect: Con
         await refresh
 
 
-async def test_a_cancelled_caller_cancels_nobody_elses_refresh(connect: Connect) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_refresh(connect: Connect) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:
         cluster.fault(MetadataRequest, then=Delay(0.1))
         callers = [asyncio.create_task(router.metadata.refresh()) for _ in range(3)]
@@ -126,7 +126,7 @@ async def test_a_cancelled_caller_cancels_nobody_elses_refresh(connect: Connect)
         assert callers[0].cancelled()
 
 
-async def test_all_callers_hear_that_no_broker_answers(
+async def test_all_callers_get_the_error_if_no_broker_responds(
     connect: Connect, telemetry: Recorder
 ) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:
@@ -143,7 +143,7 @@ async def test_all_callers_hear_that_no_broker_answers(
 # --- when it is refreshed -------------------------------------------------------------------------
 
 
-async def test_it_is_refreshed_by_age(connect: Connect) -> None:
+async def test_metadata_is_refreshed_by_age(connect: Connect) -> None:
     async with (
         EmbeddedCluster(topics={"t": 1}) as cluster,
         connect(cluster, ("t",), metadata_max_age_ms=50, retry_backoff_ms=1) as router,
@@ -153,7 +153,7 @@ async def test_it_is_refreshed_by_age(connect: Connect) -> None:
         assert router.metadata.snapshot.partitions("t")
 
 
-async def test_it_is_refreshed_at_once_when_something_is_stale(connect: Connect) -> None:
+async def test_requested_refresh_runs_at_once(connect: Connect) -> None:
     tp = TopicPartition("t", 0)
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster,
@@ -165,7 +165,7 @@ async def test_it_is_refreshed_at_once_when_something_is_stale(connect: Connect)
         await until(lambda: router.metadata.snapshot.leader(tp) == 1, "the new leader is known")
 
 
-async def test_a_crowd_of_complaints_is_not_a_crowd_of_requests(connect: Connect) -> None:
+async def test_many_refresh_requests_send_few_requests(connect: Connect) -> None:
     async with (
         EmbeddedCluster(topics={"t": 1}) as cluster,
         connect(cluster, ("t",), retry_backoff_ms=100) as router,
@@ -179,7 +179,7 @@ async def test_a_crowd_of_complaints_is_not_a_crowd_of_requests(connect: Connect
         assert 1 <= len(asked(cluster)) - before <= 5
 
 
-async def test_an_outage_is_lived_through(connect: Connect) -> None:
+async def test_refreshes_go_on_after_an_outage(connect: Connect) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:
         cluster.kill(0, then="unnoticed")
         router.metadata.request_refresh()
@@ -191,7 +191,7 @@ async def test_an_outage_is_lived_through(connect: Connect) -> None:
         await until(lambda: router.metadata.snapshot.partitions("u"), "found by itself")
 
 
-async def test_a_broker_that_closes_on_metadata_is_asked_again_or_another(
+async def test_a_closed_metadata_connection_is_retried(
     connect: Connect,
 ) -> None:
     async with (
@@ -202,7 +202,7 @@ async def test_a_broker_that_closes_on_metadata_is_asked_again_or_another(
         await router.metadata.refresh()
 
 
-async def test_a_broker_that_hangs_is_left_for_another_in_time(
+async def test_a_hanging_broker_is_replaced_by_another_in_time(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.1)
@@ -217,7 +217,7 @@ async def test_a_broker_that_hangs_is_left_for_another_in_time(
             await asyncio.wait_for(router.metadata.refresh(), 0.4)
 
 
-async def test_all_together_ends_within_the_request_timeout(connect: Connect) -> None:
+async def test_a_refresh_ends_within_the_request_timeout(connect: Connect) -> None:
     async with (
         EmbeddedCluster(brokers=5, topics={"t": 1}) as cluster,
         connect(cluster, ("t",), request_timeout_ms=1500) as router,
@@ -232,7 +232,7 @@ async def test_all_together_ends_within_the_request_timeout(connect: Connect) ->
 
 
 @pytest.mark.parametrize("code", [-1, 3, 5, 17])
-async def test_errors_for_all_topics_leave_what_was_known(connect: Connect, code: int) -> None:
+async def test_errors_for_all_topics_keep_the_snapshot(connect: Connect, code: int) -> None:
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 2, "u": 1}) as cluster,
         connect(cluster, ("t", "u")) as router,
@@ -256,7 +256,7 @@ async def test_an_empty_cluster_is_no_error(connect: Connect) -> None:
 # --- topics ---------------------------------------------------------------------------------------
 
 
-async def test_a_topic_that_is_known_costs_no_request(connect: Connect) -> None:
+async def test_a_known_topic_needs_no_request(connect: Connect) -> None:
     async with EmbeddedCluster(topics={"t": 2}) as cluster, connect(cluster, ("t",)) as router:
         before = len(asked(cluster))
         info = await router.metadata.wait_for_topic("t", timeout_s=5)
@@ -264,7 +264,7 @@ async def test_a_topic_that_is_known_costs_no_request(connect: Connect) -> None:
         assert len(asked(cluster)) == before
 
 
-async def test_a_new_topic_is_created_by_asking_and_waited_for(connect: Connect) -> None:
+async def test_a_requested_topic_is_created_and_waited_for(connect: Connect) -> None:
     async with EmbeddedCluster(default_partitions=3) as cluster, connect(cluster) as router:
         info = await router.metadata.wait_for_topic("new", timeout_s=5)
         assert [one.leader for one in info.partitions.values()] == [0, 0, 0]
@@ -281,7 +281,7 @@ async def test_many_topics_at_once_share_their_refreshes(connect: Connect) -> No
         assert len(asked(cluster)) == before + 1
 
 
-async def test_a_topic_that_doesnt_exist_is_said_and_asked_for_no_longer(
+async def test_a_missing_topic_raises_and_is_not_tracked(
     connect: Connect,
 ) -> None:
     async with (
@@ -297,7 +297,7 @@ async def test_a_topic_that_doesnt_exist_is_said_and_asked_for_no_longer(
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 256])
-async def test_names_that_spoil_answers_are_never_sent(connect: Connect, name: str) -> None:
+async def test_invalid_topic_names_are_never_sent(connect: Connect, name: str) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:
         metadata = router.metadata
         with pytest.raises(InvalidTopicError):
@@ -310,7 +310,7 @@ async def test_names_that_spoil_answers_are_never_sent(connect: Connect, name: s
         assert not any(topics and name in topics for topics in asked(cluster))
 
 
-async def test_who_gives_up_a_topic_takes_it_from_nobody_else(connect: Connect) -> None:
+async def test_a_caller_that_gives_up_does_not_affect_others(connect: Connect) -> None:
     async with EmbeddedCluster(auto_create=False) as cluster, connect(cluster) as router:
         first = asyncio.create_task(router.metadata.wait_for_topic("t", timeout_s=10))
         await asyncio.wrap_future(cluster.next_request(MetadataRequest))
@@ -336,7 +336,7 @@ async def test_partitions_without_leaders_are_waited_for(connect: Connect) -> No
         assert [one.leader for one in (await waiting).partitions.values()] == [0, 0]
 
 
-async def test_where_any_leader_will_do_one_is_enough(connect: Connect) -> None:
+async def test_leaders_any_needs_one_leader_only(connect: Connect) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, connect(cluster) as router:
         cluster.kill(1, then="leaderless")
         async with asyncio.timeout(10):
@@ -344,14 +344,14 @@ async def test_where_any_leader_will_do_one_is_enough(connect: Connect) -> None:
         assert [one.leader for one in info.partitions.values()] == [0, None]
 
 
-async def test_partitions_without_leaders_are_given_in_the_end(connect: Connect) -> None:
+async def test_partitions_without_leaders_return_at_the_deadline(connect: Connect) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, connect(cluster) as router:
         cluster.kill(1, then="leaderless")
         info = await router.metadata.wait_for_topic("t", timeout_s=0.3)
         assert [one.leader for one in info.partitions.values()] == [0, None]
 
 
-async def test_a_topic_while_no_broker_answers_times_out_with_the_reason(
+async def test_topic_lookup_without_brokers_times_out_with_reason(
     connect: Connect,
 ) -> None:
     async with EmbeddedCluster() as cluster, connect(cluster) as router:
@@ -360,7 +360,7 @@ async def test_a_topic_while_no_broker_answers_times_out_with_the_reason(
             await router.metadata.wait_for_topic("t", timeout_s=0.3)
 
 
-async def test_no_backoff_is_no_busy_loop(connect: Connect) -> None:
+async def test_zero_backoff_is_no_busy_loop(connect: Connect) -> None:
     async with (
         EmbeddedCluster(auto_create=False, topics={"u": 1}) as cluster,
         connect(cluster, retry_backoff_ms=0) as router,
@@ -375,9 +375,7 @@ async def test_no_backoff_is_no_busy_loop(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2"])
-async def test_topics_beside_one_that_cant_be_created_are_asked_for_one_by_one(
-    connect: Connect, version: str
-) -> None:
+async def test_topics_are_requested_alone_if_one_fails_them(connect: Connect, version: str) -> None:
     async with EmbeddedCluster(
         brokers=2, version=version, topics={}, default_replication_factor=3
     ) as cluster:
@@ -394,7 +392,7 @@ async def test_topics_beside_one_that_cant_be_created_are_asked_for_one_by_one(
             assert asked(cluster)[-2:] == [["t0", "t1", "t2"], ["bad"]]
 
 
-async def test_a_topic_that_exists_at_last_spoils_nothing_more(connect: Connect) -> None:
+async def test_an_isolated_topic_that_works_joins_the_others(connect: Connect) -> None:
     async with EmbeddedCluster(default_replication_factor=2) as cluster:
         cluster.create_topic("t", 1, replication_factor=1)
         async with connect(cluster, ("t", "bad")) as router:
@@ -410,7 +408,7 @@ async def test_a_topic_that_exists_at_last_spoils_nothing_more(connect: Connect)
 
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
-async def test_all_topics_are_followed(connect: Connect, version: str) -> None:
+async def test_all_topics_mode_tracks_every_topic(connect: Connect, version: str) -> None:
     async with (
         EmbeddedCluster(version=version, topics={"t": 1, "u": 1}) as cluster,
         connect(cluster) as router,
@@ -423,9 +421,7 @@ async def test_all_topics_are_followed(connect: Connect, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.10"])
-async def test_a_new_topic_is_created_also_where_all_are_followed(
-    connect: Connect, version: str
-) -> None:
+async def test_a_topic_is_created_in_all_topics_mode_too(connect: Connect, version: str) -> None:
     async with (
         EmbeddedCluster(version=version, topics={"t": 1}) as cluster,
         connect(cluster) as router,
@@ -437,7 +433,7 @@ async def test_a_new_topic_is_created_also_where_all_are_followed(
         assert set(router.metadata.snapshot.topics) == {"t", "new"}
 
 
-async def test_an_answer_merges_into_what_came_while_it_was_awaited(
+async def test_a_response_merges_into_the_current_snapshot(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.0)  # so that two brokers are asked
@@ -457,7 +453,7 @@ async def test_an_answer_merges_into_what_came_while_it_was_awaited(
 # --- who watches ----------------------------------------------------------------------------------
 
 
-async def test_watchers_are_told_of_changes_only(connect: Connect, telemetry: Recorder) -> None:
+async def test_listeners_are_called_on_changes_only(connect: Connect, telemetry: Recorder) -> None:
     seen: list[ClusterSnapshot] = []
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster,
@@ -472,7 +468,7 @@ async def test_watchers_are_told_of_changes_only(connect: Connect, telemetry: Re
         assert telemetry.of(MetadataChanged)[-1] == MetadataChanged((0, 1), 1)
 
 
-async def test_a_watcher_that_fails_stops_nothing(
+async def test_a_failing_listener_stops_nothing(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(snapshot: ClusterSnapshot) -> None:
@@ -494,7 +490,7 @@ async def test_a_watcher_that_fails_stops_nothing(
         assert caplog.text.count("metadata listener failed") == 2
 
 
-async def test_hosts_and_ports_that_cant_be_are_no_end_of_the_keeping(
+async def test_impossible_addresses_do_not_end_the_refreshes(
     connect: Connect, make_config: MakeConfig
 ) -> None:
     async with EmbeddedCluster(topics={"t": 1}, advertised_host="a..b") as cluster:
@@ -518,7 +514,7 @@ async def test_hosts_and_ports_that_cant_be_are_no_end_of_the_keeping(
 # --- stopped --------------------------------------------------------------------------------------
 
 
-async def test_who_waits_when_the_client_stops_hears_it_at_once(connect: Connect) -> None:
+async def test_waiting_callers_get_an_error_when_stopped(connect: Connect) -> None:
     async with (
         EmbeddedCluster(auto_create=False, topics={"t": 1}) as cluster,
         connect(cluster, ("t",), request_timeout_ms=60_000) as router,

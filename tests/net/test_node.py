@@ -25,7 +25,15 @@ from aiokafka08.protocol.api import (
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
 from aiokafka08.testing import Delay, EmbeddedCluster, Hang
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.peers import OF_0_8_2, Link, Scripted, close_at_once, closed_port, listening, swallow
+from tests.net.scripted_peers import (
+    OF_0_8_2,
+    Link,
+    Scripted,
+    close_at_once,
+    closed_port,
+    listening,
+    swallow,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -64,7 +72,7 @@ async def serve(link: Link) -> None:
 # --- lanes ----------------------------------------------------------------------------------------
 
 
-async def test_a_lane_opens_when_it_is_asked_for(make_node: MakeNode, telemetry: Recorder) -> None:
+async def test_a_lane_opens_on_first_use(make_node: MakeNode, telemetry: Recorder) -> None:
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster)
         host, port = node.address
@@ -79,7 +87,7 @@ async def test_a_lane_opens_when_it_is_asked_for(make_node: MakeNode, telemetry:
         await until(lambda: cluster.connections() == 1, "the probing connection has gone")
 
 
-async def test_each_lane_is_a_connection_of_its_own(make_node: MakeNode) -> None:
+async def test_each_lane_has_its_own_connection(make_node: MakeNode) -> None:
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster)
         connections = [await node.connection(lane) for lane in Lane]
@@ -88,7 +96,7 @@ async def test_each_lane_is_a_connection_of_its_own(make_node: MakeNode) -> None
         await until(lambda: cluster.connections() == 4, "one connection per lane")
 
 
-async def test_what_hangs_on_one_lane_holds_up_no_other(make_node: MakeNode) -> None:
+async def test_a_hanging_lane_does_not_delay_others(make_node: MakeNode) -> None:
     async with EmbeddedCluster() as cluster:
         cluster.fault(OffsetFetchRequest, nth=2, then=Hang())  # the 1st is the detection's
         node = make_node(cluster)
@@ -104,7 +112,7 @@ async def test_what_hangs_on_one_lane_holds_up_no_other(make_node: MakeNode) -> 
 
 
 @pytest.mark.parametrize("lane", [Lane.PRODUCE, Lane.FETCH, Lane.CONTROL])
-async def test_a_node_hangs_when_a_lane_owes_an_answer_for_long(
+async def test_a_node_with_an_overdue_response_is_unresponsive(
     lane: Lane, make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.05)
@@ -143,7 +151,7 @@ async def test_callers_share_one_attempt_per_lane(make_node: MakeNode, telemetry
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 10, 20])
-async def test_a_cancelled_caller_cancels_nobody_elses_attempt(
+async def test_a_cancelled_caller_does_not_cancel_the_attempt(
     make_node: MakeNode, telemetry: Recorder, turns: int
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -157,7 +165,7 @@ async def test_a_cancelled_caller_cancels_nobody_elses_attempt(
         assert len(telemetry.of(Connected)) == 1
 
 
-async def test_an_attempt_that_all_have_left_is_there_for_the_next(
+async def test_an_attempt_without_callers_serves_the_next_one(
     make_node: MakeNode, telemetry: Recorder
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -172,7 +180,7 @@ async def test_an_attempt_that_all_have_left_is_there_for_the_next(
         assert len(telemetry.of(Connected)) == 1
 
 
-async def test_an_attempt_that_fails_when_all_have_left_is_no_noise(
+async def test_a_failed_attempt_without_callers_logs_no_error(
     make_node: MakeNode, telemetry: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = make_node(("127.0.0.1", closed_port()))
@@ -184,7 +192,7 @@ async def test_an_attempt_that_fails_when_all_have_left_is_no_noise(
     assert "never retrieved" not in caplog.text
 
 
-async def test_all_callers_hear_why_the_attempt_failed(make_node: MakeNode) -> None:
+async def test_all_callers_get_the_error_of_the_attempt(make_node: MakeNode) -> None:
     node = make_node(("127.0.0.1", closed_port()))
     callers = [asyncio.create_task(node.connection(Lane.FETCH)) for _ in range(10)]
     for caller in callers:
@@ -192,7 +200,7 @@ async def test_all_callers_hear_why_the_attempt_failed(make_node: MakeNode) -> N
             await caller
 
 
-async def test_a_caller_has_its_own_deadline(make_node: MakeNode) -> None:
+async def test_each_caller_has_its_own_deadline(make_node: MakeNode) -> None:
     async with listening(swallow) as peer:
         node = make_node(peer.address)
         patient = asyncio.create_task(node.connection(Lane.FETCH))
@@ -207,7 +215,7 @@ async def test_a_caller_has_its_own_deadline(make_node: MakeNode) -> None:
             await patient
 
 
-async def test_the_deadline_of_a_request_covers_the_connecting(make_config: MakeConfig) -> None:
+async def test_the_request_deadline_includes_connecting(make_config: MakeConfig) -> None:
     async with listening(swallow) as peer:
         node = Node(0, peer.address, make_config(), Recorder())
         with pytest.raises(KafkaTimeoutError):
@@ -237,7 +245,7 @@ async def test_the_wait_between_attempts_grows(make_node: MakeNode, telemetry: R
     assert telemetry.of(ConnectFailed)[0].reason == "Connection refused"
 
 
-async def test_lanes_that_fail_together_are_one_failure(make_node: MakeNode) -> None:
+async def test_lanes_that_fail_together_count_once(make_node: MakeNode) -> None:
     node = make_node(("127.0.0.1", closed_port()))
     attempts = [node.connection(lane) for lane in Lane]
     results = await asyncio.gather(*attempts, return_exceptions=True)
@@ -245,7 +253,7 @@ async def test_lanes_that_fail_together_are_one_failure(make_node: MakeNode) -> 
     assert node._backoff._attempts == 1
 
 
-async def test_it_doesnt_wait_after_a_success(make_node: MakeNode, telemetry: Recorder) -> None:
+async def test_no_backoff_after_a_success(make_node: MakeNode, telemetry: Recorder) -> None:
     port = closed_port()
     node = make_node(("127.0.0.1", port))
     for _ in range(3):
@@ -258,7 +266,7 @@ async def test_it_doesnt_wait_after_a_success(make_node: MakeNode, telemetry: Re
         await node.request(ASK, lane=Lane.FETCH)
 
 
-async def test_a_caller_in_the_backoff_is_told_what_it_waits_for(make_node: MakeNode) -> None:
+async def test_a_timeout_in_the_backoff_names_the_failure(make_node: MakeNode) -> None:
     node = make_node(("127.0.0.1", closed_port()))
     for _ in range(4):
         with pytest.raises(KafkaConnectionError):
@@ -269,7 +277,7 @@ async def test_a_caller_in_the_backoff_is_told_what_it_waits_for(make_node: Make
         await node.connection(Lane.CONTROL, timeout_s=0.001)
 
 
-async def test_a_peer_that_accepts_and_closes_is_not_run_against(
+async def test_a_peer_that_accepts_and_closes_is_backed_off_from(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
     async with listening(close_at_once) as peer:
@@ -282,7 +290,7 @@ async def test_a_peer_that_accepts_and_closes_is_not_run_against(
         await node.stop()
 
 
-async def test_a_broker_that_answers_again_is_connected_to_at_once_when_it_is_lost(
+async def test_a_recovered_broker_is_reconnected_without_backoff(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
     port = closed_port()
@@ -303,9 +311,7 @@ async def test_a_broker_that_answers_again_is_connected_to_at_once_when_it_is_lo
 # --- the version ----------------------------------------------------------------------------------
 
 
-async def test_a_pinned_version_is_not_asked_for(
-    make_node: MakeNode, make_config: MakeConfig
-) -> None:
+async def test_a_pinned_version_is_not_probed(make_node: MakeNode, make_config: MakeConfig) -> None:
     async with EmbeddedCluster(version="0.8.2") as cluster:
         node = make_node(cluster, make_config(api_version="0.8.1"))
         await node.request(ASK)
@@ -313,7 +319,7 @@ async def test_a_pinned_version_is_not_asked_for(
         assert [type(one.request) for one in cluster.history] == [ListOffsetsRequest]
 
 
-async def test_a_broker_that_never_answers_may_not_be_the_version_that_is_pinned(
+async def test_a_broker_that_only_closes_hints_at_a_wrong_pin(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
     async def close(link: Link) -> None:
@@ -338,7 +344,7 @@ async def test_a_broker_that_never_answers_may_not_be_the_version_that_is_pinned
             assert bool(re.search(hint, str(caught.value))) is hinted
 
 
-async def test_a_lane_that_opens_beside_others_asks_for_no_version(make_node: MakeNode) -> None:
+async def test_a_lane_opened_beside_others_probes_no_version(make_node: MakeNode) -> None:
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster)
         for lane in Lane:
@@ -346,7 +352,7 @@ async def test_a_lane_that_opens_beside_others_asks_for_no_version(make_node: Ma
         assert len(cluster.requests(HeartbeatRequest)) == 1
 
 
-async def test_another_version_is_noticed_after_a_reconnect(
+async def test_a_new_version_is_detected_after_a_reconnect(
     make_node: MakeNode, telemetry: Recorder
 ) -> None:
     async with EmbeddedCluster(version="0.8.2") as cluster:
@@ -364,7 +370,7 @@ async def test_another_version_is_noticed_after_a_reconnect(
     assert [event.broker for event in telemetry.of(Connected)] == ["0.8.2", "0.10"]
 
 
-async def test_a_broker_that_ends_right_after_it_was_asked_is_asked_again(
+async def test_a_broker_that_ends_after_the_probe_is_probed_again(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It told its version and ended; who listens there when the connection is made is another one.
@@ -387,7 +393,7 @@ async def test_a_broker_that_ends_right_after_it_was_asked_is_asked_again(
         assert len(cluster.requests(HeartbeatRequest)) == 2
 
 
-async def test_a_lane_that_opens_while_another_is_lost_asks_again(
+async def test_a_lane_opened_while_another_is_lost_probes_again(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, telemetry: Recorder
 ) -> None:
     # It was told the version, then the broker ended, then it reached who listens there now.
@@ -410,7 +416,7 @@ async def test_a_lane_that_opens_while_another_is_lost_asks_again(
         assert [event.lane for event in telemetry.of(Connected)] == ["control", "fetch"]
 
 
-async def test_a_broker_seems_older_than_before_only_if_it_says_so_twice(
+async def test_a_downgrade_is_believed_after_two_probes_only(
     make_node: MakeNode,
 ) -> None:
     broker = Scripted(OF_0_8_2)
@@ -425,7 +431,7 @@ async def test_a_broker_seems_older_than_before_only_if_it_says_so_twice(
         assert connection.version.line is BrokerLine.V0_8_2
 
 
-async def test_a_broker_that_is_older_now_is_believed(make_node: MakeNode) -> None:
+async def test_a_real_downgrade_is_detected(make_node: MakeNode) -> None:
     async with EmbeddedCluster(version="0.10") as cluster:
         node = make_node(cluster)
         await node.connection(Lane.CONTROL)
@@ -438,7 +444,7 @@ async def test_a_broker_that_is_older_now_is_believed(make_node: MakeNode) -> No
 # --- a connection is lost -------------------------------------------------------------------------
 
 
-async def test_a_lost_lane_is_opened_again_and_told_of(
+async def test_a_lost_lane_is_reopened_and_reported(
     make_node: MakeNode, telemetry: Recorder
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -452,7 +458,7 @@ async def test_a_lost_lane_is_opened_again_and_told_of(
         assert telemetry.events[1] == Disconnected(where, "control", "closed by the broker", 0)
 
 
-async def test_requests_in_flight_are_told_of_a_lost_lane(
+async def test_requests_in_flight_fail_with_a_lost_lane(
     make_node: MakeNode, telemetry: Recorder
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -468,7 +474,7 @@ async def test_requests_in_flight_are_told_of_a_lost_lane(
         assert telemetry.of(Disconnected)[0].lost == 3
 
 
-async def test_a_peer_that_accepts_and_closes_is_a_failure_each_time(
+async def test_a_peer_that_accepts_and_closes_fails_each_time(
     make_node: MakeNode, make_config: MakeConfig, telemetry: Recorder
 ) -> None:
     async with listening(close_at_once) as peer:
@@ -483,7 +489,7 @@ async def test_a_peer_that_accepts_and_closes_is_a_failure_each_time(
 # --- idling ---------------------------------------------------------------------------------------
 
 
-async def test_an_idle_lane_is_closed_by_us_and_opened_when_needed(
+async def test_an_idle_lane_is_closed_and_reopened_on_demand(
     make_node: MakeNode, make_config: MakeConfig, telemetry: Recorder
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -495,9 +501,7 @@ async def test_an_idle_lane_is_closed_by_us_and_opened_when_needed(
         assert len(telemetry.of(Connected)) == 2
 
 
-async def test_idling_ends_at_its_time_and_not_a_quarter_later(
-    make_node: MakeNode, make_config: MakeConfig
-) -> None:
+async def test_an_idle_lane_is_closed_on_time(make_node: MakeNode, make_config: MakeConfig) -> None:
     # Brokers from 0.9 on close after 600 s. 540 s must not become 675 s.
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster, make_config(connections_max_idle_ms=540_000))
@@ -520,7 +524,7 @@ async def test_a_lane_in_use_is_not_idle(
         await until(lambda: not node.is_connected, "idle after the answer")
 
 
-async def test_nothing_is_closed_where_idling_is_allowed(
+async def test_idle_lanes_stay_open_without_a_limit(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -530,7 +534,7 @@ async def test_nothing_is_closed_where_idling_is_allowed(
 
 
 @pytest.mark.parametrize("idle_ms", [1, 2, 5])
-async def test_no_request_is_ever_lost_to_our_own_closing(
+async def test_closing_idle_lanes_loses_no_request(
     make_node: MakeNode, make_config: MakeConfig, telemetry: Recorder, idle_ms: int
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -548,7 +552,7 @@ async def test_no_request_is_ever_lost_to_our_own_closing(
         assert {event.lost for event in telemetry.of(Disconnected)} == {0}
 
 
-async def test_after_all_lanes_have_idled_the_version_is_asked_for_again(
+async def test_the_version_is_probed_again_after_all_lanes_idled(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
     # Nobody was there to see whether the broker was replaced.
@@ -560,7 +564,7 @@ async def test_after_all_lanes_have_idled_the_version_is_asked_for_again(
         assert len(cluster.requests(HeartbeatRequest)) == 2
 
 
-async def test_while_another_lane_is_open_an_idled_one_asks_for_no_version(
+async def test_no_probe_after_idling_while_another_lane_is_open(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -590,7 +594,7 @@ async def test_a_closed_node_refuses_and_leaves_no_socket(make_node: MakeNode) -
         await node.stop()
 
 
-async def test_requests_in_flight_hear_why_the_node_was_closed(make_node: MakeNode) -> None:
+async def test_requests_in_flight_get_the_close_reason(make_node: MakeNode) -> None:
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster)
         await node.request(ASK)
@@ -604,7 +608,7 @@ async def test_requests_in_flight_hear_why_the_node_was_closed(make_node: MakeNo
 
 @pytest.mark.parametrize("api_version", ["auto", "0.8.2"])
 @pytest.mark.parametrize("turns", range(0, 40, 2))
-async def test_closed_at_any_moment_of_connecting_it_leaves_nothing(
+async def test_close_at_any_moment_of_connecting_leaves_nothing(
     make_config: MakeConfig, turns: int, api_version: str
 ) -> None:
     telemetry = Recorder()
@@ -622,7 +626,7 @@ async def test_closed_at_any_moment_of_connecting_it_leaves_nothing(
         await until(lambda: cluster.connections() == 0, "all closed")
 
 
-async def test_closed_in_the_backoff_it_leaves_nothing(make_node: MakeNode) -> None:
+async def test_close_during_the_backoff_leaves_nothing(make_node: MakeNode) -> None:
     node = make_node(("127.0.0.1", closed_port()))
     for _ in range(4):
         with pytest.raises(KafkaConnectionError):
@@ -634,7 +638,7 @@ async def test_closed_in_the_backoff_it_leaves_nothing(make_node: MakeNode) -> N
         await waiting
 
 
-async def test_a_close_that_is_cancelled_has_closed_all_the_same(make_node: MakeNode) -> None:
+async def test_a_cancelled_stop_has_closed_the_node(make_node: MakeNode) -> None:
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster)
         for lane in Lane:
@@ -653,7 +657,7 @@ async def test_a_close_that_is_cancelled_has_closed_all_the_same(make_node: Make
             await attempt
 
 
-async def test_lost_and_asked_for_in_the_same_moment(make_node: MakeNode) -> None:
+async def test_a_lane_lost_and_requested_at_the_same_moment(make_node: MakeNode) -> None:
     async with listening(serve) as peer:
         node = make_node(peer.address)
         for _ in range(30):

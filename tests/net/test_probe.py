@@ -30,7 +30,7 @@ from aiokafka08.protocol.api import (
 )
 from aiokafka08.testing import LINES, EmbeddedCluster
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.peers import (
+from tests.net.scripted_peers import (
     OF_0_8_2,
     Link,
     Scripted,
@@ -65,7 +65,9 @@ def client_tls() -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("version", LINES)
-async def test_every_line_of_the_embedded_cluster_is_found(version: str, config: NetConfig) -> None:
+async def test_every_line_of_the_embedded_cluster_is_detected(
+    version: str, config: NetConfig
+) -> None:
     async with EmbeddedCluster(version=version) as cluster:
         (node,) = cluster.nodes.values()
         found = await probe_version((node.host, node.port), config)
@@ -79,19 +81,19 @@ async def test_a_closed_port_is_refused(config: NetConfig) -> None:
         await probe_version(("127.0.0.1", port), config)
 
 
-async def test_a_name_that_doesnt_exist_is_said(config: NetConfig) -> None:
+async def test_a_missing_host_name_is_named(config: NetConfig) -> None:
     with pytest.raises(KafkaConnectionError, match=r"no-such-host\.invalid:9092: .*(n|N)ame"):
         await probe_version(("no-such-host.invalid", 9092), config)
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "\ud800"])
-async def test_an_impossible_name_is_no_crash(config: NetConfig, host: str) -> None:
+async def test_an_impossible_host_name_is_an_error(config: NetConfig, host: str) -> None:
     with pytest.raises(KafkaConnectionError):
         await probe_version((host, 9092), config)
 
 
 @pytest.mark.parametrize("port", [-1, 0, 65536, 2**31 - 1])
-async def test_an_impossible_port_is_no_crash(config: NetConfig, port: int) -> None:
+async def test_an_impossible_port_is_an_error(config: NetConfig, port: int) -> None:
     with pytest.raises(KafkaConnectionError):  # brokers without a plain listener say -1
         await probe_version(("127.0.0.1", port), config)
 
@@ -102,7 +104,7 @@ async def test_a_peer_that_closes_at_once_is_no_broker(config: NetConfig) -> Non
             await probe_version(peer.address, config)
 
 
-async def test_a_silent_peer_is_given_up_in_time_and_said_to_be_silent(
+async def test_a_silent_peer_times_out_and_is_called_silent(
     make_config: MakeConfig,
 ) -> None:
     config = make_config(request_timeout_ms=300)
@@ -112,7 +114,7 @@ async def test_a_silent_peer_is_given_up_in_time_and_said_to_be_silent(
         await until(peer.links[0].reader.at_eof, "the connection was thrown away")
 
 
-async def test_an_http_server_is_called_one(config: NetConfig) -> None:
+async def test_an_http_server_is_recognised(config: NetConfig) -> None:
     async with listening(http) as peer:
         with pytest.raises(KafkaProtocolError, match="not a Kafka broker: it responds in HTTP"):
             await probe_version(peer.address, config)
@@ -121,7 +123,9 @@ async def test_an_http_server_is_called_one(config: NetConfig) -> None:
 @pytest.mark.parametrize(
     "greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b"220 smtp ready\r\n", b"\0\0\0\0", b"\xff" * 100]
 )
-async def test_another_protocol_is_quoted(config: NetConfig, greeting: bytes) -> None:
+async def test_the_first_bytes_of_another_protocol_are_quoted(
+    config: NetConfig, greeting: bytes
+) -> None:
     async def greet(link: Link) -> None:
         link.writer.write(greeting)
         await link.wait_eof()
@@ -131,7 +135,7 @@ async def test_another_protocol_is_quoted(config: NetConfig, greeting: bytes) ->
             await probe_version(peer.address, config)
 
 
-async def test_a_tls_listener_is_called_one_where_it_says_so(
+async def test_a_tls_listener_is_recognised_by_its_alert(
     config: NetConfig, server_tls: ssl.SSLContext
 ) -> None:
     async with listening(swallow, tls=server_tls) as peer:
@@ -139,7 +143,7 @@ async def test_a_tls_listener_is_called_one_where_it_says_so(
             await probe_version(peer.address, config)
 
 
-async def test_tls_to_a_plain_broker_is_said(
+async def test_tls_to_a_plaintext_broker_fails_with_the_reason(
     make_config: MakeConfig, client_tls: ssl.SSLContext
 ) -> None:
     config = make_config(ssl_context=client_tls)
@@ -149,7 +153,7 @@ async def test_tls_to_a_plain_broker_is_said(
             await probe_version((node.host, node.port), config)
 
 
-async def test_an_unknown_certificate_is_said(
+async def test_an_untrusted_certificate_fails_with_the_reason(
     make_config: MakeConfig, server_tls: ssl.SSLContext
 ) -> None:
     config = make_config(ssl_context=ssl.create_default_context())
@@ -158,7 +162,7 @@ async def test_an_unknown_certificate_is_said(
             await probe_version(peer.address, config)
 
 
-async def test_a_wrong_host_name_in_the_certificate_is_said(
+async def test_a_wrong_certificate_name_fails_with_the_reason(
     make_config: MakeConfig, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
     config = make_config(ssl_context=client_tls)
@@ -167,7 +171,7 @@ async def test_a_wrong_host_name_in_the_certificate_is_said(
             await probe_version(peer.address, config)
 
 
-async def test_a_tls_handshake_that_never_ends_is_given_up_in_time(
+async def test_an_endless_tls_handshake_times_out(
     make_config: MakeConfig, client_tls: ssl.SSLContext
 ) -> None:
     config = make_config(ssl_context=client_tls, request_timeout_ms=300)
@@ -177,7 +181,7 @@ async def test_a_tls_handshake_that_never_ends_is_given_up_in_time(
 
 
 @pytest.mark.parametrize("question", [1, 2, 3])
-async def test_a_connection_cut_before_the_answer_changes_nothing(
+async def test_a_connection_cut_before_a_response_is_probed_again(
     config: NetConfig, question: int
 ) -> None:
     broker = Scripted(OF_0_8_2)
@@ -189,7 +193,7 @@ async def test_a_connection_cut_before_the_answer_changes_nothing(
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 7])
 @pytest.mark.parametrize("question", [1, 2, 3])
-async def test_a_connection_cut_within_an_answer_is_no_answer_at_all(
+async def test_a_connection_cut_within_a_response_is_an_error(
     config: NetConfig, question: int, cut: int
 ) -> None:
     broker = Scripted(OF_0_8_2)
@@ -199,14 +203,14 @@ async def test_a_connection_cut_within_an_answer_is_no_answer_at_all(
             await probe_version(peer.address, config)
 
 
-async def test_a_broker_that_always_closes_after_its_first_answer(config: NetConfig) -> None:
+async def test_a_broker_that_closes_after_each_first_response(config: NetConfig) -> None:
     broker = Scripted({ApiKey.LIST_OFFSETS: ListOffsetsResponse([])})
     async with listening(broker) as peer:  # that is what 0.8.0 does
         assert (await probe_version(peer.address, config)).line is BrokerLine.V0_8_0
         assert broker.asked == [2, 9, 2, 9]
 
 
-async def test_a_4_x_broker_is_named(config: NetConfig) -> None:
+async def test_a_4_x_broker_is_recognised(config: NetConfig) -> None:
     ranges = [VersionRange(1, 4, 18), VersionRange(2, 1, 10), VersionRange(18, 0, 4)]
     broker = Scripted({ApiKey.API_VERSIONS: ApiVersionsResponse(0, ranges)})
     async with listening(broker) as peer:
@@ -215,7 +219,7 @@ async def test_a_4_x_broker_is_named(config: NetConfig) -> None:
             await probe_version(peer.address, config)
 
 
-async def test_an_answer_with_another_correlation_id_is_no_kafka(config: NetConfig) -> None:
+async def test_a_wrong_correlation_id_means_no_kafka_broker(config: NetConfig) -> None:
     async def wrong(link: Link) -> None:
         link.answer(await link.read(), ListOffsetsResponse([]), correlation_id=77)
         await link.wait_eof()
@@ -226,7 +230,7 @@ async def test_an_answer_with_another_correlation_id_is_no_kafka(config: NetConf
 
 
 @pytest.mark.parametrize("turns", range(0, 40, 3))
-async def test_cancelled_at_any_moment_it_leaves_no_socket(config: NetConfig, turns: int) -> None:
+async def test_cancelled_at_any_moment_leaves_no_socket(config: NetConfig, turns: int) -> None:
     async with EmbeddedCluster(version="0.10") as cluster:
         (node,) = cluster.nodes.values()
         probing = asyncio.create_task(probe_version((node.host, node.port), config))
@@ -274,7 +278,7 @@ def black_hole(ip: str, port: int) -> Iterator[None]:
         yield
 
 
-async def test_a_dead_address_of_a_name_is_passed_over(
+async def test_a_dead_address_of_a_name_is_skipped(
     config: NetConfig, stands_for: Callable[..., None]
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -283,7 +287,7 @@ async def test_a_dead_address_of_a_name_is_passed_over(
         assert (await probe_version(("kafka.test", node.port), config)).line is BrokerLine.V0_8_2
 
 
-async def test_a_silent_address_of_a_name_costs_a_moment(
+async def test_a_silent_address_of_a_name_is_skipped_in_time(
     config: NetConfig, stands_for: Callable[..., None]
 ) -> None:
     async with EmbeddedCluster() as cluster:
@@ -295,7 +299,7 @@ async def test_a_silent_address_of_a_name_costs_a_moment(
             await node.stop()
 
 
-async def test_a_name_all_of_whose_addresses_are_dead_says_why(
+async def test_a_name_with_dead_addresses_only_gives_the_reasons(
     config: NetConfig, stands_for: Callable[..., None]
 ) -> None:
     port = closed_port()
@@ -305,7 +309,7 @@ async def test_a_name_all_of_whose_addresses_are_dead_says_why(
     assert caught.value.text == f"kafka.test:{port}: Connection refused"
 
 
-async def test_a_name_that_stands_for_nothing_is_said(
+async def test_a_name_without_addresses_is_an_error(
     config: NetConfig, stands_for: Callable[..., None]
 ) -> None:
     stands_for()
@@ -313,7 +317,7 @@ async def test_a_name_that_stands_for_nothing_is_said(
         await probe_version(("kafka.test", 9092), config)
 
 
-async def test_the_certificate_is_checked_against_the_name_not_the_address(
+async def test_the_certificate_is_checked_against_the_host_name(
     make_config: MakeConfig,
     stands_for: Callable[..., None],
     server_tls: ssl.SSLContext,

@@ -55,7 +55,7 @@ from aiokafka08.testing import (
 )
 from tests.brokers.proxy import TcpProxy
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.peers import Scripted, close_at_once, closed_port, http, listening, swallow
+from tests.net.scripted_peers import Scripted, close_at_once, closed_port, http, listening, swallow
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -100,7 +100,7 @@ async def broker_4_1() -> AsyncIterator[Address]:
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10"])
-async def test_every_line_is_connected_to(make_router: MakeRouter, version: str) -> None:
+async def test_router_connects_to_every_line(make_router: MakeRouter, version: str) -> None:
     async with EmbeddedCluster(brokers=3, version=version, topics={"t": 3}) as cluster:
         router = make_router(cluster)
         router.metadata.add_topics(["t"])
@@ -114,7 +114,7 @@ async def test_every_line_is_connected_to(make_router: MakeRouter, version: str)
             assert str(found.line) == version
 
 
-async def test_addresses_that_are_no_brokers_are_passed_over(make_router: MakeRouter) -> None:
+async def test_addresses_that_are_no_brokers_are_skipped(make_router: MakeRouter) -> None:
     async with (
         EmbeddedCluster(topics={"t": 1}) as cluster,
         listening(http) as web,
@@ -147,7 +147,7 @@ async def test_a_bad_first_address_costs_a_second_at_most(
         await within(20, router.start())
 
 
-async def test_when_no_address_is_a_broker_each_reason_is_told_in_time(
+async def test_no_broker_at_any_address_raises_each_reason(
     make_router: MakeRouter, telemetry: Recorder
 ) -> None:
     async with (
@@ -179,7 +179,7 @@ async def test_when_no_address_is_a_broker_each_reason_is_told_in_time(
         assert not telemetry.of(Connected)
 
 
-async def test_many_silent_addresses_are_given_up_in_time_too(make_router: MakeRouter) -> None:
+async def test_many_silent_addresses_time_out_in_time(make_router: MakeRouter) -> None:
     async with contextlib.AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(listening(swallow)) for _ in range(8)]
         router = make_router(*(peer.address for peer in peers), request_timeout_ms=3000)
@@ -190,7 +190,7 @@ async def test_many_silent_addresses_are_given_up_in_time_too(make_router: MakeR
         assert str(caught.value).count("doesn't respond to ListOffsetsRequest") == 8
 
 
-async def test_only_4_x_brokers_are_named_as_the_reason(make_router: MakeRouter) -> None:
+async def test_4_x_brokers_only_are_named_as_the_reason(make_router: MakeRouter) -> None:
     async with broker_4_1() as modern:
         router = make_router(("127.0.0.1", closed_port()), modern)
         with pytest.raises(UnsupportedVersionError, match=r"4\.x"):
@@ -222,7 +222,7 @@ async def test_localhost_is_found_where_only_ipv6_listens(make_router: MakeRoute
         await cluster.__aexit__(None, None, None)
 
 
-async def test_the_bootstrap_connection_becomes_that_of_the_broker(
+async def test_the_bootstrap_connection_is_reused_for_its_broker(
     make_router: MakeRouter, telemetry: Recorder
 ) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
@@ -240,7 +240,7 @@ async def test_the_bootstrap_connection_becomes_that_of_the_broker(
 # --- requests -------------------------------------------------------------------------------------
 
 
-async def test_any_broker_will_do(make_router: MakeRouter) -> None:
+async def test_a_request_without_node_goes_to_any_broker(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
         router = make_router(cluster)
         router.metadata.add_topics(["t"])
@@ -253,7 +253,7 @@ async def test_any_broker_will_do(make_router: MakeRouter) -> None:
             await router.request(ASK)
 
 
-async def test_any_broker_that_hangs_leaves_no_more_than_the_deadline(
+async def test_a_request_to_any_broker_keeps_its_deadline(
     make_router: MakeRouter,
 ) -> None:
     async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
@@ -265,7 +265,7 @@ async def test_any_broker_that_hangs_leaves_no_more_than_the_deadline(
             await within(20, router.request(GroupCoordinatorRequest("g"), timeout_s=0.3))
 
 
-async def test_what_no_broker_can_do_is_told_as_such(make_router: MakeRouter) -> None:
+async def test_a_request_that_no_broker_supports_raises_at_once(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(version="0.8.1") as cluster:
         router = make_router(cluster)
         await router.start()
@@ -273,7 +273,7 @@ async def test_what_no_broker_can_do_is_told_as_such(make_router: MakeRouter) ->
             await router.request(GroupCoordinatorRequest("g"))
 
 
-async def test_an_unknown_node_is_an_error_that_asks_for_metadata(make_router: MakeRouter) -> None:
+async def test_an_unknown_node_raises_and_refreshes_the_metadata(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         router = make_router(cluster)
         router.metadata.add_topics(["t"])
@@ -297,7 +297,7 @@ async def test_an_unknown_node_is_an_error_that_asks_for_metadata(make_router: M
         Hang(),
     ],
 )
-async def test_a_broker_that_is_lost_or_silent_asks_for_metadata(
+async def test_a_lost_or_silent_broker_refreshes_the_metadata(
     make_router: MakeRouter, effect: Any
 ) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
@@ -312,7 +312,7 @@ async def test_a_broker_that_is_lost_or_silent_asks_for_metadata(
         await within(20, asyncio.wrap_future(asked))
 
 
-async def test_an_error_code_in_an_answer_is_the_callers_matter(make_router: MakeRouter) -> None:
+async def test_an_error_code_in_a_response_is_left_to_the_caller(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         router = make_router(cluster)
         router.metadata.add_topics(["t"])
@@ -323,7 +323,7 @@ async def test_an_error_code_in_an_answer_is_the_callers_matter(make_router: Mak
         assert answer.topics[0].partitions[0].error_code == 6
 
 
-async def test_the_version_of_the_cluster_is_the_lowest_that_was_met(
+async def test_version_without_node_is_the_lowest_line_known(
     make_router: MakeRouter,
 ) -> None:
     async with EmbeddedCluster(brokers=1, version="0.10", topics={"t": 1}) as cluster:
@@ -335,7 +335,7 @@ async def test_the_version_of_the_cluster_is_the_lowest_that_was_met(
         assert version.line is BrokerLine.V0_10
 
 
-async def test_metadata_answers_while_a_produce_and_a_fetch_hang(make_router: MakeRouter) -> None:
+async def test_metadata_responds_while_produce_and_fetch_hang(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster:
         router = make_router(cluster)
         router.metadata.add_topics(["t"])
@@ -394,7 +394,7 @@ async def test_a_broker_that_comes_back_at_another_port_is_found(make_router: Ma
         assert len(ports) > 1  # the third may be the first again
 
 
-async def test_the_bootstrap_address_is_the_way_back_when_all_have_moved(
+async def test_bootstrap_address_is_used_when_all_brokers_moved(
     make_router: MakeRouter,
 ) -> None:
     # A virtual address, or a name that is resolved anew: it leads to the cluster, wherever that is.
@@ -413,7 +413,7 @@ async def test_the_bootstrap_address_is_the_way_back_when_all_have_moved(
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1"])
-async def test_bootstrap_addresses_are_the_way_back_where_answers_name_few_brokers(
+async def test_bootstrap_is_used_if_responses_name_few_brokers(
     make_router: MakeRouter, version: str
 ) -> None:
     async with EmbeddedCluster(brokers=3, version=version) as cluster:
@@ -484,7 +484,7 @@ async def coordinator(router: Router, group: str = "g") -> GroupCoordinatorRespo
 
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
-async def test_a_coordinator_is_reached_by_a_client_that_tracks_no_topic(
+async def test_coordinator_is_reached_without_tracked_topics(
     make_router: MakeRouter, version: str
 ) -> None:
     async with EmbeddedCluster(brokers=3, version=version, topics={"t": 1}) as cluster:
@@ -504,7 +504,7 @@ async def test_a_coordinator_is_reached_by_a_client_that_tracks_no_topic(
         )
 
 
-async def test_who_is_introduced_stays_when_metadata_names_others_and_itself(
+async def test_a_registered_broker_survives_metadata_updates(
     make_router: MakeRouter,
 ) -> None:
     async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
@@ -528,7 +528,7 @@ async def test_who_is_introduced_stays_when_metadata_names_others_and_itself(
         assert {node.node_id for node in router.nodes} - {None} == {0}
 
 
-async def test_of_two_addresses_the_one_told_last_holds(make_router: MakeRouter) -> None:
+async def test_the_last_reported_address_of_a_node_holds(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
         router = make_router((cluster.nodes[0].host, cluster.nodes[0].port))
         await router.start()
@@ -551,7 +551,7 @@ async def test_of_two_addresses_the_one_told_last_holds(make_router: MakeRouter)
         await router.request(ASK, node_id=1)
 
 
-async def test_a_rolling_upgrade_is_noticed(make_router: MakeRouter) -> None:
+async def test_a_rolling_upgrade_is_detected(make_router: MakeRouter) -> None:
     old = EmbeddedCluster(version="0.8.2", topics={"t": 1})
     await old.__aenter__()
     port = old.nodes[0].port
@@ -571,7 +571,7 @@ async def test_a_rolling_upgrade_is_noticed(make_router: MakeRouter) -> None:
 # --- the end --------------------------------------------------------------------------------------
 
 
-async def test_start_that_fails_half_way_leaves_nothing(
+async def test_a_start_that_fails_half_way_leaves_nothing(
     make_router: MakeRouter, telemetry: Recorder
 ) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
@@ -587,7 +587,7 @@ async def test_start_that_fails_half_way_leaves_nothing(
 
 @pytest.mark.parametrize("turns", [*range(0, 60, 4), 80, 100, 140])
 @pytest.mark.parametrize("how", ["stop", "cancel"])
-async def test_stopped_at_any_moment_of_its_start_it_leaves_nothing(
+async def test_stop_at_any_moment_of_the_start_leaves_nothing(
     make_config: MakeConfig, turns: int, how: str
 ) -> None:
     telemetry = Recorder()
@@ -613,7 +613,7 @@ async def test_stopped_at_any_moment_of_its_start_it_leaves_nothing(
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55])
-async def test_stopped_at_any_moment_of_its_work_it_leaves_nothing(
+async def test_stop_at_any_moment_of_the_work_leaves_nothing(
     make_config: MakeConfig, turns: int
 ) -> None:
     async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
@@ -639,7 +639,7 @@ async def test_stopped_at_any_moment_of_its_work_it_leaves_nothing(
         await until(lambda: cluster.connections() == 0, "all closed")
 
 
-async def test_stop_twice_and_at_once_is_fine(make_router: MakeRouter) -> None:
+async def test_concurrent_and_repeated_stops_do_no_harm(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         router = make_router(cluster)
         await router.start()
@@ -647,7 +647,7 @@ async def test_stop_twice_and_at_once_is_fine(make_router: MakeRouter) -> None:
         await router.stop()
 
 
-async def test_a_stop_that_is_cancelled_has_closed_everything(make_router: MakeRouter) -> None:
+async def test_a_cancelled_stop_has_closed_everything(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
         router = make_router(cluster)
         router.metadata.add_topics(["t"])
@@ -663,7 +663,7 @@ async def test_a_stop_that_is_cancelled_has_closed_everything(make_router: MakeR
         await within(20, asyncio.gather(*(connection.socket_closed for connection in connections)))
 
 
-async def test_after_the_stop_every_call_says_so_at_once(make_router: MakeRouter) -> None:
+async def test_calls_after_the_stop_raise_at_once(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         router = make_router(cluster)
         router.metadata.add_topics(["t"])
@@ -681,7 +681,7 @@ async def test_after_the_stop_every_call_says_so_at_once(make_router: MakeRouter
             router.register_broker(7, ("127.0.0.1", 9092))
 
 
-async def test_a_router_that_never_started_stops(make_router: MakeRouter) -> None:
+async def test_a_router_that_never_started_can_be_stopped(make_router: MakeRouter) -> None:
     await make_router(("127.0.0.1", closed_port())).stop()
 
 
@@ -697,7 +697,7 @@ async def test_stop_while_a_silent_address_is_still_probed(
         assert not telemetry.of(ConnectFailed)
 
 
-async def test_a_slow_broker_is_found_though_others_got_a_head_start(
+async def test_a_slow_broker_is_found_before_the_race_ends(
     make_router: MakeRouter,
 ) -> None:
     async with EmbeddedCluster() as cluster, listening(swallow) as silent:
@@ -706,7 +706,7 @@ async def test_a_slow_broker_is_found_though_others_got_a_head_start(
         await within(20, router.start())
 
 
-async def test_over_tls_all_of_it_works(make_router: MakeRouter) -> None:
+async def test_router_works_over_tls(make_router: MakeRouter) -> None:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
     client = ssl.create_default_context(cafile=str(TLS / "cert.pem"))

@@ -41,7 +41,7 @@ def everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "aiokafka08")
 
 
-def test_each_event_raises_its_counter() -> None:
+def test_each_event_increases_its_counter() -> None:
     told = Telemetry()
     for _ in range(3):
         told.emit(CONNECTED)
@@ -50,7 +50,7 @@ def test_each_event_raises_its_counter() -> None:
     assert told.counters["connections_closed"] == 0
 
 
-def test_messages_of_unknown_fate_are_counted_one_by_one() -> None:
+def test_acks0_messages_of_unknown_fate_are_all_counted() -> None:
     told = Telemetry()
     told.emit(Acks0Unknown(17, "closed by the broker"))
     told.emit(Acks0Unknown(3, "closed by the broker"))
@@ -65,7 +65,7 @@ def test_every_kind_of_event_has_a_counter_of_its_own() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_log_is_that_of_the_part_concerned(caplog: pytest.LogCaptureFixture) -> None:
+def test_events_go_to_the_logger_of_their_part(caplog: pytest.LogCaptureFixture) -> None:
     told = Telemetry()
     partition = TopicPartition("orders", 0)
     told.emit(CONNECTED)
@@ -79,7 +79,7 @@ def test_the_log_is_that_of_the_part_concerned(caplog: pytest.LogCaptureFixture)
     assert "kafka1:9092" in caplog.records[0].getMessage()
 
 
-def test_a_repeated_event_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_event_is_logged_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     told = Telemetry(clock=clock)
     told.emit(FAILED)
@@ -92,7 +92,7 @@ def test_a_repeated_event_is_logged_once_in_a_while(caplog: pytest.LogCaptureFix
     assert told.counters["connect_failures"] == 3
 
 
-def test_events_that_differ_dont_hide_each_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_different_events_are_logged_independently(caplog: pytest.LogCaptureFixture) -> None:
     told = Telemetry(clock=Clock())
     told.emit(ConnectFailed("kafka1:9092", "Connection refused"))
     told.emit(ConnectFailed("kafka2:9092", "Connection refused"))
@@ -101,14 +101,14 @@ def test_events_that_differ_dont_hide_each_other(caplog: pytest.LogCaptureFixtur
     assert levels(caplog) == ["WARNING", "WARNING", "WARNING", "INFO"]
 
 
-def test_what_it_remembers_of_the_log_is_bounded() -> None:
+def test_memory_of_logged_events_is_bounded() -> None:
     told = Telemetry(clock=Clock())
     for i in range(10_000):
         told.emit(ConnectFailed("kafka1:9092", f"reason {i}"))
     assert len(told._logged) <= 1001
 
 
-def test_the_hook_is_told_every_event() -> None:
+def test_the_hook_gets_every_event() -> None:
     seen: list[Event] = []
     told = Telemetry(seen.append, Clock())
     for _ in range(3):
@@ -116,7 +116,7 @@ def test_the_hook_is_told_every_event() -> None:
     assert seen == [FAILED] * 3
 
 
-def test_a_hook_that_fails_hurts_nobody_and_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_hook_is_logged_and_harmless(caplog: pytest.LogCaptureFixture) -> None:
     def hook(event: Event) -> None:
         raise ZeroDivisionError("in the hook")
 
@@ -128,7 +128,7 @@ def test_a_hook_that_fails_hurts_nobody_and_is_told_of(caplog: pytest.LogCapture
     assert "on_event" in record.getMessage()
 
 
-def test_a_hook_that_always_fails_doesnt_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_always_fails_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
 
     def hook(event: Event) -> None:

@@ -36,7 +36,7 @@ from aiokafka08.protocol.api import (
     encode_response,
 )
 from tests.net.conftest import MakeConfig
-from tests.net.peers import Link, Peer, listening
+from tests.net.scripted_peers import Link, Peer, listening
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -108,7 +108,7 @@ def produce(size: int, acks: int = 1) -> ProduceRequest:
 # --- pipelining -----------------------------------------------------------------------------------
 
 
-async def test_hundreds_of_requests_are_in_flight_at_once_and_get_their_own_answers(
+async def test_hundreds_of_requests_in_flight_get_their_responses(
     config: NetConfig,
 ) -> None:
     async with listening() as peer, connected(peer, config) as connection:
@@ -134,7 +134,7 @@ async def test_requests_are_written_in_the_order_of_the_calls(config: NetConfig)
         await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_answers_may_come_in_any_pieces(config: NetConfig) -> None:
+async def test_responses_may_arrive_in_any_pieces(config: NetConfig) -> None:
     async def drip(link: Link) -> None:
         while True:
             request = await link.read()
@@ -148,7 +148,7 @@ async def test_answers_may_come_in_any_pieces(config: NetConfig) -> None:
         assert [told(answer) for answer in answers] == list(range(5))
 
 
-async def test_an_answer_larger_than_the_receive_buffer(config: NetConfig) -> None:
+async def test_a_response_larger_than_the_receive_buffer(config: NetConfig) -> None:
     offsets = list(range(100_000))
 
     async def big(link: Link) -> None:
@@ -164,7 +164,7 @@ async def test_an_answer_larger_than_the_receive_buffer(config: NetConfig) -> No
 # --- who doesn't wait for its answer --------------------------------------------------------------
 
 
-async def test_a_request_that_timed_out_leaves_those_behind_it_aligned(config: NetConfig) -> None:
+async def test_later_responses_match_after_a_timeout(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
         late = asyncio.create_task(connection.request(asking(1), timeout_s=0.02))
@@ -181,7 +181,7 @@ async def test_a_request_that_timed_out_leaves_those_behind_it_aligned(config: N
         assert connection.in_flight == 0
 
 
-async def test_a_cancelled_request_leaves_those_behind_it_aligned(config: NetConfig) -> None:
+async def test_later_responses_match_after_a_cancellation(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
         calls = [asyncio.create_task(connection.request(asking(i))) for i in range(10)]
@@ -195,7 +195,7 @@ async def test_a_cancelled_request_leaves_those_behind_it_aligned(config: NetCon
         assert all(call.cancelled() for call in calls[::2])
 
 
-async def test_a_request_that_is_cancelled_as_its_answer_arrives_harms_nobody(
+async def test_cancel_at_the_arrival_of_the_response_is_harmless(
     config: NetConfig,
 ) -> None:
     async with listening(serve) as peer, connected(peer, config) as connection:
@@ -208,7 +208,7 @@ async def test_a_request_that_is_cancelled_as_its_answer_arrives_harms_nobody(
             await asyncio.wait((call,))
 
 
-async def test_no_answer_in_time_is_a_timeout_even_with_no_time_at_all(config: NetConfig) -> None:
+async def test_a_request_without_time_left_times_out(config: NetConfig) -> None:
     async with listening(serve) as peer, connected(peer, config) as connection:
         with pytest.raises(KafkaTimeoutError):
             await connection.request(asking(1), timeout_s=0)
@@ -219,9 +219,7 @@ async def test_no_answer_in_time_is_a_timeout_even_with_no_time_at_all(config: N
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 3, -1, 2**31 - 1])
-async def test_a_wrong_correlation_id_ends_the_connection_and_all_that_wait(
-    config: NetConfig, wrong: int
-) -> None:
+async def test_a_wrong_correlation_id_closes_the_connection(config: NetConfig, wrong: int) -> None:
     closed = Closed()
     async with listening() as peer, connected(peer, config, closed) as connection:
         link = await peer.link()
@@ -240,7 +238,7 @@ async def test_a_wrong_correlation_id_ends_the_connection_and_all_that_wait(
         await link.wait_eof()
 
 
-async def test_the_id_0_of_0_8_2_answers_the_oldest_coordinator_lookup(config: NetConfig) -> None:
+async def test_id_0_of_0_8_2_matches_the_oldest_coordinator_lookup(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
         lookup = asyncio.create_task(connection.request(GroupCoordinatorRequest("g")))
@@ -252,7 +250,7 @@ async def test_the_id_0_of_0_8_2_answers_the_oldest_coordinator_lookup(config: N
         assert told(await behind) == 2
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection(config: NetConfig) -> None:
+async def test_an_unrequested_response_closes_the_connection(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
         link.writer.write(b"\0\0\0\4\0\0\0\1")
@@ -273,7 +271,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(config: NetCo
         (b"\0\0\0\x08\0\0\0\1\x7f\xff\xff\xff", "array of 2147483647"),
     ],
 )
-async def test_bytes_that_are_no_answer_end_the_connection_with_the_reason(
+async def test_malformed_bytes_close_the_connection_with_a_reason(
     config: NetConfig, bytes_: bytes, reason: str
 ) -> None:
     closed = Closed()
@@ -326,7 +324,7 @@ async def test_requests_in_flight_fail_when_the_broker_closes(config: NetConfig)
             await connection.wait_writable()
 
 
-async def test_a_reset_is_told_as_such(config: NetConfig) -> None:
+async def test_a_reset_is_reported_as_such(config: NetConfig) -> None:
     closed = Closed()
     async with listening() as peer, connected(peer, config, closed) as connection:
         link = await peer.link()
@@ -340,7 +338,7 @@ async def test_a_reset_is_told_as_such(config: NetConfig) -> None:
         assert len(closed.calls) == 1
 
 
-async def test_a_broker_that_closes_its_half_while_it_reads_nothing_is_gone_at_once(
+async def test_a_half_close_by_an_unreading_broker_ends_at_once(
     config: NetConfig,
 ) -> None:
     # What is not written yet would keep the socket, and all that wait, until their deadlines.
@@ -357,7 +355,7 @@ async def test_a_broker_that_closes_its_half_while_it_reads_nothing_is_gone_at_o
                 await asyncio.wait_for(call, 20)
 
 
-async def test_our_close_fails_those_who_wait_with_its_reason_and_tells_once(
+async def test_close_fails_waiting_callers_and_reports_once(
     config: NetConfig,
 ) -> None:
     closed = Closed()
@@ -376,7 +374,7 @@ async def test_our_close_fails_those_who_wait_with_its_reason_and_tells_once(
         await link.wait_eof()
 
 
-async def test_a_close_wakes_those_who_wait_to_write(config: NetConfig) -> None:
+async def test_close_wakes_the_tasks_that_wait_to_write(config: NetConfig) -> None:
     async with (
         listening(receive_buffer=65536) as peer,
         connected(peer, config) as connection,
@@ -392,7 +390,7 @@ async def test_a_close_wakes_those_who_wait_to_write(config: NetConfig) -> None:
                 await call
 
 
-async def test_reprs_say_what_it_does(config: NetConfig) -> None:
+async def test_repr_shows_the_state(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         call = asyncio.create_task(connection.request(asking(1)))
         await until(lambda: connection.in_flight, "in flight")
@@ -407,7 +405,7 @@ async def test_reprs_say_what_it_does(config: NetConfig) -> None:
 # --- a peer that doesn't read ---------------------------------------------------------------------
 
 
-async def test_requests_wait_while_the_peer_doesnt_read_and_memory_stays_bounded(
+async def test_requests_wait_while_the_peer_does_not_read(
     make_config: MakeConfig,
 ) -> None:
     size = 200_000
@@ -447,7 +445,7 @@ async def test_requests_wait_while_the_peer_doesnt_read_and_memory_stays_bounded
         assert largest < 2 * size + 128 * 1024
 
 
-async def test_a_request_cancelled_while_it_waits_to_write_is_never_sent(
+async def test_a_request_cancelled_before_its_write_is_never_sent(
     make_config: MakeConfig,
 ) -> None:
     config = make_config(request_timeout_ms=60_000)
@@ -477,7 +475,7 @@ async def test_a_request_cancelled_while_it_waits_to_write_is_never_sent(
         assert sum(call.cancelled() for call in done) == len(gone)
 
 
-async def test_a_request_that_never_got_onto_the_wire_times_out(make_config: MakeConfig) -> None:
+async def test_a_request_that_was_never_written_times_out(make_config: MakeConfig) -> None:
     config = make_config(request_timeout_ms=200)
     async with (
         listening(receive_buffer=65536) as peer,
@@ -494,7 +492,7 @@ async def test_a_request_that_never_got_onto_the_wire_times_out(make_config: Mak
 # --- acks=0 ---------------------------------------------------------------------------------------
 
 
-async def test_a_request_without_answer_occupies_no_slot(config: NetConfig) -> None:
+async def test_a_request_without_response_is_not_in_flight(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
         connection.send(produce(10, acks=0))
@@ -506,7 +504,7 @@ async def test_a_request_without_answer_occupies_no_slot(config: NetConfig) -> N
         assert told(await call) == 2
 
 
-async def test_sends_without_answers_wait_for_the_socket_but_not_for_ever(
+async def test_sends_without_response_wait_for_a_socket_in_time(
     make_config: MakeConfig,
 ) -> None:
     config = make_config(request_timeout_ms=200)
@@ -525,7 +523,7 @@ async def test_sends_without_answers_wait_for_the_socket_but_not_for_ever(
             await asyncio.wait_for(send_on(), 5)
 
 
-async def test_waiting_for_an_answer_that_never_comes_by_design_is_a_mistake(
+async def test_request_without_a_response_is_refused(
     config: NetConfig,
 ) -> None:
     async with listening() as peer, connected(peer, config) as connection:
@@ -546,7 +544,7 @@ async def test_a_silent_peer_is_closed_after_the_request_timeout(make_config: Ma
         assert closed.calls == [("no response for 100 ms", 1)]
 
 
-async def test_a_silent_peer_is_closed_also_when_nobody_waits_any_more(
+async def test_a_silent_peer_is_closed_without_waiting_callers(
     make_config: MakeConfig,
 ) -> None:
     # Callers with shorter deadlines of their own come and go: the lane must not stay dead.
@@ -578,7 +576,7 @@ async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -
         assert told(await call) == 1
 
 
-async def test_a_slow_answer_doesnt_end_a_connection_on_which_others_arrive(
+async def test_one_slow_response_does_not_close_the_connection(
     make_config: MakeConfig,
 ) -> None:
     config = make_config(request_timeout_ms=1000)
@@ -596,7 +594,7 @@ async def test_a_slow_answer_doesnt_end_a_connection_on_which_others_arrive(
         assert connection.close_reason is None
 
 
-async def test_an_idle_connection_is_not_taken_for_dead(make_config: MakeConfig) -> None:
+async def test_an_idle_connection_is_not_closed_as_silent(make_config: MakeConfig) -> None:
     config = make_config(request_timeout_ms=50)
     async with listening(serve) as peer, connected(peer, config) as connection:
         assert told(await connection.request(asking(1))) == 1
@@ -608,7 +606,7 @@ async def test_an_idle_connection_is_not_taken_for_dead(make_config: MakeConfig)
 # --- what can't be sent ---------------------------------------------------------------------------
 
 
-async def test_a_request_that_cant_be_encoded_leaves_no_trace(config: NetConfig) -> None:
+async def test_a_request_that_cannot_be_encoded_has_no_effect(config: NetConfig) -> None:
     async with listening(serve) as peer, connected(peer, config) as connection:
         with pytest.raises(ValueError, match="32768"):
             await connection.request(GroupCoordinatorRequest("x" * 32768))
@@ -618,7 +616,7 @@ async def test_a_request_that_cant_be_encoded_leaves_no_trace(config: NetConfig)
         assert told(await connection.request(asking(2))) == 2
 
 
-async def test_an_api_that_the_line_doesnt_have_is_not_sent(config: NetConfig) -> None:
+async def test_an_api_that_the_line_lacks_is_not_sent(config: NetConfig) -> None:
     async with listening(serve) as peer, connected(peer, config) as connection:
         with pytest.raises(UnsupportedVersionError, match=r"0\.8\.2.*JoinGroupRequest"):
             await connection.request(JoinGroupRequest("g", 1000, "", "consumer", []))
@@ -640,7 +638,7 @@ def client_tls() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(TLS / "cert.pem"))
 
 
-async def test_over_tls_it_works_the_same(
+async def test_requests_work_over_tls(
     make_config: MakeConfig, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
     offsets = list(range(20_000))
@@ -656,7 +654,7 @@ async def test_over_tls_it_works_the_same(
             assert answer.topics[0].partitions[0].offsets == offsets
 
 
-async def test_over_tls_a_damaged_stream_with_much_behind_it_ends_quietly(
+async def test_a_damaged_tls_stream_closes_without_noise(
     make_config: MakeConfig,
     server_tls: ssl.SSLContext,
     client_tls: ssl.SSLContext,
@@ -674,7 +672,7 @@ async def test_over_tls_a_damaged_stream_with_much_behind_it_ends_quietly(
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
 
 
-async def test_over_tls_the_end_is_told(
+async def test_the_end_of_a_tls_stream_is_reported(
     make_config: MakeConfig, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
     config = make_config(ssl_context=client_tls)

@@ -150,16 +150,16 @@ def names(asked: Asked) -> list[str]:
     ],
     ids=["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10", "3.9"],
 )
-def test_each_line_is_found(broker: Broker_, line: BrokerLine) -> None:
+def test_each_line_is_detected(broker: Broker_, line: BrokerLine) -> None:
     assert ask(broker).line is line
 
 
 @pytest.mark.parametrize("code", [0, 15, 16, 22, 24, 25, 30])
-def test_any_code_but_minus_one_to_heartbeat_means_at_least_0_9(code: int) -> None:
+def test_heartbeat_code_other_than_unknown_means_0_9(code: int) -> None:
     assert ask(B_0_9 | {HeartbeatRequest: frame(GroupError(code))}).line is BrokerLine.V0_9
 
 
-def test_what_0_9_meets_with_silence_is_not_asked_before_0_9_is_ruled_out() -> None:
+def test_requests_that_0_9_ignores_are_sent_after_it_only() -> None:
     # An ApiVersions probe costs other connections of an 0.9.0.1 broker their answers (2.2).
     asked = Asked()
     ask(B_0_9, asked)
@@ -171,7 +171,7 @@ def test_what_0_9_meets_with_silence_is_not_asked_before_0_9_is_ruled_out() -> N
 
 @pytest.mark.parametrize("broker", [B_0_8_2, B_0_9], ids=["0.8.2", "0.9"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_connection_cut_by_chance_never_leads_to_apiversions(broker: Broker_, nth: int) -> None:
+def test_one_lost_connection_does_not_lead_to_api_versions(broker: Broker_, nth: int) -> None:
     asked = Asked()
     assert ask(broker, asked, {nth: CLOSES}).line is ask(broker).line
     assert "ApiVersions" not in names(asked)
@@ -187,7 +187,7 @@ def test_a_connection_cut_by_chance_never_leads_to_apiversions(broker: Broker_, 
     ],
     ids=["0.8.2", "0.9", "0.10", "3.9"],
 )
-def test_a_connection_cut_by_chance_doesnt_make_a_broker_older(
+def test_one_lost_connection_does_not_detect_an_older_line(
     broker: Broker_, line: BrokerLine
 ) -> None:
     # A proxy or a dying broker may close at any step; "closes on OffsetFetch" must not be heard
@@ -196,13 +196,13 @@ def test_a_connection_cut_by_chance_doesnt_make_a_broker_older(
         assert ask(broker, spoil={nth: CLOSES}).line is line
 
 
-def test_a_broker_that_dies_while_it_is_asked_is_a_lost_connection() -> None:
+def test_a_broker_that_dies_during_probes_is_a_lost_one() -> None:
     for nth in range(2, 6):
         with pytest.raises(KafkaConnectionError):
             ask(B_3_9, spoil=dict.fromkeys(range(nth, 20), CLOSES))
 
 
-def test_a_4_x_broker_is_named_with_the_way_out() -> None:
+def test_a_4_x_broker_is_refused_with_a_hint() -> None:
     asked = Asked()
     with pytest.raises(
         UnsupportedVersionError, match=r"Fetch from version 4 on: it is a 4\.x.*0\.8\.0 to"
@@ -211,18 +211,18 @@ def test_a_4_x_broker_is_named_with_the_way_out() -> None:
     assert ("ApiVersions", True) in asked
 
 
-def test_a_broker_without_fetch_is_no_broker_of_ours() -> None:
+def test_a_broker_without_fetch_is_refused() -> None:
     with pytest.raises(UnsupportedVersionError, match="no Fetch"):
         ask(B_4_1 | {ApiVersionsRequest: api_versions({18: (0, 3)})})
 
 
-def test_a_peer_that_closes_on_everything_is_no_kafka_broker() -> None:
+def test_a_peer_that_always_closes_is_no_kafka_broker() -> None:
     closes_always: Broker_ = dict.fromkeys(APIS.values(), CLOSES)
     with pytest.raises(KafkaProtocolError, match="not a Kafka broker"):
         ask(closes_always)
 
 
-def test_api_versions_gives_what_both_sides_speak() -> None:
+def test_api_versions_gives_what_both_sides_support() -> None:
     version = ask(B_0_10)
     assert version.highest(ProduceRequest) == 2
     assert version.highest(FetchRequest) == 2  # the broker's 3 isn't ours
@@ -237,7 +237,7 @@ def test_api_versions_gives_what_both_sides_speak() -> None:
     }
 
 
-def test_versions_that_only_the_broker_speaks_are_none() -> None:
+def test_versions_of_the_broker_alone_are_left_out() -> None:
     version = ask(B_0_10 | {ApiVersionsRequest: api_versions(OF_0_10_2 | {3: (2, 9), 9: (1, 9)})})
     assert not version.supports(MetadataRequest, 0)
     assert not version.supports(MetadataRequest, 1)
@@ -249,27 +249,27 @@ def test_versions_that_only_the_broker_speaks_are_none() -> None:
 
 @pytest.mark.parametrize("brokers", [0, 1, 2, 50])
 @pytest.mark.parametrize("controller_id", [-1, 0, 1, 1001, 2**31 - 1])
-def test_the_two_layouts_of_metadata_are_never_mistaken(brokers: int, controller_id: int) -> None:
+def test_the_two_metadata_layouts_are_never_confused(brokers: int, controller_id: int) -> None:
     assert ask(B_0_9 | {MetadataRequest: cluster(0, brokers)}).line is BrokerLine.V0_9
     modern = B_0_10 | {MetadataRequest: cluster(1, brokers, controller_id)}
     assert ask(modern).line is BrokerLine.V0_10
 
 
 @pytest.mark.parametrize("rack", [None, "", "r", "rack-1", "\0\0", "\0" * 64])
-def test_racks_dont_make_an_0_10_look_like_an_0_9(rack: str | None) -> None:
+def test_racks_do_not_make_0_10_look_like_0_9(rack: str | None) -> None:
     brokers = [Broker(i, "kafka", 9092, rack) for i in range(3)]
     answer = frame(MetadataResponse(brokers, 0, []), 1)
     assert ask(B_0_10 | {MetadataRequest: answer}).line is BrokerLine.V0_10
 
 
-def test_metadata_in_no_known_layout_is_said() -> None:
+def test_metadata_in_no_known_layout_is_an_error() -> None:
     with pytest.raises(UnrecognizedBrokerVersion, match="Metadata"):
         ask(B_0_9 | {MetadataRequest: memoryview(bytes(4) + b"\0\0\0\1nonsense")})
 
 
 @pytest.mark.parametrize("request_type", [ListOffsetsRequest, OffsetFetchRequest, HeartbeatRequest])
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0\7", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_an_answer_to_something_else_is_a_protocol_error(
+def test_a_response_to_another_request_is_a_protocol_error(
     request_type: type[Request[Any]], answer: bytes
 ) -> None:
     with pytest.raises(KafkaProtocolError):
@@ -313,7 +313,7 @@ def test_api_version_pins_the_line(api_version: str | tuple[int, ...], line: Bro
 
 
 @pytest.mark.parametrize("api_version", ["0.10", (0, 10, 0), "0.10.0.1"])
-def test_0_10_0_cannot_look_for_times_of_messages(api_version: str | tuple[int, ...]) -> None:
+def test_0_10_0_cannot_search_by_timestamp(api_version: str | tuple[int, ...]) -> None:
     version = BrokerVersion.pinned(api_version)
     assert version is not None
     assert version.line is BrokerLine.V0_10
@@ -337,12 +337,12 @@ def test_4_x_cannot_be_pinned(api_version: str | tuple[int, ...]) -> None:
     ["", "0.8.x", "latest", "0.7", (0, 7, 2), (), (0,), ("0", "8"), 8, 0.9, [0, 8, 2], (0, 8.2),
      (-1, 9), "٠.٩", True, (True, 9)],
 )  # fmt: skip
-def test_what_is_no_version_is_refused_with_the_allowed_ones(api_version: Any) -> None:
+def test_a_wrong_api_version_lists_the_expected_ones(api_version: Any) -> None:
     with pytest.raises(IllegalArgumentError, match=r"'auto' or a version from 0\.8\.0 to 3\.9"):
         BrokerVersion.pinned(api_version)
 
 
-def test_each_line_speaks_what_real_brokers_of_it_answer() -> None:
+def test_each_line_supports_what_real_brokers_respond_to() -> None:
     speaks = {line: {r for r in APIS.values() if r.api in LINE_APIS[line]} for line in BrokerLine}
     assert OffsetFetchRequest not in speaks[BrokerLine.V0_8_0]
     assert GroupCoordinatorRequest not in speaks[BrokerLine.V0_8_1]
@@ -357,7 +357,7 @@ def test_each_line_speaks_what_real_brokers_of_it_answer() -> None:
             assert versions.start == 0
 
 
-def test_a_newer_line_speaks_all_of_an_older_one() -> None:
+def test_a_newer_line_supports_all_of_an_older_one() -> None:
     for older, newer in zip(list(BrokerLine), list(BrokerLine)[1:], strict=False):
         for key, versions in LINE_APIS[older].items():
             assert set(versions) <= set(LINE_APIS[newer][key])
@@ -374,12 +374,12 @@ def test_the_message_format_to_write() -> None:
     assert [BrokerVersion.of(line).magic for line in BrokerLine] == [0, 0, 0, 0, 1]
 
 
-def test_lines_read_as_their_numbers() -> None:
+def test_str_of_a_line_is_its_number() -> None:
     assert [str(line) for line in BrokerLine] == ["0.8.0", "0.8.1", "0.8.2", "0.9", "0.10"]
     assert BrokerLine.V0_8_0 < BrokerLine.V0_8_2 < BrokerLine.V0_9 < BrokerLine.V0_10
 
 
-def test_api_keys_between_brokers_are_never_picked() -> None:
+def test_inter_broker_apis_are_never_used() -> None:
     for line in BrokerLine:
         assert not {4, 5, 6, 7} & set(map(int, LINE_APIS[line]))
         assert ApiKey.PRODUCE in LINE_APIS[line]

@@ -93,7 +93,7 @@ def produce(topic: str, acks: int, partition: int = 0) -> ProduceRequest:
 
 @pytest.mark.both_loops
 @pytest.mark.parametrize("version", LINES)
-async def test_auto_finds_the_line_ten_times_of_ten_and_creates_nothing(
+async def test_the_line_is_detected_every_time_without_side_effect(
     broker_clusters: BrokerClusters,
     make_config: MakeConfig,
     unique_topic: UniqueTopic,
@@ -112,7 +112,7 @@ async def test_auto_finds_the_line_ten_times_of_ten_and_creates_nothing(
 
 
 @pytest.mark.parametrize("version", ["0.9.0.1", "3.9.1"])
-async def test_finding_the_line_costs_other_connections_nothing(
+async def test_detection_does_not_disturb_other_connections(
     broker_clusters: BrokerClusters, make_config: MakeConfig, version: str
 ) -> None:
     # 0.9.0.1 loses other connections' answers where it meets what it doesn't know.
@@ -140,7 +140,7 @@ async def test_finding_the_line_costs_other_connections_nothing(
         await node.stop()
 
 
-async def test_4_1_is_told_to_be_too_new(
+async def test_4_1_is_refused_as_too_new(
     broker_clusters: BrokerClusters, make_config: MakeConfig
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "4.1.0")
@@ -151,7 +151,7 @@ async def test_4_1_is_told_to_be_too_new(
         router = Router(make_config(cluster.bootstrap_servers), Recorder())
 
 
-async def test_a_wrong_pinned_version_is_told_with_4_1(
+async def test_a_wrong_pinned_version_is_reported_on_4_1(
     broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "4.1.0")
@@ -167,7 +167,7 @@ async def test_a_wrong_pinned_version_is_told_with_4_1(
 
 
 @pytest.mark.parametrize("version", LINES)
-async def test_a_topic_is_created_and_all_its_leaders_answer(
+async def test_a_topic_is_created_and_all_its_leaders_respond(
     broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic, version: str
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, version)
@@ -202,7 +202,7 @@ async def test_hundreds_of_requests_are_pipelined(
 @pytest.mark.parametrize(
     ("version", "brokers"), [("0.8.2.2", 3), ("0.9.0.1", 1), ("0.10.2.2", 1), ("3.9.1", 1)]
 )
-async def test_a_coordinator_is_reached_by_a_client_that_tracks_no_topic(
+async def test_coordinator_is_reached_without_tracked_topics(
     broker_clusters: BrokerClusters,
     started: Started,
     unique_topic: UniqueTopic,
@@ -222,7 +222,7 @@ async def test_a_coordinator_is_reached_by_a_client_that_tracks_no_topic(
         assert answer.topics == []
 
 
-async def test_idle_connections_are_closed_by_us_first(
+async def test_idle_connections_are_closed_before_the_broker_does(
     broker_clusters: BrokerClusters, make_config: MakeConfig
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "0.9.0.1")
@@ -268,7 +268,7 @@ async def test_tls_to_a_real_broker(
 
 
 @pytest.mark.both_loops
-async def test_no_tls_to_a_tls_listener_is_told(
+async def test_plaintext_to_a_tls_listener_fails_with_the_reason(
     tls_cluster: RealCluster, make_config: MakeConfig
 ) -> None:
     router = Router(make_config(tls_cluster.ssl_bootstrap_servers), Recorder())
@@ -277,7 +277,7 @@ async def test_no_tls_to_a_tls_listener_is_told(
 
 
 @pytest.mark.both_loops
-async def test_tls_to_a_plain_listener_is_told(
+async def test_tls_to_a_plaintext_listener_fails_with_the_reason(
     tls_cluster: RealCluster, make_config: MakeConfig
 ) -> None:
     context = ssl.create_default_context(cafile=str(tls_cluster.ca_path))
@@ -287,7 +287,7 @@ async def test_tls_to_a_plain_listener_is_told(
 
 
 @pytest.mark.both_loops
-async def test_a_certificate_that_isnt_trusted_is_told(
+async def test_an_untrusted_certificate_of_a_broker_is_refused(
     tls_cluster: RealCluster, make_config: MakeConfig
 ) -> None:
     config = make_config(
@@ -322,7 +322,7 @@ async def ask_until_answered(router: Router, tp: TopicPartition, limit_s: float)
 
 
 @pytest.mark.both_loops
-async def test_metadata_answers_at_once_while_a_produce_hangs_for_its_isr(
+async def test_metadata_responds_while_a_produce_waits_for_the_isr(
     broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2", 3)
@@ -361,7 +361,7 @@ async def test_metadata_answers_at_once_while_a_produce_hangs_for_its_isr(
         assert answer.topics[0].partitions[0].error_code in (0, 7)
 
 
-async def test_a_killed_leader_is_replaced_and_found_again_when_it_is_back(
+async def test_a_killed_leader_is_replaced_and_found_again(
     broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2", 3)
@@ -401,7 +401,7 @@ async def test_a_broker_that_comes_back_at_another_port_is_found(
         assert node.address != before
 
 
-async def test_a_paused_broker_is_given_up_and_found_again(
+async def test_a_paused_broker_times_out_and_is_found_again(
     broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2", 3)
@@ -427,7 +427,7 @@ async def test_a_paused_broker_is_given_up_and_found_again(
 
 @pytest.mark.full
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1.1"])
-async def test_leaders_of_all_topics_are_known_where_answers_name_few_brokers(
+async def test_all_leaders_stay_known_if_responses_name_few_brokers(
     broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic, version: str
 ) -> None:
     cluster = await asyncio.to_thread(broker_clusters.get, version, 3)
@@ -445,7 +445,9 @@ async def test_leaders_of_all_topics_are_known_where_answers_name_few_brokers(
 
 @pytest.mark.full
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1"])
-async def test_a_topic_that_cant_be_created_hurts_no_other(started: Started, version: str) -> None:
+async def test_a_topic_that_cannot_be_created_affects_no_other(
+    started: Started, version: str
+) -> None:
     require_real_brokers()
     # More replicas than brokers, so that every auto-creation fails.
     cluster = RealCluster(version, properties={"default.replication.factor": 2})
@@ -466,7 +468,7 @@ async def test_a_topic_that_cant_be_created_hurts_no_other(started: Started, ver
 
 
 @pytest.mark.full
-async def test_a_rolling_upgrade_of_a_real_cluster_is_noticed(
+async def test_a_rolling_upgrade_of_a_real_cluster_is_detected(
     broker_clusters: BrokerClusters, make_config: MakeConfig
 ) -> None:
     # Two real lines take turns at one address.

@@ -55,7 +55,7 @@ def fill(cluster: EmbeddedCluster) -> None:
     cluster.delete_before("t", 2, 2)
 
 
-async def test_first_and_last_offsets_of_all_leaders(started: Started) -> None:
+async def test_first_and_last_offsets_come_from_all_leaders(started: Started) -> None:
     async with filled() as cluster:
         fill(cluster)
         router = await started(cluster)
@@ -72,7 +72,7 @@ async def test_first_and_last_offsets_of_all_leaders(started: Started) -> None:
         assert await list_offsets(router, {}) == {}
 
 
-async def test_one_request_a_leader(started: Started) -> None:
+async def test_one_request_is_sent_per_leader(started: Started) -> None:
     async with filled() as cluster:
         cluster.create_topic("u", 6)
         router = await started(cluster)
@@ -97,7 +97,7 @@ async def test_a_leader_that_moved_is_followed(started: Started) -> None:
 
 
 @pytest.mark.parametrize("effect", [Answer(6), Answer(3), Answer(-1), Close(), Omit()])
-async def test_what_may_pass_is_tried_again(started: Started, effect: Any) -> None:
+async def test_retriable_errors_are_retried(started: Started, effect: Any) -> None:
     async with filled() as cluster:
         fill(cluster)
         router = await started(cluster)
@@ -109,7 +109,7 @@ async def test_what_may_pass_is_tried_again(started: Started, effect: Any) -> No
         assert found == {T0: [1], T1: [2], T2: [3]}
 
 
-async def test_what_cant_be_helped_is_told_at_once(started: Started) -> None:
+async def test_final_errors_are_raised_at_once(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster)
         await router.metadata.wait_for_topic("t", timeout_s=5)
@@ -131,7 +131,7 @@ async def test_a_leader_that_dies_is_waited_for(started: Started) -> None:
         assert await asking == {T0: [1], T1: [2], T2: [3]}
 
 
-async def test_a_leader_that_hangs_is_left_when_another_leads(started: Started) -> None:
+async def test_a_hanging_leader_is_left_for_the_new_one(started: Started) -> None:
     async with filled() as cluster:
         fill(cluster)
         router = await started(cluster, request_timeout_ms=2000)
@@ -144,7 +144,7 @@ async def test_a_leader_that_hangs_is_left_when_another_leads(started: Started) 
         assert await asking == {T0: [1], T1: [2], T2: [3]}
 
 
-async def test_no_answer_in_time_names_the_partitions_that_lack_one(started: Started) -> None:
+async def test_a_timeout_names_the_partitions_without_offsets(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster)
         await router.metadata.wait_for_topic("t", timeout_s=5)
@@ -159,7 +159,7 @@ async def test_no_answer_in_time_names_the_partitions_that_lack_one(started: Sta
         assert "t/2: [Error 6]" in str(caught.value)
 
 
-async def test_a_topic_that_doesnt_exist_is_told_in_time(started: Started) -> None:
+async def test_a_missing_topic_raises_in_time(started: Started) -> None:
     async with filled(auto_create=False) as cluster:
         router = await started(cluster)
         with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere'"):
@@ -168,7 +168,7 @@ async def test_a_topic_that_doesnt_exist_is_told_in_time(started: Started) -> No
             await list_offsets(router, {TopicPartition("no where", 0): LATEST})
 
 
-async def test_no_broker_at_all_is_told_in_time(started: Started) -> None:
+async def test_no_broker_raises_in_time(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster)
         for node in range(3):
@@ -177,14 +177,14 @@ async def test_no_broker_at_all_is_told_in_time(started: Started) -> None:
             await list_offsets(router, {T0: LATEST}, timeout_s=0.3)
 
 
-async def test_a_partition_that_doesnt_exist_is_told(started: Started) -> None:
+async def test_a_missing_partition_raises(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster)
         with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 7.*\[0, 1, 2\]"):
             await list_offsets(router, {TopicPartition("t", 7): LATEST, T0: LATEST})
 
 
-async def test_a_partition_that_was_added_is_found(started: Started) -> None:
+async def test_an_added_partition_is_found(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster)
         info = (await router.metadata.wait_for_topic("t", timeout_s=5)).partitions
@@ -194,7 +194,7 @@ async def test_a_partition_that_was_added_is_found(started: Started) -> None:
         assert await list_offsets(router, {T1: LATEST}) == {T1: [0]}
 
 
-async def test_when_the_client_stops_it_ends(started: Started) -> None:
+async def test_stopping_the_client_ends_the_call(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster, request_timeout_ms=60_000)
         await router.metadata.wait_for_topic("t", timeout_s=5)
@@ -216,7 +216,7 @@ def fill_times(cluster: EmbeddedCluster) -> None:
             cluster.append("t", number, [b"x"], timestamp_ms=number + at)
 
 
-async def test_the_first_message_of_a_time_or_later(started: Started) -> None:
+async def test_first_message_of_a_time_or_later_is_found(started: Started) -> None:
     async with filled(version="0.10", clock=lambda: 20.0) as cluster:
         fill_times(cluster)
         router = await started(cluster)
@@ -241,7 +241,7 @@ async def test_the_first_message_of_a_time_or_later(started: Started) -> None:
 @pytest.mark.parametrize(
     ("line", "options"), [("0.8.2", {}), ("0.9", {}), ("0.10", {"api_version": "0.10.0"})]
 )
-async def test_what_a_broker_cannot_tell_is_left_out(
+async def test_partitions_of_old_brokers_are_left_out(
     started: Started, line: str, options: dict[str, str]
 ) -> None:
     async with filled(version=line) as cluster:

@@ -23,7 +23,7 @@ PARTITIONS = 8
 
 @pytest.mark.parametrize("version", ["0.8.1", "0.8.2", "0.9", "0.10"])
 @pytest.mark.parametrize("seed", [1, *(pytest.param(i, marks=pytest.mark.full) for i in (2, 3, 4))])
-async def test_no_answer_is_ever_taken_for_another(
+async def test_responses_match_requests_on_cut_connections(
     make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, version: str, seed: int
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.node.RECONNECT_BACKOFF_S", 0.001)

@@ -24,7 +24,7 @@ from aiokafka08.protocol.api import (
 )
 from aiokafka08.testing import EmbeddedCluster
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.peers import OF_0_8_2, Scripted, listening
+from tests.net.scripted_peers import OF_0_8_2, Scripted, listening
 
 MakeRouter = Callable[..., Any]
 FETCH = OffsetFetchRequest("g", [])
@@ -48,7 +48,7 @@ async def make_router(make_config: MakeConfig, telemetry: Recorder) -> AsyncIter
 
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
-async def test_it_is_found_and_reached_by_a_client_that_tracks_no_topic(
+async def test_coordinator_is_found_without_tracked_topics(
     make_router: MakeRouter, version: str
 ) -> None:
     async with EmbeddedCluster(3, version, topics={"t": 1}) as cluster:
@@ -62,7 +62,7 @@ async def test_it_is_found_and_reached_by_a_client_that_tracks_no_topic(
         await router.request(FETCH, node_id=node_id, version=1)
 
 
-async def test_many_who_ask_at_once_make_one_lookup(make_router: MakeRouter) -> None:
+async def test_concurrent_callers_share_one_lookup(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(1, "0.9", topics={"t": 1}) as cluster:
         router = await make_router(cluster)
         coordinator = CoordinatorLookup(router, "g")
@@ -76,7 +76,7 @@ async def test_many_who_ask_at_once_make_one_lookup(make_router: MakeRouter) -> 
         assert len(cluster.requests(GroupCoordinatorRequest)) == before + 1
 
 
-async def test_0_8_2_without_any_topic_says_what_to_do(make_router: MakeRouter) -> None:
+async def test_0_8_2_without_any_topic_error_has_a_hint(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(1, "0.8.2") as cluster:
         router = await make_router(cluster)
         with pytest.raises(GroupCoordinatorNotAvailableError, match="create a topic") as failure:
@@ -86,7 +86,7 @@ async def test_0_8_2_without_any_topic_says_what_to_do(make_router: MakeRouter) 
         assert await CoordinatorLookup(router, "g").node_id() == cluster.coordinator("g")
 
 
-async def test_lines_without_coordinators_are_told_at_once(make_router: MakeRouter) -> None:
+async def test_lines_without_coordinators_fail_at_once(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
         router = await make_router(cluster)
         with pytest.raises(UnsupportedVersionError, match=r"0\.8\.1"):
@@ -96,7 +96,7 @@ async def test_lines_without_coordinators_are_told_at_once(make_router: MakeRout
 @pytest.mark.parametrize(
     ("node_id", "host", "port"), [(-1, "h", 1), (0, "", 1), (0, "h", 0), (0, "h", 65536)]
 )
-async def test_an_impossible_coordinator_is_not_believed(
+async def test_an_invalid_coordinator_is_refused(
     make_router: MakeRouter, node_id: int, host: str, port: int
 ) -> None:
     answers = OF_0_8_2 | {

@@ -50,27 +50,27 @@ async def race(attempts: Attempts, head_start_s: float = LONG, **options: Any) -
     )
 
 
-async def test_the_first_is_enough() -> None:
+async def test_no_further_attempt_starts_after_a_success() -> None:
     ways = Ways()
     assert await race({"a": ways.way("a", 1), "b": ways.way("b", 2)}) == 1
     assert ways.log == ["a begins"]
 
 
-async def test_after_a_failure_the_next_begins_at_once() -> None:
+async def test_the_next_attempt_starts_at_once_after_a_failure() -> None:
     ways = Ways()
     attempts = {"a": ways.way("a", OSError()), "b": ways.way("b", OSError()), "c": ways.way("c", 3)}
     assert await race(attempts) == 3
     assert ways.log == ["a begins", "b begins", "c begins"]
 
 
-async def test_a_silent_one_has_its_head_start_and_is_cancelled_when_another_works() -> None:
+async def test_a_hanging_attempt_is_cancelled_when_another_wins() -> None:
     ways = Ways()
     attempts = {"a": ways.way("a", 1, waits=True), "b": ways.way("b", 2)}
     assert await race(attempts, 0.01) == 2
     assert ways.log == ["a begins", "b begins", "a cancelled"]
 
 
-async def test_a_slow_one_wins_if_it_works_first() -> None:
+async def test_a_slow_attempt_wins_if_it_succeeds_first() -> None:
     ways = Ways()
     attempts = {"a": ways.way("a", 1, waits=True), "b": ways.way("b", 2, waits=True)}
     racing = asyncio.create_task(race(attempts, 0.01))
@@ -80,7 +80,7 @@ async def test_a_slow_one_wins_if_it_works_first() -> None:
     assert ways.log[-1] == "b cancelled"
 
 
-async def test_when_all_fail_each_error_is_told_in_order() -> None:
+async def test_all_errors_are_raised_in_order_when_all_fail() -> None:
     ways = Ways()
     first, second = OSError("first"), OSError("second")
     attempts = {"a": ways.way("a", first, waits=True), "b": ways.way("b", second)}
@@ -93,7 +93,7 @@ async def test_when_all_fail_each_error_is_told_in_order() -> None:
     assert str(caught.value) == "first; second"
 
 
-async def test_what_is_not_expected_ends_the_race() -> None:
+async def test_an_unexpected_exception_ends_the_race() -> None:
     ways = Ways()
     attempts = {"a": ways.way("a", 1, waits=True), "b": ways.way("b", ZeroDivisionError())}
     with pytest.raises(ZeroDivisionError):
@@ -101,7 +101,7 @@ async def test_what_is_not_expected_ends_the_race() -> None:
     assert ways.log[-1] == "a cancelled"
 
 
-async def test_cancelled_it_cancels_all() -> None:
+async def test_cancelling_the_race_cancels_all_attempts() -> None:
     ways = Ways()
     attempts = {name: ways.way(name, 1, waits=True) for name in "abc"}
     racing = asyncio.create_task(race(attempts, 0.01))
@@ -111,7 +111,7 @@ async def test_cancelled_it_cancels_all() -> None:
     assert sorted(ways.log[3:]) == ["a cancelled", "b cancelled", "c cancelled"]
 
 
-async def test_results_that_come_too_late_are_thrown_away() -> None:
+async def test_further_results_are_discarded() -> None:
     ways = Ways()
     attempts = {"a": ways.way("a", 1, waits=True), "b": ways.way("b", 2, waits=True)}
     discarded: list[int] = []
@@ -125,7 +125,7 @@ async def test_results_that_come_too_late_are_thrown_away() -> None:
 
 @pytest.mark.parametrize("turns", range(8))
 @pytest.mark.parametrize("cancels", [1, 2, 3])
-async def test_however_it_is_cancelled_no_result_is_lost(turns: int, cancels: int) -> None:
+async def test_no_result_is_lost_when_cancelled_at_any_moment(turns: int, cancels: int) -> None:
     made: list[str] = []
     discarded: list[str] = []
 
