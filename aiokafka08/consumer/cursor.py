@@ -15,7 +15,7 @@ import enum
 import random
 from dataclasses import dataclass
 
-from aiokafka08.consumer.next_fetch import NextFetch, Step, not_a_message, too_large
+from aiokafka08.consumer.next_fetch import FetchStep, NextFetch, not_a_message, too_large
 from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
 from aiokafka08.errors import (
     Action,
@@ -251,14 +251,14 @@ class Cursor:
             waited=waited,
             hides_large=hides_large,
         )
-        if finding.step is Step.DATA:
+        if finding.step is FetchStep.DATA:
             assert finding.message_set is not None
             self.buffer.add_set(finding.message_set, offset, self.next_fetch.offset, frame)
             return FetchResult.DATA
-        if finding.step is Step.TOO_LARGE:
+        if finding.step is FetchStep.TOO_LARGE:
             error = too_large(self.topic_partition, offset, finding.message_bytes, limit_bytes)
             return self.fail(error, now)
-        if finding.step is Step.CORRUPT:
+        if finding.step is FetchStep.CORRUPT:
             return self.fail(not_a_message(self.topic_partition, offset, finding.next_offset), now)
         if self.next_fetch.offset != offset:
             self.buffer.skip_to(self.next_fetch.offset)

@@ -33,7 +33,7 @@ from aiokafka08.consumer.membership.choose import (
     choose_membership,
 )
 from aiokafka08.consumer.start_offsets import StartOffsets
-from aiokafka08.consumer.subscription import Kind, Subscription
+from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup
@@ -221,7 +221,7 @@ class ConsumerEngine:
             return
         meant = self._subscription.partitions(self._router.metadata.snapshot)
         self._stop_returning(self.cursors.keys() - meant)
-        if self._subscription.kind is not Kind.NONE:
+        if self._subscription.kind is not SubscriptionKind.NONE:
             self._router.metadata.request_refresh()
         if self._membership is not None:
             self._membership.on_change()
@@ -331,10 +331,10 @@ class ConsumerEngine:
         # Partitions that the user has assigned meanwhile, before this began or while the listener
         # was awaited, aren't the membership's to revoke: check the kind each time.
         deadline = self.commits.revoke_deadline()
-        if self._subscription.kind is not Kind.ASSIGNED:
+        if self._subscription.kind is not SubscriptionKind.ASSIGNED:
             await self._revoke(frozenset(self.cursors))
         await self.commits.wait_pending(deadline)
-        if self._subscription.kind is not Kind.ASSIGNED:
+        if self._subscription.kind is not SubscriptionKind.ASSIGNED:
             self.commits.cancel_pending()
             self.set_partitions(())
 

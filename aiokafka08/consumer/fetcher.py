@@ -47,7 +47,7 @@ WAITED_SHARE = 0.8
 
 
 @dataclass(slots=True)
-class _Broker:
+class _BrokerPoll:
     """One leader: its queue, the task that polls it, and what wakes that task."""
 
     queue: FetchQueue
@@ -82,7 +82,7 @@ class Fetcher:
         self._min_bytes = min_bytes
         self._max_wait_s = max_wait_s
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
-        self._brokers: dict[int, _Broker] = {}
+        self._brokers: dict[int, _BrokerPoll] = {}
         self._failing: set[int] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._leaderless = Notifier()
@@ -180,7 +180,7 @@ class Fetcher:
 
     # --- the poll of one broker -------------------------------------------------------------------
 
-    def _broker(self, node_id: int) -> _Broker:
+    def _broker(self, node_id: int) -> _BrokerPoll:
         """Return the broker's entry; begin to poll it if it is new."""
         if node_id not in self._brokers:
             queue, changed = FetchQueue(node_id, self._memory, self._max_wait_s), Notifier()
@@ -188,7 +188,7 @@ class Fetcher:
                 self._poll(queue, changed), name=f"aiokafka08 fetch from node {node_id}"
             )
             report_failure(task, self._observer)
-            self._brokers[node_id] = _Broker(queue, changed, task)
+            self._brokers[node_id] = _BrokerPoll(queue, changed, task)
         return self._brokers[node_id]
 
     async def _poll(self, queue: FetchQueue, changed: Notifier) -> None:

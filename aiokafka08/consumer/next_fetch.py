@@ -53,7 +53,7 @@ _LAST_OFFSET = 2**63 - 1
 _OFFSET_SIZE = struct.Struct(">qi")
 
 
-class Step(enum.Enum):
+class FetchStep(enum.Enum):
     """What a response means for the partition."""
 
     DATA = "whole messages came; `offset` is after them"
@@ -64,10 +64,10 @@ class Step(enum.Enum):
     CORRUPT = "the bytes at the offset are no message"
 
 
-class Finding(NamedTuple):
+class FetchFinding(NamedTuple):
     """A step with its details."""
 
-    step: Step
+    step: FetchStep
     message_bytes: int | None = None
     """TOO_LARGE: the size that the message states, if the response shows it."""
     message_set: Buffer | None = None
@@ -76,7 +76,7 @@ class Finding(NamedTuple):
     """CORRUPT: the offset of the next message, if it is known."""
 
 
-_END, _RETRY = Finding(Step.END), Finding(Step.RETRY)
+_END, _RETRY = FetchFinding(FetchStep.END), FetchFinding(FetchStep.RETRY)
 
 
 class NextFetch:
@@ -119,7 +119,7 @@ class NextFetch:
         limit_bytes: int,
         waited: bool | None,
         hides_large: bool = True,
-    ) -> Finding:
+    ) -> FetchFinding:
         """Update offset and size from the response to a fetch at `offset`.
 
         Args:
@@ -135,11 +135,11 @@ class NextFetch:
             if found.next_offset > high_watermark >= 0:
                 return self._use_below_watermark(message_set, high_watermark)
             if found.next_offset > _LAST_OFFSET:
-                return Finding(Step.CORRUPT)
+                return FetchFinding(FetchStep.CORRUPT)
             self.offset = found.next_offset
             self._shrink(found.whole_bytes)
             self._reset_search()
-            return Finding(Step.DATA, message_set=message_set)
+            return FetchFinding(FetchStep.DATA, message_set=message_set)
         if high_watermark <= self.offset:
             self.size_bytes = 0
             self._reset_search()
@@ -148,7 +148,7 @@ class NextFetch:
         if found.tail_size is not None:
             return self._grow_to_partial(found, requested_bytes, limit_bytes)
         if rest >= _OFFSET_SIZE.size and not _is_filler(message_set, found.whole_bytes):
-            return Finding(Step.CORRUPT)
+            return FetchFinding(FetchStep.CORRUPT)
         if found.whole_bytes or rest >= _OFFSET_SIZE.size:
             if found.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
                 # The response was cut at the requested size: more messages may follow.
@@ -161,7 +161,7 @@ class NextFetch:
             requested_bytes = limit_bytes  # a larger fetch would show no more: nothing is there
         return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited)
 
-    def _use_below_watermark(self, message_set: Buffer, high_watermark: int) -> Finding:
+    def _use_below_watermark(self, message_set: Buffer, high_watermark: int) -> FetchFinding:
         """Use the messages before the first offset that is at or above the watermark."""
         start, stop, last, damaged = 0, 0, -1, False
         for pos, end, offset in _whole_entries(message_set):
@@ -179,24 +179,30 @@ class NextFetch:
         first = _first_offset(usable, self.offset) if damaged else None
         if last < 0 or (damaged and first != self.offset):
             self._above_watermark = not self._above_watermark
-            return _RETRY if self._above_watermark else Finding(Step.CORRUPT, next_offset=first)
+            return (
+                _RETRY
+                if self._above_watermark
+                else FetchFinding(FetchStep.CORRUPT, next_offset=first)
+            )
         self.offset = last + 1
         self._shrink(stop)
         self._reset_search()
-        return Finding(Step.DATA, message_set=usable)
+        return FetchFinding(FetchStep.DATA, message_set=usable)
 
-    def _grow_to_partial(self, found: Survey, requested_bytes: int, limit_bytes: int) -> Finding:
+    def _grow_to_partial(
+        self, found: Survey, requested_bytes: int, limit_bytes: int
+    ) -> FetchFinding:
         """Grow to the size that a partial message states."""
         assert found.tail_size is not None
         needed = found.whole_bytes + found.tail_size
         if needed > limit_bytes or requested_bytes >= limit_bytes:
-            return Finding(Step.TOO_LARGE, found.tail_size)
+            return FetchFinding(FetchStep.TOO_LARGE, found.tail_size)
         self.size_bytes = min(max(2 * requested_bytes, needed), limit_bytes)
         return _RETRY
 
     def _search_empty(
         self, high_watermark: int, requested_bytes: int, limit_bytes: int, waited: bool | None
-    ) -> Finding:
+    ) -> FetchFinding:
         """Find out why a response has nothing although the watermark is above the offset."""
         if not self._was_empty:
             self._was_empty = True
@@ -206,16 +212,16 @@ class NextFetch:
             return _RETRY
         if waited is None:
             self.alone = True
-            return Finding(Step.RETRY_ALONE)
+            return FetchFinding(FetchStep.RETRY_ALONE)
         if not waited:
             self.alone = False
-            return Finding(Step.TOO_LARGE)
+            return FetchFinding(FetchStep.TOO_LARGE)
         if self._empty_waits:
             high_watermark = min(self._lowest_watermark, high_watermark)
         self._lowest_watermark = high_watermark
         self._empty_waits += 1
         if self._empty_waits < EMPTY_WAITS:
-            return Finding(Step.RETRY_ALONE)
+            return FetchFinding(FetchStep.RETRY_ALONE)
         self.offset = self._lowest_watermark
         self.size_bytes = 0
         self._reset_search()
@@ -244,7 +250,7 @@ def may_hide_large(version: BrokerVersion | None) -> bool:
 def too_large(
     topic_partition: TopicPartition, offset: int, message_bytes: int | None, limit_bytes: int
 ) -> RecordTooLargeError:
-    """Return the error for `Step.TOO_LARGE`."""
+    """Return the error for `FetchStep.TOO_LARGE`."""
     topic, partition = topic_partition
     size = (
         f"takes {message_bytes} bytes"
@@ -263,7 +269,7 @@ def too_large(
 def not_a_message(
     topic_partition: TopicPartition, offset: int, next_offset: int | None
 ) -> CorruptRecordException:
-    """Return the error for `Step.CORRUPT`."""
+    """Return the error for `FetchStep.CORRUPT`."""
     return corrupt(topic_partition, offset, next_offset, "its offset or size field is impossible")
 
 

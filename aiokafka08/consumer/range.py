@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokafka08.consumer.next_fetch import (
-    Finding,
+    FetchFinding,
+    FetchStep,
     NextFetch,
-    Step,
     may_hide_large,
     not_a_message,
     too_large,
@@ -193,7 +193,7 @@ class _RangeReader:
                 fetch, (fetched, elapsed_s) = await self._next_response()
                 self._raise_error_code(fetched, fetch.offset)
                 finding = self._apply_response(fetch, fetched, elapsed_s)
-                if finding.step is Step.END:
+                if finding.step is FetchStep.END:
                     # Not committed yet, or gone: a shorter log refuses the end of the range.
                     refused = self._end
                     at_end, _ = await self._response_to(self._send(refused, 1))
@@ -210,16 +210,16 @@ class _RangeReader:
                 await asyncio.sleep(backoff.next())
                 continue
             self._refusals = 0
-            if finding.step is Step.DATA:
+            if finding.step is FetchStep.DATA:
                 end = min(self._next_fetch.offset, self._end)
                 self._send_ahead()
                 assert finding.message_set is not None
                 return RawSet(finding.message_set, offset, end)
-            if finding.step is Step.TOO_LARGE:
+            if finding.step is FetchStep.TOO_LARGE:
                 raise too_large(self._tp, offset, finding.message_bytes, self._limit_bytes)
-            if finding.step is Step.CORRUPT:
+            if finding.step is FetchStep.CORRUPT:
                 raise not_a_message(self._tp, offset, finding.next_offset)
-            if finding.step is Step.END:
+            if finding.step is FetchStep.END:
                 if loop.time() >= deadline:
                     reason = KafkaError(f"the log ends at {fetched.high_watermark}")
                     raise self._timed_out(reason)
@@ -272,7 +272,7 @@ class _RangeReader:
 
     def _apply_response(
         self, fetch: _RangeFetch, fetched: FetchedPartition, elapsed_s: float
-    ) -> Finding:
+    ) -> FetchFinding:
         offset = self._next_fetch.offset
         alone = self._next_fetch.alone
         finding = self._next_fetch.apply_response(
@@ -283,7 +283,7 @@ class _RangeReader:
             waited=elapsed_s >= WAIT_S * _WAITED_SHARE if alone else None,
             hides_large=may_hide_large(self._router.version(fetch.node_id)),
         )
-        if finding.step is Step.DATA and (fetch.offset, fetch.max_bytes) == (
+        if finding.step is FetchStep.DATA and (fetch.offset, fetch.max_bytes) == (
             offset,
             self._max_bytes,
         ):

@@ -39,7 +39,7 @@ BEYOND_END_TRIES = 3
 """How often an offset must be seen after the end of the log until it is given up."""
 
 
-class _Search(NamedTuple):
+class _PositionSearch(NamedTuple):
     """A cursor, and what it was when the request was decided; a seek since then changes these."""
 
     cursor: Cursor
@@ -146,7 +146,7 @@ class StartOffsets:
 
     # --- the requests -----------------------------------------------------------------------------
 
-    async def _fetch_committed(self, searches: list[_Search]) -> None:
+    async def _fetch_committed(self, searches: list[_PositionSearch]) -> None:
         try:
             found = await self._store.fetch([one.cursor.topic_partition for one in searches])
         except KafkaError as error:
@@ -170,7 +170,7 @@ class StartOffsets:
                     ),
                 )
 
-    async def _list_offsets(self, leader: int, searches: list[_Search]) -> None:
+    async def _list_offsets(self, leader: int, searches: list[_PositionSearch]) -> None:
         # One request can't list both ends of a partition (docs/brokers.md 3.12).
         first, last = await asyncio.gather(
             self._list_end(
@@ -193,7 +193,11 @@ class StartOffsets:
                 self._set_position(cursor, bounds[0])
 
     async def _list_end(
-        self, leader: int, searches: list[_Search], end: int, starts: tuple[StartPosition, ...]
+        self,
+        leader: int,
+        searches: list[_PositionSearch],
+        end: int,
+        starts: tuple[StartPosition, ...],
     ) -> dict[TopicPartition, list[int] | KafkaError]:
         """List one end of the logs of the cursors with one of these `starts`."""
         wanted = {one.cursor.topic_partition: end for one in searches if one.start in starts}
@@ -262,11 +266,11 @@ class StartOffsets:
         cursor.back_off(asyncio.get_running_loop().time())
 
 
-def _searches(cursors: list[Cursor]) -> list[_Search]:
+def _searches(cursors: list[Cursor]) -> list[_PositionSearch]:
     """Keep what the cursors are now, when the request is decided: its task begins only later."""
-    return [_Search(cursor, cursor.start, cursor.next_fetch) for cursor in cursors]
+    return [_PositionSearch(cursor, cursor.start, cursor.next_fetch) for cursor in cursors]
 
 
-def _current(searches: list[_Search]) -> list[Cursor]:
+def _current(searches: list[_PositionSearch]) -> list[Cursor]:
     """Return the cursors that weren't sought, or removed and replaced, since."""
     return [one.cursor for one in searches if one.is_current]

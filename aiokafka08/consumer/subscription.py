@@ -20,7 +20,7 @@ from aiokafka08.net.cluster import ClusterSnapshot, TopicInfo, check_partitions,
 from aiokafka08.structs import TopicPartition
 
 
-class Kind(enum.Enum):
+class SubscriptionKind(enum.Enum):
     """How the user names what to read."""
 
     NONE = "nothing"
@@ -39,7 +39,7 @@ class Subscription:
     """
 
     def __init__(self, *, exclude_internal_topics: bool = True) -> None:
-        self.kind = Kind.NONE
+        self.kind = SubscriptionKind.NONE
         self.number = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._exclude_internal = exclude_internal_topics
@@ -50,12 +50,12 @@ class Subscription:
     @property
     def by_topic(self) -> bool:
         """Whether it is to topics or a pattern, so that a membership assigns the partitions."""
-        return self.kind in (Kind.TOPICS, Kind.PATTERN)
+        return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
 
     @property
     def tracked_topics(self) -> frozenset[str] | None:
         """The topics whose metadata is needed; None: all, since a pattern may match any."""
-        return None if self.kind is Kind.PATTERN else self._topics
+        return None if self.kind is SubscriptionKind.PATTERN else self._topics
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
@@ -72,7 +72,7 @@ class Subscription:
             InvalidTopicError: a topic name isn't valid.
         """
         names = frozenset(check_topic_names(topics))
-        self._set_kind(Kind.TOPICS)
+        self._set_kind(SubscriptionKind.TOPICS)
         self._topics, self.listener = names, listener
 
     def subscribe_pattern(
@@ -93,7 +93,7 @@ class Subscription:
             ) from error
         if not isinstance(compiled.pattern, str):
             raise TypeError(f"pattern={compiled.pattern!r}: expected a string")
-        self._set_kind(Kind.PATTERN)
+        self._set_kind(SubscriptionKind.PATTERN)
         self._pattern, self.listener = compiled, listener
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -105,12 +105,12 @@ class Subscription:
         """
         named = frozenset(check_partitions(partitions))
         topics = frozenset(tp.topic for tp in named)
-        self._set_kind(Kind.ASSIGNED)
+        self._set_kind(SubscriptionKind.ASSIGNED)
         self._partitions, self._topics = named, topics
 
     def unsubscribe(self) -> None:
         """End the subscription; one of any kind may follow."""
-        self.kind = Kind.NONE
+        self.kind = SubscriptionKind.NONE
         self.number += 1
         self.listener = None
         self._topics, self._partitions, self._pattern = frozenset(), frozenset(), None
@@ -127,7 +127,7 @@ class Subscription:
 
     def partitions(self, snapshot: ClusterSnapshot) -> frozenset[TopicPartition]:
         """Return the partitions that this subscription means in the snapshot."""
-        if self.kind is Kind.ASSIGNED:
+        if self.kind is SubscriptionKind.ASSIGNED:
             return self._partitions
         return frozenset(
             TopicPartition(topic, partition)
@@ -144,8 +144,8 @@ class Subscription:
             return False
         return action_for(info.error_code) is not Action.FINAL
 
-    def _set_kind(self, kind: Kind) -> None:
-        if self.kind not in (Kind.NONE, kind):
+    def _set_kind(self, kind: SubscriptionKind) -> None:
+        if self.kind not in (SubscriptionKind.NONE, kind):
             raise IllegalStateError(
                 f"subscription to {kind.value}: there is one to {self.kind.value}. Call "
                 "unsubscribe() first"

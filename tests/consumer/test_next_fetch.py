@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.next_fetch import EMPTY_WAITS, Finding, NextFetch, Step
+from aiokafka08.consumer.next_fetch import EMPTY_WAITS, FetchFinding, FetchStep, NextFetch
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, survey
 from tests.consumer.log_model import FILLER, Batch, ModelLog
@@ -26,7 +26,7 @@ def respond(
     *,
     requested: int = BASE,
     waited: bool | None = None,
-) -> Finding:
+) -> FetchFinding:
     return next_fetch.apply_response(
         message_set, high_watermark, requested_bytes=requested, limit_bytes=LIMIT, waited=waited
     )
@@ -34,12 +34,12 @@ def respond(
 
 def test_messages_move_the_offset_after_the_highest() -> None:
     next_fetch = NextFetch(5)
-    assert respond(next_fetch, message(5) + message(6) + message(9)).step is Step.DATA
+    assert respond(next_fetch, message(5) + message(6) + message(9)).step is FetchStep.DATA
     assert next_fetch.offset == 10
     # 3.9.1 sends a batch twice, the second copy cut off (docs/brokers.md 7.12).
     assert (
         respond(next_fetch, message(10) + message(11) + message(10) + message(11)[:20]).step
-        is Step.DATA
+        is FetchStep.DATA
     )
     assert next_fetch.offset == 12
 
@@ -47,34 +47,34 @@ def test_messages_move_the_offset_after_the_highest() -> None:
 def test_empty_response_at_the_watermark_is_the_end() -> None:
     next_fetch = NextFetch(5)
     for _ in range(10):
-        assert respond(next_fetch, b"", 5).step is Step.END
+        assert respond(next_fetch, b"", 5).step is FetchStep.END
     assert (next_fetch.offset, next_fetch.size_bytes) == (5, 0)
 
 
 def test_partial_message_sets_the_next_size() -> None:
     next_fetch = NextFetch(5)
-    assert respond(next_fetch, message(5, 100_000)[:BASE]).step is Step.RETRY
+    assert respond(next_fetch, message(5, 100_000)[:BASE]).step is FetchStep.RETRY
     assert next_fetch.size_bytes == len(message(5, 100_000))
     assert next_fetch.offset == 5
 
 
 def test_partial_message_at_least_doubles_the_size() -> None:
     next_fetch = NextFetch(5)
-    assert respond(next_fetch, message(5, BASE)[:BASE]).step is Step.RETRY
+    assert respond(next_fetch, message(5, BASE)[:BASE]).step is FetchStep.RETRY
     assert next_fetch.size_bytes == 2 * BASE
 
 
 def test_partial_message_after_old_ones_adds_their_size() -> None:
     next_fetch = NextFetch(5)
     old = message(4, 500)
-    assert respond(next_fetch, (old + message(9, 5000))[:BASE]).step is Step.RETRY
+    assert respond(next_fetch, (old + message(9, 5000))[:BASE]).step is FetchStep.RETRY
     assert next_fetch.size_bytes == len(old + message(9, 5000))
 
 
 def test_message_above_the_limit_is_too_large() -> None:
     next_fetch = NextFetch(5)
     large = message(5, LIMIT)
-    assert respond(next_fetch, large[:BASE]) == Finding(Step.TOO_LARGE, len(large))
+    assert respond(next_fetch, large[:BASE]) == FetchFinding(FetchStep.TOO_LARGE, len(large))
     assert next_fetch.offset == 5
 
 
@@ -82,25 +82,25 @@ def test_message_above_the_limit_is_too_large() -> None:
 def test_empty_response_is_retried_and_then_grows(hidden: bytes) -> None:
     """The watermark may have moved between read and response: no reason to grow yet."""
     next_fetch = NextFetch(5)
-    assert respond(next_fetch, hidden).step is Step.RETRY
+    assert respond(next_fetch, hidden).step is FetchStep.RETRY
     assert next_fetch.size_bytes == 0
     requested = BASE
     while requested < LIMIT:
-        assert respond(next_fetch, hidden, requested=requested).step is Step.RETRY
+        assert respond(next_fetch, hidden, requested=requested).step is FetchStep.RETRY
         assert next_fetch.size_bytes == min(2 * requested, LIMIT)
         requested = next_fetch.size_bytes
     assert not next_fetch.alone
-    assert respond(next_fetch, hidden, requested=requested).step is Step.RETRY_ALONE
+    assert respond(next_fetch, hidden, requested=requested).step is FetchStep.RETRY_ALONE
     assert next_fetch.alone
-    assert respond(next_fetch, hidden, requested=requested, waited=False) == Finding(
-        Step.TOO_LARGE, None
+    assert respond(next_fetch, hidden, requested=requested, waited=False) == FetchFinding(
+        FetchStep.TOO_LARGE, None
     )
     assert next_fetch.offset == 5
 
 
 def test_old_broker_needs_no_growth_for_an_empty_response() -> None:
     next_fetch = NextFetch(5)
-    for expected in (Step.RETRY, Step.RETRY_ALONE):
+    for expected in (FetchStep.RETRY, FetchStep.RETRY_ALONE):
         finding = next_fetch.apply_response(
             b"", 9, requested_bytes=BASE, limit_bytes=LIMIT, waited=None, hides_large=False
         )
@@ -111,16 +111,16 @@ def test_old_broker_needs_no_growth_for_an_empty_response() -> None:
 def _at_the_limit() -> NextFetch:
     next_fetch = NextFetch(5)
     respond(next_fetch, b"")
-    assert respond(next_fetch, b"", requested=LIMIT).step is Step.RETRY_ALONE
+    assert respond(next_fetch, b"", requested=LIMIT).step is FetchStep.RETRY_ALONE
     return next_fetch
 
 
 def test_empty_end_is_passed_after_several_waits() -> None:
     next_fetch = _at_the_limit()
     for _ in range(EMPTY_WAITS - 1):
-        assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is Step.RETRY_ALONE
+        assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is FetchStep.RETRY_ALONE
         assert next_fetch.offset == 5
-    assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is Step.RETRY
+    assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is FetchStep.RETRY
     assert next_fetch.offset == 100
     assert not next_fetch.alone
 
@@ -134,22 +134,22 @@ def test_empty_end_is_passed_up_to_the_lowest_watermark() -> None:
 
 def test_one_slow_response_does_not_hide_a_large_message() -> None:
     next_fetch = _at_the_limit()
-    assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is Step.RETRY_ALONE
-    assert respond(next_fetch, b"", requested=LIMIT, waited=False).step is Step.TOO_LARGE
+    assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is FetchStep.RETRY_ALONE
+    assert respond(next_fetch, b"", requested=LIMIT, waited=False).step is FetchStep.TOO_LARGE
     assert next_fetch.offset == 5
 
 
 def test_filler_passes_one_offset() -> None:
     next_fetch = NextFetch(5)
     for offset in range(6, 20):
-        assert respond(next_fetch, FILLER, 20).step is Step.RETRY
+        assert respond(next_fetch, FILLER, 20).step is FetchStep.RETRY
         assert next_fetch.offset == offset
     assert next_fetch.size_bytes == 0
 
 
 def test_old_messages_alone_pass_one_offset() -> None:
     next_fetch = NextFetch(5)
-    assert respond(next_fetch, message(3) + message(4)).step is Step.RETRY
+    assert respond(next_fetch, message(3) + message(4)).step is FetchStep.RETRY
     assert next_fetch.offset == 6
 
 
@@ -157,7 +157,7 @@ def test_old_messages_filling_the_response_grow_the_size() -> None:
     next_fetch = NextFetch(5)
     old = message(4, BASE - 26)
     assert len(old) == BASE
-    assert respond(next_fetch, old).step is Step.RETRY
+    assert respond(next_fetch, old).step is FetchStep.RETRY
     assert (next_fetch.offset, next_fetch.size_bytes) == (5, 2 * BASE)
 
 
@@ -165,10 +165,10 @@ def test_old_messages_filling_the_response_grow_the_size() -> None:
 def test_impossible_size_is_corrupt(size: int) -> None:
     broken = (5).to_bytes(8, "big") + size.to_bytes(4, "big", signed=True) + bytes(30)
     next_fetch = NextFetch(5)
-    assert respond(next_fetch, broken).step is Step.CORRUPT
+    assert respond(next_fetch, broken).step is FetchStep.CORRUPT
     assert next_fetch.offset == 5
     # Behind whole messages it is found by the next fetch.
-    assert respond(next_fetch, message(5) + broken).step is Step.DATA
+    assert respond(next_fetch, message(5) + broken).step is FetchStep.DATA
     assert next_fetch.offset == 6
 
 
@@ -197,12 +197,14 @@ def test_offset_above_the_watermark_is_retried_then_corrupt(
 ) -> None:
     next_fetch = NextFetch(5)
     before = message(5) + message(6)
-    assert respond(next_fetch, before + wild + behind, 10) == Finding(Step.DATA, message_set=before)
+    assert respond(next_fetch, before + wild + behind, 10) == FetchFinding(
+        FetchStep.DATA, message_set=before
+    )
     assert next_fetch.offset == 7
     for _ in range(2):  # each time it is reached
-        assert respond(next_fetch, wild + behind, 10).step is Step.RETRY
-        assert respond(next_fetch, wild + behind, 10) == Finding(
-            Step.CORRUPT, next_offset=next_offset
+        assert respond(next_fetch, wild + behind, 10).step is FetchStep.RETRY
+        assert respond(next_fetch, wild + behind, 10) == FetchFinding(
+            FetchStep.CORRUPT, next_offset=next_offset
         )
     assert (next_fetch.offset, next_fetch.size_bytes) == (7, 0)
 
@@ -211,7 +213,9 @@ def test_offset_above_the_watermark_is_retried_then_corrupt(
 def test_seek_past_an_impossible_offset_continues(behind: bytes) -> None:
     """The first entry with an offset of at least 8 is the damaged one again."""
     next_fetch = NextFetch(8)
-    assert respond(next_fetch, message(WILD) + behind, 10) == Finding(Step.DATA, message_set=behind)
+    assert respond(next_fetch, message(WILD) + behind, 10) == FetchFinding(
+        FetchStep.DATA, message_set=behind
+    )
     assert next_fetch.offset == 10
 
 
@@ -219,18 +223,18 @@ def test_messages_above_the_watermark_are_left_for_later() -> None:
     """Brokers from 2.4 on return the watermark from before the read (docs/brokers.md 7.14)."""
     next_fetch = NextFetch(5)
     there, new = message(5) + message(6), message(7) + message(8)
-    assert respond(next_fetch, there + new, 7) == Finding(Step.DATA, message_set=there)
-    assert respond(next_fetch, new, 7).step is Step.RETRY
-    assert respond(next_fetch, new + message(9), 9) == Finding(Step.DATA, message_set=new)
-    assert respond(next_fetch, message(9), 9).step is Step.RETRY  # doubted anew, since one was good
-    assert respond(next_fetch, message(9), 10).step is Step.DATA
+    assert respond(next_fetch, there + new, 7) == FetchFinding(FetchStep.DATA, message_set=there)
+    assert respond(next_fetch, new, 7).step is FetchStep.RETRY
+    assert respond(next_fetch, new + message(9), 9) == FetchFinding(FetchStep.DATA, message_set=new)
+    assert respond(next_fetch, message(9), 9).step is FetchStep.RETRY  # retried anew
+    assert respond(next_fetch, message(9), 10).step is FetchStep.DATA
     assert next_fetch.offset == 10
 
 
 def test_without_watermark_only_the_last_offset_is_corrupt() -> None:
     next_fetch = NextFetch(5)
-    assert respond(next_fetch, message(2**63 - 1), -1).step is Step.CORRUPT
-    assert respond(next_fetch, message(2**63 - 2), -1).step is Step.DATA
+    assert respond(next_fetch, message(2**63 - 1), -1).step is FetchStep.CORRUPT
+    assert respond(next_fetch, message(2**63 - 2), -1).step is FetchStep.DATA
     assert next_fetch.offset == 2**63 - 1
 
 
@@ -287,13 +291,13 @@ def test_random_logs_are_read_to_the_end_without_gaps(
             hides_large=log.modern,
         )
         assert next_fetch.offset >= offset
-        if finding.step is Step.TOO_LARGE:
+        if finding.step is FetchStep.TOO_LARGE:
             stuck = next(b for b in log.batches if b.last >= offset and b.has_record)
             assert len(stuck.entry) > limit
             assert finding.message_bytes in (None, len(stuck.entry))
             next_fetch = NextFetch(stuck.last + 1)  # as a user does to skip it
             seen.append(stuck.last)
-        elif finding.step is Step.DATA:
+        elif finding.step is FetchStep.DATA:
             at, data = offset, fetched.message_set
             end = survey(data).whole_bytes
             pos = 0
@@ -303,7 +307,7 @@ def test_random_logs_are_read_to_the_end_without_gaps(
                     seen.append(one)
                     at = one + 1
                 pos += 12 + int.from_bytes(data[pos + 8 : pos + 12], "big")
-        elif finding.step is Step.END:
+        elif finding.step is FetchStep.END:
             assert next_fetch.offset == log.end
             break
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.consumer.subscription import Kind, Subscription
+from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import IllegalArgumentError, IllegalStateError, InvalidTopicError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.protocol.api import Broker, MetadataResponse, PartitionState, TopicState
@@ -33,7 +33,11 @@ CLUSTER = snapshot({"orders": 2, "orders.dead": 1, "users": 1, "__consumer_offse
 
 def test_new_subscription_is_empty() -> None:
     new = Subscription()
-    assert (new.kind, new.by_topic, new.topics(CLUSTER)) == (Kind.NONE, False, frozenset())
+    assert (new.kind, new.by_topic, new.topics(CLUSTER)) == (
+        SubscriptionKind.NONE,
+        False,
+        frozenset(),
+    )
     assert new.partitions(CLUSTER) == frozenset()
 
 
@@ -93,11 +97,11 @@ def test_assigned_partitions_are_just_those() -> None:
 
 
 def test_kinds_exclude_each_other_until_unsubscribed() -> None:
-    def acts(new: Subscription) -> list[tuple[Kind, object]]:
+    def acts(new: Subscription) -> list[tuple[SubscriptionKind, object]]:
         return [
-            (Kind.TOPICS, lambda: new.subscribe(["orders"])),
-            (Kind.PATTERN, lambda: new.subscribe_pattern("o")),
-            (Kind.ASSIGNED, lambda: new.assign([TopicPartition("users", 0)])),
+            (SubscriptionKind.TOPICS, lambda: new.subscribe(["orders"])),
+            (SubscriptionKind.PATTERN, lambda: new.subscribe_pattern("o")),
+            (SubscriptionKind.ASSIGNED, lambda: new.assign([TopicPartition("users", 0)])),
         ]
 
     new = Subscription()
@@ -134,7 +138,7 @@ def test_invalid_partition_is_named(partitions: Any, error: type[Exception], tex
     new = Subscription()
     with pytest.raises(error, match=text):
         new.assign(partitions)
-    assert new.kind is Kind.NONE
+    assert new.kind is SubscriptionKind.NONE
 
 
 def test_plain_pair_is_a_partition() -> None:
@@ -159,4 +163,4 @@ def test_invalid_name_or_pattern_changes_nothing() -> None:
     for wrong in (-1, "0", None, 1.0):
         with pytest.raises(IllegalArgumentError, match="topic 't', partition"):
             new.assign([TopicPartition("t", wrong)])  # type: ignore[arg-type]
-    assert new.kind is Kind.NONE
+    assert new.kind is SubscriptionKind.NONE
