@@ -456,8 +456,8 @@ class AIOKafkaConsumer:
         if cursor.position is None and not await self._engine.wait_positions([partition]):
             why = self._router.metadata.snapshot.no_leader_reason(partition)
             raise KafkaTimeoutError(
-                f"no position of {partition} within "
-                f"{self._router.config.request_timeout_s * 1000:.0f} ms"
+                f"topic {partition.topic!r}, partition {partition.partition}: no position found "
+                f"within {self._router.config.request_timeout_s * 1000:.0f} ms"
                 + (f": {why}" if why else "")
             )
         position = self._engine.cursor(partition).position
@@ -495,7 +495,7 @@ class AIOKafkaConsumer:
         self._engine.check()
         cursors = self._engine.select(partitions)
         if not cursors:
-            raise IllegalStateError("no partitions are assigned")
+            raise IllegalStateError("seek: no partitions are assigned")
         for cursor in cursors:
             self._engine.restart(cursor, start)
         return await self._engine.wait_positions([cursor.topic_partition for cursor in cursors])
@@ -574,7 +574,7 @@ class AIOKafkaConsumer:
         self._engine.require_store()
         if offsets is None:
             if not self._engine.cursors:
-                raise IllegalStateError("no partitions are assigned")
+                raise IllegalStateError("commit(): no partitions are assigned")
             commits = self._engine.commits.positions(self._engine.cursors)
         else:
             commits = check_offsets(offsets)

@@ -170,7 +170,7 @@ class ConsumerEngine:
             IllegalOperation: there is no `group_id`.
         """
         if self._store is None:
-            raise IllegalStateError("the consumer isn't started: await start()")
+            raise IllegalStateError("this AIOKafkaConsumer isn't started. Await start() first")
         if self._config.group_id is None:
             raise no_group_error()
         return self._store
@@ -194,7 +194,10 @@ class ConsumerEngine:
         """
         cursor = self.cursors.get(partition)
         if cursor is None:
-            raise IllegalStateError(f"partition {partition} is not assigned")
+            raise IllegalStateError(
+                f"partition {partition}: not assigned to this consumer. Use assign() or "
+                "subscribe() to read it"
+            )
         return cursor
 
     def select(self, partitions: Collection[TopicPartition]) -> list[Cursor]:

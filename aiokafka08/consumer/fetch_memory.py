@@ -8,9 +8,9 @@ take together at most
 
 - The share of a partition is min(max_partition_fetch_bytes, fetch_max_bytes / 2n), but at least
   16 KiB. Below Fetch v3 brokers know no limit for a whole response (docs/brokers.md 7.9), so the
-  limit is kept here. A partition may have one share buffered while it fetches the next one; at a
-  share of 16 KiB it has only one of both. So a slow or paused partition doesn't take the memory of
-  another one.
+  limit is kept here. A partition may have one share buffered while it fetches the next one. With so
+  many partitions that the minimum of 16 KiB applies, it fetches only with an empty buffer. So a
+  slow or paused partition never takes the memory of another one.
 - A message larger than a share is fetched with bytes borrowed from one pool for all partitions, in
   the order of the requests. When another partition needs them, bytes are taken back from a paused
   one, whose sets are fetched again later.

@@ -20,7 +20,7 @@ class ConsumerObserver(Protocol):
     def check(self) -> None:
         """Raise the reason why no messages can be returned: stopped, failed, or no membership.
 
-        Called by `collector` before it returns messages, and after each wait.
+        Called by `collector` before it returns messages, and each time it goes on after a wait.
         """
 
     def messages_fetched(self, cursor: Cursor) -> None:

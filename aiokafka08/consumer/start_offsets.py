@@ -1,9 +1,9 @@
 """Find the position of each cursor that has none: committed offset, auto_offset_reset, or a seek.
 
-`StartOffsets` has one task that collects the cursors without a usable position, and one further
-task per request. There is a request to the offset store for all of them together, and one per
-leader, so a dead broker doesn't delay the partitions of another one. The engine adds cursors; this
-module reports to it through `observer`.
+`StartOffsets` owns one task that watches the cursors without a usable position, and one task for
+each of its requests: one to the offset store for all committed offsets, and one to each leader for
+the ends of its logs. So a dead broker doesn't delay the partitions of another one. The engine adds
+cursors; this module reports to it through `observer`.
 
 Invariant: a position that a broker refused is given up only when the bounds of the log show that it
 is outside. The refusal alone proves nothing. 0.8 refuses in a race with an append (KAFKA-2477), and
