@@ -1,5 +1,5 @@
 """Tests of one contract: embedded clusters and real brokers behave alike.
 
-`client/` shows how this package's clients behave, `wire/` how brokers answer single requests. Each
-test runs unchanged on the embedded cluster and on real brokers of the same line.
+`client/` shows how the clients of this package behave, `wire/` how brokers respond to single
+requests. Each test runs unchanged on the embedded cluster and on real brokers of the same line.
 """

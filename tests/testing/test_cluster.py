@@ -83,8 +83,8 @@ async def test_runs_in_callers_loop() -> None:
         reader, writer = await asyncio.open_connection(*address(cluster))
         writer.write(b"".join(api.encode_request(api.MetadataRequest(["t"]), 0, 5, "x")))
         size = int.from_bytes(await reader.readexactly(4), "big")
-        answer = api.decode_response(api.MetadataRequest, 0, await reader.readexactly(size))
-        assert answer.topics[0].topic == "t"
+        response = api.decode_response(api.MetadataRequest, 0, await reader.readexactly(size))
+        assert response.topics[0].topic == "t"
         # All methods work from within the loop.
         seen = cluster.next_request(api.MetadataRequest)
         cluster.append("t", 0, [b"x"])
@@ -120,8 +120,8 @@ async def test_client_gone_before_large_response_logs_no_warning(
     async with EmbeddedCluster(topics={"t": 12}) as cluster:
         for partition in range(12):
             cluster.append("t", partition, [bytes(100_000)])
-        asked = [api.FetchPartition(partition, 0, 1 << 20) for partition in range(12)]
-        request = api.FetchRequest(-1, 100, 1, [api.Topic("t", asked)])
+        items = [api.FetchPartition(partition, 0, 1 << 20) for partition in range(12)]
+        request = api.FetchRequest(-1, 100, 1, [api.Topic("t", items)])
         begun = cluster.next_request(api.FetchRequest)
         with socket.create_connection(address(cluster)) as client:
             # All of it before the cluster, which is in this loop too, runs again.
@@ -278,9 +278,9 @@ def test_unnoticed_death_keeps_metadata(three: EmbeddedCluster) -> None:
     """The state of a real cluster in the seven seconds after a kill -9 (brokers.md 9.1)."""
     with WireClient(address(three)) as wire:
         three.kill(1, then="unnoticed")
-        answer = metadata(wire, ["t"])
-        assert len(answer.brokers) == 3
-        assert {one.partition: one.leader for one in answer.topics[0].partitions}[1] == 1
+        response = metadata(wire, ["t"])
+        assert len(response.brokers) == 3
+        assert {one.partition: one.leader for one in response.topics[0].partitions}[1] == 1
         assert produce(wire, "t", plain(b"x"), partition=1) == (6, -1)
         # acks=-1 waits for the dead follower until it has left the ISR.
         begun = three.next_request(api.ProduceRequest)
@@ -614,5 +614,5 @@ def test_frame_sent_byte_by_byte(version: str) -> None:
     with EmbeddedCluster(1, version, {"t": 1}) as cluster, WireClient(address(cluster)) as wire:
         for at in range(len(frame)):
             wire.socket.sendall(frame[at : at + 1])
-        answer = wire.receive(api.ProduceRequest)
-        assert answer.topics[0].partitions[0].error_code == 0
+        response = wire.receive(api.ProduceRequest)
+        assert response.topics[0].partitions[0].error_code == 0

@@ -151,10 +151,10 @@ def test_answer_only_for_some_partitions(
     cluster.create_topic("u", 4, 1)
     cluster.fault(api.ProduceRequest, then=Answer(6, perform=perform, only={("u", 0)}))
     sets = [api.ProducePartition(number, plain(b"x")) for number in (0, 2)]
-    asked = api.ProduceRequest(-1, 1000, [Topic("u", sets)])
-    [one] = wire.request(asked).topics
-    answers = {done.partition: (done.error_code, done.offset) for done in one.partitions}
-    assert answers == {0: (6, -1), 2: (0, 0)}
+    request = api.ProduceRequest(-1, 1000, [Topic("u", sets)])
+    [one] = wire.request(request).topics
+    responses = {done.partition: (done.error_code, done.offset) for done in one.partitions}
+    assert responses == {0: (6, -1), 2: (0, 0)}
     assert cluster.offsets("u", 0).end == int(perform)
     cluster.fault(api.OffsetFetchRequest, then=Answer(14, only=[("u", 1)]))
     [one] = wire.request(api.OffsetFetchRequest("g", [Topic("u", [0, 1])])).topics
@@ -168,14 +168,14 @@ def test_answer_only_for_some_partitions_of_long_poll(
 ) -> None:
     cluster.create_topic("u", 4, 1)
     cluster.fault(api.FetchRequest, then=Answer(6, only={("u", 0)}))
-    asked = [api.FetchPartition(number, 0, 1000) for number in (0, 2)]
+    items = [api.FetchPartition(number, 0, 1000) for number in (0, 2)]
     begun = cluster.next_request(api.FetchRequest)
-    wire.send(api.FetchRequest(-1, 10_000, 1, [Topic("u", asked)]))
+    wire.send(api.FetchRequest(-1, 10_000, 1, [Topic("u", items)]))
     begun.result(5)
     cluster.append("u", 2, [b"x"])
     [one] = wire.receive(api.FetchRequest).topics
-    answers = {got.partition: (got.error_code, len(got.message_set)) for got in one.partitions}
-    assert answers == {0: (6, 0), 2: (0, 27)}
+    responses = {got.partition: (got.error_code, len(got.message_set)) for got in one.partitions}
+    assert responses == {0: (6, 0), 2: (0, 27)}
 
 
 def test_answer_to_acks_0_closes(cluster: EmbeddedCluster, wire: WireClient) -> None:
@@ -216,8 +216,8 @@ def test_omit_leaves_topics_out(
     cluster: EmbeddedCluster, wire: WireClient, request_: api.Request
 ) -> None:
     cluster.fault(type(request_), then=Omit())
-    answer = wire.request(request_)
-    assert getattr(answer, "topics", []) == []
+    response = wire.request(request_)
+    assert getattr(response, "topics", []) == []
 
 
 def test_delay_holds_back_later_requests(cluster: EmbeddedCluster, wire: WireClient) -> None:
@@ -248,9 +248,9 @@ def test_close_before_the_request_is_carried_out(
 @pytest.mark.parametrize("count", [0, 3, 4, 10])
 def test_close_within_the_response(cluster: EmbeddedCluster, wire: WireClient, count: int) -> None:
     cluster.fault(api.ProduceRequest, then=Close(after_bytes=count))
-    asked = wire.send(produce_request("t", plain(b"x")))
-    answer = api.ProduceResponse([Topic("t", [api.ProducedPartition(0, 0, 0)])])
-    whole = b"".join(encode_response(answer, 0, asked))
+    correlation_id = wire.send(produce_request("t", plain(b"x")))
+    response = api.ProduceResponse([Topic("t", [api.ProducedPartition(0, 0, 0)])])
+    whole = b"".join(encode_response(response, 0, correlation_id))
     assert wire.read_exactly(count) == whole[:count]
     assert wire.is_closed()
     assert end(cluster) == 1
@@ -276,8 +276,8 @@ def test_silence_sends_no_response(
 ) -> None:
     cluster.fault(api.ProduceRequest, then=Silence(perform=perform))
     wire.send(produce_request("t", plain(b"x")))
-    asked = wire.send(api.MetadataRequest([]))
-    assert int.from_bytes(wire.read_frame()[:4], "big") == asked
+    correlation_id = wire.send(api.MetadataRequest([]))
+    assert int.from_bytes(wire.read_frame()[:4], "big") == correlation_id
     assert end(cluster) == int(perform)
 
 
@@ -293,8 +293,8 @@ def test_hang_reads_nothing_more(cluster: EmbeddedCluster, wire: WireClient) -> 
 
 def test_wrong_correlation_id(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(api.MetadataRequest, then=WrongCorrelationId(plus=-7))
-    asked = wire.send(api.MetadataRequest([]))
-    assert int.from_bytes(wire.read_frame()[:4], "big", signed=True) == asked - 7
+    correlation_id = wire.send(api.MetadataRequest([]))
+    assert int.from_bytes(wire.read_frame()[:4], "big", signed=True) == correlation_id - 7
 
 
 def test_corrupt_changes_one_byte(cluster: EmbeddedCluster, wire: WireClient) -> None:
@@ -303,15 +303,15 @@ def test_corrupt_changes_one_byte(cluster: EmbeddedCluster, wire: WireClient) ->
     assert [entry.crc_ok for entry in fetch(wire, "t", 0).entries()] == [True, False]
     assert all(entry.crc_ok for entry in fetch(wire, "t", 0).entries())
     cluster.fault(api.MetadataRequest, then=Corrupt(at=0, xor=0x80))
-    asked = wire.send(api.MetadataRequest([]))
-    assert wire.read_frame()[:4] == (asked | 0x80000000).to_bytes(4, "big")
+    correlation_id = wire.send(api.MetadataRequest([]))
+    assert wire.read_frame()[:4] == (correlation_id | 0x80000000).to_bytes(4, "big")
 
 
 def test_fault_on_long_poll_strikes_its_response(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
     cluster.fault(api.FetchRequest, then=Close(after_bytes=8))
-    asked = wire.send(fetch_request("t", 0, max_wait_ms=5000))
+    correlation_id = wire.send(fetch_request("t", 0, max_wait_ms=5000))
     cluster.append("t", 0, [b"x"])
-    assert wire.read_exactly(8)[4:] == asked.to_bytes(4, "big")
+    assert wire.read_exactly(8)[4:] == correlation_id.to_bytes(4, "big")
     assert wire.is_closed()

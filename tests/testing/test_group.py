@@ -35,11 +35,11 @@ class Cluster:
         group = self.groups.find("g", self.now)
         assert group is not None
         given = [MemberAssignment(one.member, b"share") for one in (joined, *others)]
-        answer = group.sync(
+        response = group.sync(
             SyncGroupRequest("g", joined.generation, joined.member, given), self.now
         ).response
-        assert answer is not None
-        return answer
+        assert response is not None
+        return response
 
     def stable(self) -> JoinGroupResponse:
         joined = self.join().response

@@ -71,32 +71,32 @@ def vectors(file: str, broker: str, topic: str | None = None) -> list[Vector]:
     ]
 
 
-def comparable(answer: Any) -> Any:
+def comparable(response: Any) -> Any:
     """Return a response without the parts that may differ."""
-    match answer:
+    match response:
         case api.MetadataResponse():
-            for broker in answer.brokers:
+            for broker in response.brokers:
                 broker.port = 0
-            for state in answer.topics:
+            for state in response.topics:
                 state.partitions.sort(key=lambda one: one.partition)
-            answer.topics.sort(key=lambda one: one.topic)
+            response.topics.sort(key=lambda one: one.topic)
         case api.GroupCoordinatorResponse():
             pass
         case api.FetchResponse():
-            return answer.throttle_time_ms, {
+            return response.throttle_time_ms, {
                 (topic.topic, one.partition): (
                     one.error_code,
                     one.high_watermark,
                     opened(one.message_set),
                 )
-                for topic in answer.topics
+                for topic in response.topics
                 for one in topic.partitions
             }
-        case _ if hasattr(answer, "topics"):
-            for topic in answer.topics:
+        case _ if hasattr(response, "topics"):
+            for topic in response.topics:
                 topic.partitions.sort(key=lambda one: one.partition)
-            answer.topics.sort(key=lambda one: one.topic)
-    return answer
+            response.topics.sort(key=lambda one: one.topic)
+    return response
 
 
 def opened(message_set: Any) -> list[object]:
@@ -202,12 +202,12 @@ def test_isr_shrinks_while_produce_waits() -> None:
         [vector] = vectors("produce", "0.8.2.2", "mi2")
         with WireClient(address(cluster, 1)) as wire:
             cluster.kill(2, then="unnoticed")
-            asked = cluster.next_request(api.ProduceRequest)
+            items = cluster.next_request(api.ProduceRequest)
             wire.socket.sendall(bytes.fromhex(vector.raw["request_hex"]))
-            asked.result(5)
+            items.result(5)
             cluster.notice(2)
-            answer = api.decode_response(api.ProduceRequest, 0, wire.read_frame())
-            assert comparable(answer) == comparable(vector.captured_response)
+            response = api.decode_response(api.ProduceRequest, 0, wire.read_frame())
+            assert comparable(response) == comparable(vector.captured_response)
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,8 @@ class Broker:
     async def append_raw(self, topic: str, message_set: bytes) -> None:
         """Append bytes unchanged to partition 0."""
         sets = [api.ProducePartition(0, message_set)]
-        answer = await self.request(api.ProduceRequest(1, 5000, [api.Topic(topic, sets)]))
-        [produced] = answer.topics[0].partitions
+        response = await self.request(api.ProduceRequest(1, 5000, [api.Topic(topic, sets)]))
+        [produced] = response.topics[0].partitions
         assert not produced.error_code
 
     async def log(self, topic: str, partition: int = 0) -> list[Logged]:
@@ -174,10 +174,10 @@ class Broker:
         logged: list[Logged] = []
         while True:
             offset = logged[-1].offset + 1 if logged else 0
-            asked = [api.FetchPartition(partition, offset, 4 << 20)]
-            request = api.FetchRequest(-1, 0, 0, [api.Topic(topic, asked)])
-            answer = await self.request(request, 2 if self.has_timestamps else 0)
-            [fetched] = answer.topics[0].partitions
+            items = [api.FetchPartition(partition, offset, 4 << 20)]
+            request = api.FetchRequest(-1, 0, 0, [api.Topic(topic, items)])
+            response = await self.request(request, 2 if self.has_timestamps else 0)
+            [fetched] = response.topics[0].partitions
             assert not fetched.error_code, f"{topic}/{partition}: {fetched.error_code}"
             new = [
                 message

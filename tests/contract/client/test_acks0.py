@@ -56,9 +56,9 @@ async def test_message_behind_rejected_one_is_unknown_not_doubled(broker: Broker
         await asyncio.sleep(0)
     await producer.flush()
     assert {(await future).offset for future in futures} == {-1}
-    told = [event.messages for event in events if isinstance(event, Acks0Unknown)]
+    reported = [event.messages for event in events if isinstance(event, Acks0Unknown)]
     unknown = producer.metrics()["acks0_unknown"]
-    assert sum(told) == unknown
+    assert sum(reported) == unknown
     assert 1 <= unknown <= 51
     stored = [int(value or 0) for value in await broker.values(topic, 1)]
     assert stored == sorted(set(stored))

@@ -44,8 +44,8 @@ async def live(broker: Broker, group: str, topic: str) -> Consumer:
 
 
 async def described(admin: AIOKafkaAdminClient, group: str) -> DescribedGroup:
-    [answer] = await admin.describe_consumer_groups([group])
-    [one] = answer.groups
+    [response] = await admin.describe_consumer_groups([group])
+    [one] = response.groups
     assert (one.error_code, one.group) == (0, group)
     return one
 
@@ -76,7 +76,7 @@ async def test_live_group_is_listed_and_described(broker: Broker) -> None:
     assignment = ConsumerProtocolMemberAssignment.decode(member.assignment)
     assert set(assignment.partitions()) == consumer.assignment()
     both = await admin.describe_consumer_groups([group, broker.unique_topic("g")], coordinator)
-    assert [len(answer.groups[0].members) for answer in both] == [1, 0]
+    assert [len(response.groups[0].members) for response in both] == [1, 0]
 
 
 @on_targets(below="0.9")
@@ -126,8 +126,8 @@ async def test_group_offsets_and_lag(broker: Broker) -> None:
         return await admin.list_consumer_group_offsets(group) == here
 
     await eventually(all_are_listed)
-    asked = await admin.list_consumer_group_offsets(group, partitions=tps[1:])
-    assert asked == {tps[1]: OffsetAndMetadata(0, ""), tps[2]: OffsetAndMetadata(-1, "")}
+    offsets = await admin.list_consumer_group_offsets(group, partitions=tps[1:])
+    assert offsets == {tps[1]: OffsetAndMetadata(0, ""), tps[2]: OffsetAndMetadata(-1, "")}
     assert await admin.list_consumer_group_lag(group) == {tps[0]: 6, tps[1]: 0}
     lags = await admin.list_consumer_group_lag(group, tps)
     assert lags == {tps[0]: 6, tps[1]: 0, tps[2]: None}

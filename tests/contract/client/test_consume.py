@@ -310,9 +310,9 @@ async def test_offset_out_of_range_follows_reset_policy(broker: Broker, reset: s
         await eventually(it_was_reset)
         await broker.fill(topic, [b"new"])
     assert (await waiting).value == (b"0" if reset == "earliest" else b"new")
-    [told] = [event for event in events if isinstance(event, OffsetReset)]
-    assert (told.partition, told.old_offset) == (tp, 1000)
-    assert told.new_offset == (0 if reset == "earliest" else 10)
+    [reported] = [event for event in events if isinstance(event, OffsetReset)]
+    assert (reported.partition, reported.old_offset) == (tp, 1000)
+    assert reported.new_offset == (0 if reset == "earliest" else 10)
     assert reader.metrics()["offset_resets"] == 1
 
 

@@ -83,8 +83,8 @@ async def test_log_start_moved_by_retention(broker: Broker) -> None:
     reader.seek(tp, 3)  # as after a long absence
     [again] = await read_records(reader, 1)
     assert again.offset == first.offset
-    told = [event for event in events if isinstance(event, OffsetReset)][-1]
-    assert (told.partition, told.old_offset, told.new_offset) == (tp, 3, first.offset)
+    reported = [event for event in events if isinstance(event, OffsetReset)][-1]
+    assert (reported.partition, reported.old_offset, reported.new_offset) == (tp, 3, first.offset)
     careful = await broker.reader(topic, auto_offset_reset="none")
     careful.seek(tp, 3)
     with pytest.raises(OffsetOutOfRangeError, match=f"from {first.offset} to 40"):

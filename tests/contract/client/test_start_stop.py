@@ -74,7 +74,7 @@ async def test_stop_ends_every_consumer_call(broker: Broker) -> None:
             reader.getmany(tp, timeout_ms=30_000),
         )
     ]
-    asking = [
+    calls = [
         asyncio.create_task(call)
         for call in (
             reader.seek_to_end(),
@@ -93,7 +93,7 @@ async def test_stop_ends_every_consumer_call(broker: Broker) -> None:
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
         await asyncio.gather(reader.stop(), reader.stop())
-        ends = await asyncio.gather(*waiting, *asking, return_exceptions=True)
+        ends = await asyncio.gather(*waiting, *calls, return_exceptions=True)
         assert await walking == []
     for end in ends[: len(waiting)]:
         assert isinstance(end, ConsumerStoppedError), ends

@@ -108,16 +108,16 @@ async def test_reassigned_partition_keeps_its_position(broker: Broker) -> None:
 async def test_listener_gets_partitions_and_may_seek(broker: Broker) -> None:
     one, two = await broker.create_topic(), await broker.create_topic()
     await broker.fill(one, [b"0", b"1", b"2"])
-    told: list[tuple[str, set[TopicPartition]]] = []
+    reported: list[tuple[str, set[TopicPartition]]] = []
     consumer = await broker.consumer()
 
     class Listener(ConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-            told.append(("revoked", set(revoked)))
+            reported.append(("revoked", set(revoked)))
 
         async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
             if assigned:  # empty at first, until the topic is known
-                told.append(("assigned", set(assigned)))
+                reported.append(("assigned", set(assigned)))
             if TopicPartition(one, 0) in assigned:
                 consumer.seek(TopicPartition(one, 0), 2)
 
@@ -126,10 +126,10 @@ async def test_listener_gets_partitions_and_may_seek(broker: Broker) -> None:
     consumer.subscribe([two], listener=Listener())
 
     async def it_was_told() -> bool:
-        return len(told) == 3
+        return len(reported) == 3
 
     await eventually(it_was_told)
-    assert told == [
+    assert reported == [
         ("assigned", partitions(one, 1)),
         ("revoked", partitions(one, 1)),
         ("assigned", partitions(two, 1)),
@@ -179,8 +179,8 @@ async def test_pattern_skips_internal_topics_by_default(broker: Broker) -> None:
     await broker.create_topic()
 
     async def there_is_a_coordinator() -> bool:
-        answer = await broker.request(GroupCoordinatorRequest("contract"))
-        return bool(answer.error_code == 0)
+        response = await broker.request(GroupCoordinatorRequest("contract"))
+        return bool(response.error_code == 0)
 
     await eventually(there_is_a_coordinator)
     name = "__consumer_offsets"

@@ -58,8 +58,8 @@ def produce(
     timeout_ms: int = 15_000,
 ) -> Produced:
     request = produce_request(topic, message_set, partition, acks, timeout_ms)
-    answer: api.ProduceResponse = wire.request(request)
-    [one] = answer.topics
+    response: api.ProduceResponse = wire.request(request)
+    [one] = response.topics
     assert one.topic == topic
     [done] = one.partitions
     assert done.partition == partition
@@ -87,8 +87,8 @@ def fetch_request(
     min_bytes: int = 1,
     replica_id: int = -1,
 ) -> api.FetchRequest:
-    asked = [api.FetchPartition(partition, offset, max_bytes)]
-    return api.FetchRequest(replica_id, max_wait_ms, min_bytes, [Topic(topic, asked)])
+    items = [api.FetchPartition(partition, offset, max_bytes)]
+    return api.FetchRequest(replica_id, max_wait_ms, min_bytes, [Topic(topic, items)])
 
 
 def fetch(
@@ -104,12 +104,12 @@ def fetch(
     layout: int | None = None,
 ) -> Fetched:
     request = fetch_request(topic, offset, partition, max_bytes, max_wait_ms, min_bytes, replica_id)
-    answer: api.FetchResponse = wire.request(request, version, layout)
-    return fetched(answer, topic, partition)
+    response: api.FetchResponse = wire.request(request, version, layout)
+    return fetched(response, topic, partition)
 
 
-def fetched(answer: api.FetchResponse, topic: str, partition: int = 0) -> Fetched:
-    [one] = answer.topics
+def fetched(response: api.FetchResponse, topic: str, partition: int = 0) -> Fetched:
+    [one] = response.topics
     assert one.topic == topic
     [got] = one.partitions
     assert got.partition == partition
@@ -124,19 +124,19 @@ def list_offsets(
     partition: int = 0,
     replica_id: int = -1,
 ) -> tuple[int, list[int]]:
-    asked = [api.ListOffsetsPartition(partition, timestamp, count)]
-    answer: api.ListOffsetsResponse = wire.request(
-        api.ListOffsetsRequest(replica_id, [Topic(topic, asked)])
+    items = [api.ListOffsetsPartition(partition, timestamp, count)]
+    response: api.ListOffsetsResponse = wire.request(
+        api.ListOffsetsRequest(replica_id, [Topic(topic, items)])
     )
-    [one] = answer.topics
+    [one] = response.topics
     [got] = one.partitions
     assert got.offsets is not None
     return got.error_code, got.offsets
 
 
 def metadata(wire: WireClient, topics: Sequence[str] = ()) -> api.MetadataResponse:
-    answer: api.MetadataResponse = wire.request(api.MetadataRequest(list(topics)))
-    return answer
+    response: api.MetadataResponse = wire.request(api.MetadataRequest(list(topics)))
+    return response
 
 
 def commit(
@@ -151,10 +151,10 @@ def commit(
     generation: int = -1,
     member: str = "",
 ) -> int:
-    asked = [api.CommitPartition(partition, offset, -1, metadata)]
-    request = api.OffsetCommitRequest(group, generation, member, -1, [Topic(topic, asked)])
-    answer: api.OffsetCommitResponse = wire.request(request, version)
-    [one] = answer.topics
+    items = [api.CommitPartition(partition, offset, -1, metadata)]
+    request = api.OffsetCommitRequest(group, generation, member, -1, [Topic(topic, items)])
+    response: api.OffsetCommitResponse = wire.request(request, version)
+    [one] = response.topics
     [done] = one.partitions
     assert (one.topic, done.partition) == (topic, partition)
     return done.error_code
@@ -165,8 +165,8 @@ def committed(
 ) -> tuple[int, str | None, int]:
     """Return the committed offset, its metadata and the error code."""
     request = api.OffsetFetchRequest(group, [Topic(topic, [partition])])
-    answer: api.OffsetFetchResponse = wire.request(request, version)
-    [one] = answer.topics
+    response: api.OffsetFetchResponse = wire.request(request, version)
+    [one] = response.topics
     [got] = one.partitions
     assert (one.topic, got.partition) == (topic, partition)
     return got.offset, got.metadata, got.error_code
@@ -176,8 +176,8 @@ def find_coordinator(wire: WireClient, group: str) -> api.GroupCoordinatorRespon
     """Request the coordinator until the group has one."""
     deadline = time.monotonic() + 30
     while True:
-        answer: api.GroupCoordinatorResponse = wire.request(api.GroupCoordinatorRequest(group))
-        if not answer.error_code or time.monotonic() > deadline:
-            return answer
-        assert answer == api.GroupCoordinatorResponse(15, -1, "", -1)
+        response: api.GroupCoordinatorResponse = wire.request(api.GroupCoordinatorRequest(group))
+        if not response.error_code or time.monotonic() > deadline:
+            return response
+        assert response == api.GroupCoordinatorResponse(15, -1, "", -1)
         time.sleep(0.02)

@@ -27,9 +27,9 @@ coordinates = on_lines(lambda line: api.ApiKey.GROUP_COORDINATOR in line.apis)
 @pytest.fixture
 def ready(target: Target, wire: WireClient, topic: str, group: str) -> None:
     """Wait until the group has its coordinator."""
-    answer = find_coordinator(wire, group)
-    assert (answer.error_code, answer.node_id) == (0, 0)
-    assert (answer.host, answer.port) == target.address(0)
+    response = find_coordinator(wire, group)
+    assert (response.error_code, response.node_id) == (0, 0)
+    assert (response.host, response.port) == target.address(0)
     if target.real:  # on 0.9 the coordinator needs a moment more until it serves the group
         deadline = time.monotonic() + 10
         while committed(wire, group, topic, version=1)[2] and time.monotonic() < deadline:
@@ -100,10 +100,10 @@ def test_null_group(target: Target, wire: WireClient, topic: str) -> None:
 def test_0_8_1_reads_commit_v1_as_v0_and_stores_nothing(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
-    asked = [Topic(topic, [api.CommitPartition(0, 5, -1, "")])]
+    items = [Topic(topic, [api.CommitPartition(0, 5, -1, "")])]
     for version in (1, 2):
-        answer = wire.request(api.OffsetCommitRequest(group, -1, "", -1, asked), version)
-        assert answer.topics == []
+        response = wire.request(api.OffsetCommitRequest(group, -1, "", -1, items), version)
+        assert response.topics == []
     assert committed(wire, group, topic) == (-1, "", 3)
 
 

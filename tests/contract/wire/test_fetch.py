@@ -139,13 +139,13 @@ def test_new_data_ends_wait(target: Target, wire: WireClient, filled: str) -> No
 
 
 def test_min_bytes_counts_all_partitions(target: Target, wire: WireClient, topic: str) -> None:
-    asked = [Topic(topic, [api.FetchPartition(i, 0, 1000) for i in range(3)])]
-    wire.send(api.FetchRequest(-1, until_data(target), 2 * (ENTRY + 10), asked))
+    items = [Topic(topic, [api.FetchPartition(i, 0, 1000) for i in range(3)])]
+    wire.send(api.FetchRequest(-1, until_data(target), 2 * (ENTRY + 10), items))
     with WireClient(target.address(0)) as other:
         produce(other, topic, plain(bytes(10)), partition=0)
         produce(other, topic, plain(bytes(10)), partition=2)
-    answer = wire.receive(api.FetchRequest)
-    sizes = {p.partition: len(p.message_set) for t in answer.topics for p in t.partitions}
+    response = wire.receive(api.FetchRequest)
+    sizes = {p.partition: len(p.message_set) for t in response.topics for p in t.partitions}
     assert sizes == {0: 36, 1: 0, 2: 36}
 
 
@@ -180,9 +180,9 @@ def test_offset_inside_wrapper_returns_whole_wrapper(wire: WireClient, topic: st
 
 
 def test_duplicate_partition_gets_one_response(wire: WireClient, filled: str) -> None:
-    asked = [api.FetchPartition(0, 0, 1000), api.FetchPartition(0, 4, 1000)]
-    answer = wire.request(api.FetchRequest(-1, 0, 1, [Topic(filled, asked)]))
-    assert fetched(answer, filled).values() == [(4, bytes([4]) * 100)]
+    items = [api.FetchPartition(0, 0, 1000), api.FetchPartition(0, 4, 1000)]
+    response = wire.request(api.FetchRequest(-1, 0, 1, [Topic(filled, items)]))
+    assert fetched(response, filled).values() == [(4, bytes([4]) * 100)]
 
 
 @pytest.mark.parametrize("replica_id", [-2, -3])
@@ -209,7 +209,7 @@ FAR = 4_102_444_800_000  # the year 2100
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "count", "answer"),
+    ("timestamp", "count", "response"),
     [
         (-1, 1, (0, [5])),
         (-1, 10, (0, [5, 0])),
@@ -225,9 +225,9 @@ FAR = 4_102_444_800_000  # the year 2100
     ],
 )
 def test_list_offsets_by_timestamp(
-    wire: WireClient, filled: str, timestamp: int, count: int, answer: tuple[int, list[int]]
+    wire: WireClient, filled: str, timestamp: int, count: int, response: tuple[int, list[int]]
 ) -> None:
-    assert list_offsets(wire, filled, timestamp, count) == answer
+    assert list_offsets(wire, filled, timestamp, count) == response
 
 
 def test_list_offsets_of_empty_partition(wire: WireClient, topic: str) -> None:
@@ -242,15 +242,15 @@ def test_list_offsets_of_no_topics(wire: WireClient, topic: str) -> None:
 
 
 def test_list_offsets_of_duplicate_partition(wire: WireClient, filled: str) -> None:
-    asked = [api.ListOffsetsPartition(0, -1, 1), api.ListOffsetsPartition(0, -2, 1)]
-    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(filled, asked)])).topics
+    items = [api.ListOffsetsPartition(0, -1, 1), api.ListOffsetsPartition(0, -2, 1)]
+    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(filled, items)])).topics
     assert [(p.partition, p.offsets) for p in one.partitions] == [(0, [0])]
 
 
 def by_message(wire: WireClient, topic: str, *timestamps: int) -> list[tuple[int, int, int]]:
     """Return code, timestamp and offset of ListOffsets v1 for these times of partition 0."""
-    asked = [api.ListOffsetsPartition(0, at) for at in timestamps]
-    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(topic, asked)]), version=1).topics
+    items = [api.ListOffsetsPartition(0, at) for at in timestamps]
+    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(topic, items)]), version=1).topics
     return [(p.error_code, p.timestamp, p.offset) for p in one.partitions]
 
 
@@ -261,7 +261,7 @@ def test_list_offsets_by_message_timestamp(wire: WireClient, topic: str) -> None
     assert by_message(wire, topic, 0) == [(0, -1, -1)]
     produce(wire, topic, plain(b"a", b"b", magic=1))
     produce(wire, topic, wrapper(Codec.GZIP, plain(b"c", b"d", b"e", magic=1), magic=1))
-    for at, answer in (
+    for at, response in (
         (0, (0, 1000, 1)),
         (1000, (0, 1000, 1)),
         (1001, (0, 1001, 2)),
@@ -271,7 +271,7 @@ def test_list_offsets_by_message_timestamp(wire: WireClient, topic: str) -> None
         (-2, (0, -1, 0)),
         (-3, (0, -1, 0)),
     ):
-        assert (at, by_message(wire, topic, at)) == (at, [answer])
+        assert (at, by_message(wire, topic, at)) == (at, [response])
     assert by_message(wire, topic, 0, 1000) == [(42, -1, -1)]
     assert by_message(wire, topic, 0, 0) == [(42, -1, -1)]
     missing = api.ListOffsetsPartition(99, 0)

@@ -64,19 +64,19 @@ def test_api_versions_request(target: Target, wire: WireClient) -> None:
     if ApiKey.API_VERSIONS not in target.line.apis:
         expect(target, wire, target.line.on_unreadable_request)
         return
-    answer = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
-    assert answer.error_code == 0
+    response = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
+    assert response.error_code == 0
     ours = {
         key: (versions.known.start, versions.known.stop - 1)
         for key, versions in target.line.apis.items()
     }
-    theirs = {one.api_key: (one.min_version, one.max_version) for one in answer.api_versions}
+    theirs = {one.api_key: (one.min_version, one.max_version) for one in response.api_versions}
     for key, (first, last) in ours.items():  # 0.10.2 lists some more
         assert theirs[key][0] == first
         assert theirs[key][1] >= last
     raw(wire, header(ApiKey.API_VERSIONS, 7))
-    answer = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
-    assert (answer.error_code, answer.api_versions) == (35, [])
+    response = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
+    assert (response.error_code, response.api_versions) == (35, [])
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_probes_distinguish_the_lines(
         wire.send(request_)
         expect(target, wire, target.line.on_unreadable_request)
         return
-    answer = wire.request(request_)
-    if isinstance(answer, api.GroupError):
+    response = wire.request(request_)
+    if isinstance(response, api.GroupError):
         # The code depends on earlier requests to the broker: the next test distinguishes the two.
         codes = (-1,) if target.line.name == "0.8.2" else (UNKNOWN_MEMBER, NOT_COORDINATOR)
-        assert answer.error_code in codes
+        assert response.error_code in codes
 
 
 @on_lines(lambda line: not line.heartbeat_is_a_stub and ApiKey.HEARTBEAT in line.apis)

@@ -54,8 +54,8 @@ def join_request(
 
 
 def join(wire: WireClient, group: str, member: str = "", **options: Any) -> api.JoinGroupResponse:
-    answer: api.JoinGroupResponse = wire.request(join_request(group, member, **options))
-    return answer
+    response: api.JoinGroupResponse = wire.request(join_request(group, member, **options))
+    return response
 
 
 def sync_request(
@@ -71,8 +71,8 @@ def sync(
     joined: api.JoinGroupResponse,
     given: dict[str, bytes] | None = None,
 ) -> tuple[int, bytes]:
-    answer = wire.request(sync_request(group, joined, given))
-    return answer.error_code, bytes(answer.assignment)
+    response = wire.request(sync_request(group, joined, given))
+    return response.error_code, bytes(response.assignment)
 
 
 def heartbeat(wire: WireClient, group: str, generation: int, member: str) -> int:
@@ -104,9 +104,9 @@ def stable(wire: WireClient, group: str, **options: Any) -> api.JoinGroupRespons
     return joined
 
 
-def until_code(ask: Callable[[], int], code: int) -> None:
+def until_code(send_request: Callable[[], int], code: int) -> None:
     deadline = time.monotonic() + 10
-    while (got := ask()) != code:
+    while (got := send_request()) != code:
         assert time.monotonic() < deadline, f"{got} and never {code}"
         time.sleep(0.02)
 
@@ -123,8 +123,8 @@ def pair(
     follower = two.receive(api.JoinGroupRequest)
     two.send(sync_request(group, follower))
     assert sync(one, group, leader, {leader.member: b"1", follower.member: b"2"}) == (0, b"1")
-    answer = two.receive(api.SyncGroupRequest)
-    assert (answer.error_code, bytes(answer.assignment)) == (0, b"2")
+    response = two.receive(api.SyncGroupRequest)
+    assert (response.error_code, bytes(response.assignment)) == (0, b"2")
     return one, leader, two, follower
 
 
@@ -165,8 +165,8 @@ def test_member_left_out_by_leader_gets_empty_assignment(connect: Connect, group
     assert leader.generation == follower.generation == 3
     two.send(sync_request(group, follower))
     assert sync(one, group, leader, {leader.member: b"1"}) == (0, b"1")
-    answer = two.receive(api.SyncGroupRequest)
-    assert (answer.error_code, bytes(answer.assignment)) == (0, b"")
+    response = two.receive(api.SyncGroupRequest)
+    assert (response.error_code, bytes(response.assignment)) == (0, b"")
 
 
 @groups
@@ -232,14 +232,14 @@ def test_protocol_shared_by_all_with_most_votes_wins(connect: Connect, group: st
 @groups
 def test_invalid_join_requests_fail(wire: WireClient, connect: Connect, group: str) -> None:
     nothing: tuple[str, str, list[object]] = ("", "", [])
-    for answer, code in (
+    for response, code in (
         (join(wire, ""), 24),
         (join(wire, group, session_ms=1), 26),
         (join(wire, group, session_ms=10**9), 26),
         (join(wire, group, "nobody"), 25),
     ):
-        assert (answer.error_code, answer.generation) == (code, 0)
-        assert (answer.protocol, answer.leader, answer.members) == nothing
+        assert (response.error_code, response.generation) == (code, 0)
+        assert (response.protocol, response.leader, response.members) == nothing
     stable(wire, group)
     other = connect()
     assert join(other, group, protocols=("other",)).error_code == 23
@@ -383,9 +383,9 @@ def test_groups_are_described(connect: Connect, wire: WireClient, group: str) ->
 @groups
 def test_groups_are_listed(target: Target, wire: WireClient, topic: str, group: str) -> None:
     def listed() -> dict[str, str]:
-        answer = wire.request(api.ListGroupsRequest())
-        assert answer.error_code == 0
-        return {one.group: one.protocol_type for one in answer.groups}
+        response = wire.request(api.ListGroupsRequest())
+        assert response.error_code == 0
+        return {one.group: one.protocol_type for one in response.groups}
 
     assert group not in listed()
     joined = stable(wire, group)

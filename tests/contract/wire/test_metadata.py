@@ -19,9 +19,9 @@ from tests.contract.wire.wire_client import WireClient
 from tests.names import unique_name
 
 
-def topics_of(answer: MetadataResponse) -> dict[str, tuple[int, int]]:
+def topics_of(response: MetadataResponse) -> dict[str, tuple[int, int]]:
     """Return name → (error code, number of partitions)."""
-    return {topic.topic: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
+    return {topic.topic: (topic.error_code, len(topic.partitions)) for topic in response.topics}
 
 
 def leaders_of(wire: WireClient, topic: str) -> dict[int, int]:
@@ -36,10 +36,10 @@ def leaders_of(wire: WireClient, topic: str) -> dict[int, int]:
 
 
 def test_metadata_of_one_topic(target: Target, wire: WireClient, topic: str) -> None:
-    answer = metadata(wire, [topic])
+    response = metadata(wire, [topic])
     host, port = target.address(0)
-    assert answer.brokers == [api.Broker(0, host, port)]
-    [state] = answer.topics
+    assert response.brokers == [api.Broker(0, host, port)]
+    [state] = response.topics
     assert (state.error_code, state.topic) == (0, topic)
     assert sorted(state.partitions, key=lambda one: one.partition) == [
         api.PartitionState(0, number, 0, [0], [0]) for number in range(3)
@@ -56,9 +56,9 @@ def test_duplicate_topic_gets_one_response(wire: WireClient, topic: str) -> None
 
 def test_unknown_topics_are_auto_created(wire: WireClient, topic: str) -> None:
     new, other = unique_name("new"), unique_name("new")
-    answer = metadata(wire, [new, topic, other])
-    assert len(answer.brokers) == 1
-    assert topics_of(answer) == {new: (5, 0), other: (5, 0), topic: (0, 3)}
+    response = metadata(wire, [new, topic, other])
+    assert len(response.brokers) == 1
+    assert topics_of(response) == {new: (5, 0), other: (5, 0), topic: (0, 3)}
     assert leaders_of(wire, new) == {0: 0, 1: 0, 2: 0}
     assert produce(wire, new, plain(b"x")) == (0, 0)
 
@@ -66,24 +66,24 @@ def test_unknown_topics_are_auto_created(wire: WireClient, topic: str) -> None:
 @pytest.mark.parametrize("name", ["a b/c!", "", ".", "x" * 300])
 def test_invalid_topic_names(target: Target, wire: WireClient, topic: str, name: str) -> None:
     line = target.line
-    answer = metadata(wire, [topic, name])
+    response = metadata(wire, [topic, name])
     if line.invalid_topic_fails_all:
-        assert answer.brokers == []
-        assert topics_of(answer) == {
+        assert response.brokers == []
+        assert topics_of(response) == {
             topic: (line.invalid_topic_code, 0),
             name: (line.invalid_topic_code, 0),
         }
     else:
-        assert len(answer.brokers) == 1
-        assert topics_of(answer) == {topic: (0, 3), name: (17, 0)}
+        assert len(response.brokers) == 1
+        assert topics_of(response) == {topic: (0, 3), name: (17, 0)}
 
 
 def test_metadata_versions_and_layouts(target: Target, wire: WireClient, topic: str) -> None:
     layout = 1 if target.line.name == "0.10" else 0
-    answer = wire.request(api.MetadataRequest([topic]), 1, layout)
-    assert topics_of(answer) == {topic: (0, 3)}
-    assert answer.controller_id == (0 if layout else -1)
-    assert [broker.rack for broker in answer.brokers] == [None]
+    response = wire.request(api.MetadataRequest([topic]), 1, layout)
+    assert topics_of(response) == {topic: (0, 3)}
+    assert response.controller_id == (0 if layout else -1)
+    assert [broker.rack for broker in response.brokers] == [None]
     nothing = wire.request(api.MetadataRequest([]), 1, layout)
     assert (topics_of(nothing) == {}) == bool(layout)
 
@@ -134,8 +134,8 @@ def test_empty_cluster(fresh: Target) -> None:
                 wire.send(api.GroupCoordinatorRequest("g"))
                 frame = wire.read_frame()
                 assert frame[:4] == bytes(4)
-                answer = api.decode_response(api.GroupCoordinatorRequest, 0, frame)
-                assert answer == api.GroupCoordinatorResponse(15, -1, "", -1)
+                response = api.decode_response(api.GroupCoordinatorRequest, 0, frame)
+                assert response == api.GroupCoordinatorResponse(15, -1, "", -1)
         if api.ApiKey.HEARTBEAT in fresh.line.apis:  # no broker is a coordinator yet
             code = wire.request(api.HeartbeatRequest("g", -1, "")).error_code
             assert code == (-1 if fresh.line.heartbeat_is_a_stub else 16)

@@ -90,10 +90,10 @@ def test_unknown_partition_fails_alone(wire: WireClient, topic: str) -> None:
             Topic(missing, [api.ProducePartition(0, plain(b"z"))]),
         ],
     )
-    answer = wire.request(request)
+    response = wire.request(request)
     codes = {
         (t.topic, p.partition): (p.error_code, p.offset)
-        for t in answer.topics
+        for t in response.topics
         for p in t.partitions
     }
     assert codes == {(topic, 99): (3, -1), (topic, 1): (0, 0), (missing, 0): (3, -1)}
@@ -110,8 +110,8 @@ def test_duplicate_partition_stores_last_set(
         if same_entry
         else [Topic(topic, [first]), Topic(topic, [second])]
     )
-    answer = wire.request(api.ProduceRequest(1, 1000, topics))
-    assert [(t.topic, len(t.partitions)) for t in answer.topics] == [(topic, 1)]
+    response = wire.request(api.ProduceRequest(1, 1000, topics))
+    assert [(t.topic, len(t.partitions)) for t in response.topics] == [(topic, 1)]
     assert stored(wire, topic) == [(0, b"kept")]
 
 
@@ -183,11 +183,11 @@ def test_wrapper_is_rewritten_with_offsets(
 ) -> None:
     produce(wire, topic, plain(b"before"))
     inner = plain((b"k", b"1"), b"2", (b"k", None), first=40)
-    answer = produce(wire, topic, wrapper(codec, inner))
+    response = produce(wire, topic, wrapper(codec, inner))
     if codec is Codec.LZ4 and target.line.name in OLD:
-        assert answer == (-1, -1)
+        assert response == (-1, -1)
         return
-    assert answer == (0, 1)
+    assert response == (0, 1)
     [entry] = fetch(wire, topic, 2).entries()
     assert (entry.offset, entry.codec, entry.key, entry.magic) == (3, codec, None, 0)
     assert entry.crc_ok
@@ -211,15 +211,15 @@ def test_lz4_header_checksum(target: Target, wire: WireClient, topic: str) -> No
     standard = legacy[:6] + LZ4_STANDARD_CHECKSUM + legacy[7:]
     with_size = legacy[:4] + b"\x68\x40" + len(plain(b"x")).to_bytes(8, "little") + legacy[6:]
 
-    def answer(value: bytes) -> int:
+    def response(value: bytes) -> int:
         return produce(wire, topic, encode_entry(0, None, value, attributes=Codec.LZ4)).error_code
 
     if target.line.name in OLD:
-        assert [answer(legacy), answer(standard)] == [-1, -1]
+        assert [response(legacy), response(standard)] == [-1, -1]
     elif target.line.legacy_lz4_only:
-        assert [answer(legacy), answer(standard), answer(with_size)] == [0, -1, -1]
+        assert [response(legacy), response(standard), response(with_size)] == [0, -1, -1]
     else:
-        assert [answer(legacy), answer(standard)] == [0, 0]
+        assert [response(legacy), response(standard)] == [0, 0]
 
 
 def test_set_with_wrapper_becomes_one_wrapper(wire: WireClient, topic: str) -> None:
@@ -246,11 +246,11 @@ def test_wrappers_too_large_together(wire: WireClient, topic: str) -> None:
 
 def test_nested_wrapper(target: Target, wire: WireClient, topic: str) -> None:
     nested = wrapper(Codec.GZIP, wrapper(Codec.GZIP, plain(b"a", b"b"), offset=1))
-    answer = produce(wire, topic, nested)
+    response = produce(wire, topic, nested)
     if target.line.message_format:
-        assert answer == (2, -1)
+        assert response == (2, -1)
         return
-    assert answer == (0, 0)
+    assert response == (0, 0)
     after = produce(wire, topic, plain(b"after")).offset
     assert after == (1 if target.line.name == "0.9" else 2)
     [entry, *_] = fetch(wire, topic, 0).entries()
@@ -268,8 +268,8 @@ def test_nested_wrapper(target: Target, wire: WireClient, topic: str) -> None:
 
 def test_empty_wrapper(target: Target, wire: WireClient, topic: str) -> None:
     produce(wire, topic, plain(b"a"))
-    answer = produce(wire, topic, wrapper(Codec.GZIP, b""))
-    assert answer == ((-1, -1) if target.line.rejects_empty_wrapper else (0, 1))
+    response = produce(wire, topic, wrapper(Codec.GZIP, b""))
+    assert response == ((-1, -1) if target.line.rejects_empty_wrapper else (0, 1))
     assert produce(wire, topic, plain(b"b")) == (0, 1)
 
 
@@ -299,8 +299,8 @@ def test_produce_versions_and_layouts(target: Target, wire: WireClient, topic: s
     highest = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9": 1, "0.10": 2}[target.line.name]
     for version in range(3):
         request = produce_request(topic, plain(str(version).encode()))
-        answer = wire.request(request, version, min(version, highest))
-        [done] = answer.topics[0].partitions
+        response = wire.request(request, version, min(version, highest))
+        [done] = response.topics[0].partitions
         assert (done.error_code, done.offset) == (0, version)
         if min(version, highest) == 2:
             assert done.timestamp == -1
@@ -321,9 +321,9 @@ def test_set_larger_than_segment(target: Target, wire: WireClient) -> None:
     topic = unique_name()
     target.create_topic(topic, config={"segment.bytes": "4096"})
     assert produce(wire, topic, plain(bytes(1000), bytes(1000))) == (0, 0)
-    answer = produce(wire, topic, plain(*[bytes(1000)] * 5))
+    response = produce(wire, topic, plain(*[bytes(1000)] * 5))
     code = target.line.set_over_segment_code
-    assert answer == ((0, 2) if code is None else (code, -1))
+    assert response == ((0, 2) if code is None else (code, -1))
 
 
 @on_lines(has_config("compression.type"))

@@ -81,11 +81,11 @@ def test_acks_within_replicas(target: Target, acks: int) -> None:
     target.create_topic(topic, 2, replication_factor=3)
     with WireClient(target.address(target.leader(topic, 0))) as wire:
         produce(wire, topic, plain(b"before"))
-        answer = produce(wire, topic, plain(b"x", b"y", b"z"), acks=acks)
+        response = produce(wire, topic, plain(b"x", b"y", b"z"), acks=acks)
         if acks in (-1, 1) or target.line.acks_above_one:
-            assert answer == (0, 4 if acks != 1 and target.line.waited_offset_is_next else 1)
+            assert response == (0, 4 if acks != 1 and target.line.waited_offset_is_next else 1)
         else:
-            assert answer == (21, -1)
+            assert response == (21, -1)
 
 
 @three
@@ -95,12 +95,12 @@ def test_offsets_in_response_that_waited_for_replicas(target: Target) -> None:
     sets = [api.ProducePartition(0, plain(b"x", b"y")), api.ProducePartition(9, plain(b"z"))]
     with WireClient(target.address(target.leader(topic, 0))) as wire:
         [one] = wire.request(api.ProduceRequest(-1, 3000, [Topic(topic, sets)])).topics
-        answers = {done.partition: (done.error_code, done.offset) for done in one.partitions}
+        responses = {done.partition: (done.error_code, done.offset) for done in one.partitions}
         if target.line.waited_offset_is_next:
-            assert answers == {0: (0, 2), 9: (3, 0)}
+            assert responses == {0: (0, 2), 9: (3, 0)}
             assert produce(wire, topic, b"", acks=-1) == (0, 0)
         else:
-            assert answers == {0: (0, 0), 9: (3, -1)}
+            assert responses == {0: (0, 0), 9: (3, -1)}
             assert produce(wire, topic, b"", acks=-1) == (0, -1)
         assert produce(wire, topic, bad_crc(plain(b"x")), acks=-1) == (2, -1)
 
@@ -135,9 +135,9 @@ def test_all_brokers_return_same_metadata(target: Target) -> None:
 
     def view(node: int) -> tuple[list[int], dict[int, int]]:
         with WireClient(target.address(node)) as wire:
-            answer = metadata(wire, [topic])
-        leaders = {one.partition: one.leader for one in answer.topics[0].partitions}
-        return sorted(broker.node_id for broker in answer.brokers), leaders
+            response = metadata(wire, [topic])
+        leaders = {one.partition: one.leader for one in response.topics[0].partitions}
+        return sorted(broker.node_id for broker in response.brokers), leaders
 
     assert eventually(lambda: [view(node) for node in target.nodes()] == [wanted] * 3)
 
@@ -191,8 +191,8 @@ def test_heartbeat_without_group_at_each_broker(target: Target) -> None:
 
     def code(node: int) -> int:
         with WireClient(target.address(node)) as wire:
-            answer: api.GroupError = wire.request(api.HeartbeatRequest(group, -1, ""))
-            return answer.error_code
+            response: api.GroupError = wire.request(api.HeartbeatRequest(group, -1, ""))
+            return response.error_code
 
     with WireClient(target.address(0)) as wire:
         coordinator = find_coordinator(wire, group).node_id
@@ -241,9 +241,9 @@ def test_dead_leader_is_replaced(target: Target) -> None:
             )  # a replica is down, and left out of the list
             assert (old in new.replicas) == stay
             if target.line.name == "0.10":  # version 1 still lists it
-                asked = api.MetadataRequest([topic])
-                [told] = wire.request(asked, 1).topics[0].partitions
-                assert (told.error_code, sorted(told.replicas)) == (0, [0, 1, 2])
+                request = api.MetadataRequest([topic])
+                [reported] = wire.request(request, 1).topics[0].partitions
+                assert (reported.error_code, sorted(reported.replicas)) == (0, [0, 1, 2])
         with WireClient(target.address(new.leader)) as wire:
             # A new leader learns the other replicas' offsets with a delay.
             assert eventually(lambda: fetch(wire, topic, 0).values() == [(0, b"kept")])
@@ -288,13 +288,13 @@ def test_auto_creation_with_too_few_brokers(target: Target) -> None:
             assert stay or eventually(lambda: len(metadata(wire, [good]).brokers) == 2)
             for _ in range(2):
                 cannot = unique_name("cannot")
-                answer = metadata(wire, [good, cannot])
-                codes = {one.topic: one.error_code for one in answer.topics}
+                response = metadata(wire, [good, cannot])
+                codes = {one.topic: one.error_code for one in response.topics}
                 if target.line.failed_creation_fails_all:
-                    assert answer.brokers == []
+                    assert response.brokers == []
                     assert codes == {good: -1, cannot: -1}
                 else:
-                    assert len(answer.brokers) == 2
+                    assert len(response.brokers) == 2
                     assert codes == {good: 0, cannot: target.line.failed_creation_code}
     finally:
         restart(target, dead)
