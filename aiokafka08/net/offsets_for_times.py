@@ -70,7 +70,7 @@ async def offsets_for_times(
         for tp, segment in segments.items()
         if tp in found and segment is not None and segment == _start_offset([], listed[tp][:2])
     }
-    with_timestamps = await _have_timestamps(router, lasts)
+    with_timestamps = await _partitions_with_timestamps(router, lasts)
     return found | {
         tp: None if segment is None or tp in with_timestamps else OffsetAndTimestamp(segment, None)
         for tp, segment in segments.items()
@@ -89,7 +89,7 @@ def _start_offset(older: list[int], listed: list[int]) -> int | None:
     return min((start for start in listed if last_too_old < start < end), default=None)
 
 
-async def _have_timestamps(
+async def _partitions_with_timestamps(
     router: Router, offsets: Mapping[TopicPartition, int]
 ) -> set[TopicPartition]:
     """Return the partitions whose message at the given offset has a timestamp.

@@ -134,7 +134,7 @@ class TopicRoutes:
         Raises:
             KafkaError: a copy of the error that `close` was called with.
             InvalidTopicError, UnknownTopicOrPartitionError, KafkaTimeoutError: as
-                `Metadata.topic`.
+                `Metadata.wait_for_topic`.
         """
         route = self.by_topic.get(topic)
         if route is None:

@@ -1,11 +1,12 @@
 """Scripts of faults, made from a seed: the same seed gives the same script. Pure.
 
-Law: no script makes the loss of an acknowledged message legitimate. At most one broker is dead at a
-time, all replicas are in sync before one dies or a leader moves, and brokers that were told not to
-lose anything (`min.insync.replicas=2`, no unclean elections) are the only ones whose ISR shrinks.
-Nor is any of them too much for one batch: all answers together that nobody can explain are no more
-than a producer takes for it. Steps begin when so many messages were acknowledged, not at a time;
-faults strike by counting requests. Only where nothing can be acknowledged, time has to pass.
+A step begins when a number of messages has been acknowledged, and faults count requests; neither
+depends on time. Only while nothing can be acknowledged does a step wait for time to pass.
+
+Invariant: no script may cause the loss of an acknowledged message. At most one broker is dead at a
+time. All replicas are in sync before a broker dies or a leader moves. Only brokers configured to
+lose nothing (`min.insync.replicas=2`, no unclean elections) shrink their ISR. The responses of a
+script that a producer can't explain are together no more than it accepts for one batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A producer and a consumer work while a script of faults runs: nothing is lost, nothing leaks.
+"""Run a producer and a consumer under a script of faults: nothing is lost, nothing leaks.
 
 The seed in the test's id makes the script (`script.script_of`), which is printed on failure:
 `pytest "tests/chaos/test_chaos.py::test_no_message_is_lost_under_random_faults[seed-17]"`

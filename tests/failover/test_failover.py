@@ -1,6 +1,6 @@
-"""Brokers killed, paused and cut off while a producer and a consumer work: nothing is lost.
+"""Kill, pause and cut off real brokers while a producer and a consumer run: nothing is lost.
 
-On a real 3-broker 0.8.2.2 cluster. `min.insync.replicas` is a topic config here, since brokers of
+The cluster has three brokers of 0.8.2.2. `min.insync.replicas` is set per topic, since brokers of
 this line ignore their own setting (docs/brokers.md 5.3).
 """
 

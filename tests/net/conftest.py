@@ -1,4 +1,4 @@
-"""Fixtures of the network layer's tests."""
+"""Fixtures of the network layer's tests: configurations and recorded events."""
 
 from __future__ import annotations
 

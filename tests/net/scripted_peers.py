@@ -1,7 +1,8 @@
-"""Peers for tests of single connections: they do byte by byte what the test says, and know nothing.
+"""Peers for tests of single connections: sockets that do, byte by byte, what a test says.
 
-What behaves like a broker is `aiokafka08.testing.EmbeddedCluster`; this is for what no broker does
-and no fault of the cluster can say: not reading, answering when the test wants it, HTTP, silence.
+`aiokafka08.testing.EmbeddedCluster` is the fake that behaves like brokers. These peers are for what
+no broker does and no fault of the cluster offers: not reading, responding when the test says so,
+HTTP, silence.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ class Link:
         self.reader = reader
         self.writer = writer
         self.closed = asyncio.Event()
-        """Set when the client has closed; only known to a peer that reads."""
+        """Set when the client has closed the connection; only a peer that reads notices."""
 
     async def read(self) -> Envelope:
-        """The next request."""
+        """Read the next request."""
         size = int.from_bytes(await self.reader.readexactly(4), "big")
         request = decode_request(await self.reader.readexactly(size))
         assert isinstance(request, Envelope)
         return request
 
-    def answer(
+    def respond(
         self,
         request: Envelope,
         response: Response,
@@ -49,14 +50,14 @@ class Link:
         correlation_id: int | None = None,
         cut: int | None = None,
     ) -> None:
-        """Write the answer; `cut` writes only its first bytes."""
+        """Write the response; `cut` writes only its first bytes."""
         if correlation_id is None:
             correlation_id = request.header.correlation_id
         frame = b"".join(encode_response(response, request.header.api_version, correlation_id))
         self.writer.write(frame[:cut])
 
     async def wait_eof(self) -> None:
-        """Read, and throw away, until the client closes."""
+        """Read and discard until the client closes."""
         while await self.reader.read(1 << 16):
             pass
 
@@ -64,14 +65,14 @@ class Link:
         self.writer.close()
 
     def reset(self) -> None:
-        """End by RST."""
+        """Close with a TCP reset."""
         sock: socket.socket = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.writer.transport.abort()
 
 
 class Peer:
-    """A listening socket on loopback; each connection is a `Link` that the test takes."""
+    """A listening socket on loopback; `link()` returns its connections one by one."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -80,7 +81,7 @@ class Peer:
         self._new: asyncio.Queue[Link] = asyncio.Queue()
 
     async def link(self) -> Link:
-        """The next connection that was accepted."""
+        """Wait for the next accepted connection."""
         async with asyncio.timeout(10):
             return await self._new.get()
 
@@ -103,10 +104,10 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     receive_buffer: int | None = None,
 ) -> AsyncIterator[Peer]:
-    """A peer; `serve` is run for each connection, or else the test does it by hand.
+    """Yield a listening peer; `serve` runs for each connection.
 
-    Without `serve` nothing is ever read or answered. `receive_buffer`: a small SO_RCVBUF, so that
-    a peer which doesn't read makes itself felt soon.
+    Without `serve`, the test reads and responds itself. `receive_buffer`: a small SO_RCVBUF, so
+    that a peer that doesn't read blocks the client soon.
     """
     tasks: set[asyncio.Task[None]] = set()
 
@@ -132,7 +133,7 @@ async def listening(
     if receive_buffer is not None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     listener.bind((host, port))
-    # Not to read: the stream's limit stops asyncio from reading on, and then the kernel is full.
+    # The stream's limit stops asyncio from reading ahead; then the kernel's buffer fills.
     server = await asyncio.start_server(connected, sock=listener, ssl=tls, limit=1024)
     peer = Peer(server.sockets[0].getsockname()[:2])
     try:
@@ -149,23 +150,26 @@ async def listening(
 
 
 class Scripted:
-    """A broker that answers what it has an answer for, closes on the rest, and spoils by number."""
+    """A broker with fixed responses by API key; it closes on other requests.
 
-    def __init__(self, answers: dict[int, Response]) -> None:
-        self.answers = answers
-        self.asked: list[int] = []
+    It can cut the n-th response.
+    """
+
+    def __init__(self, responses: dict[int, Response]) -> None:
+        self.responses = responses
+        self.requests: list[int] = []
         self.cut_at: dict[int, int] = {}
-        """The number of the question, from 1 → how many bytes of its answer go out."""
+        """Number of the request, from 1 on, and how many bytes of its response are sent."""
 
     async def __call__(self, link: Link) -> None:
         while True:
             request = await link.read()
             key = request.header.api_key
-            self.asked.append(key)
-            if key not in self.answers:
+            self.requests.append(key)
+            if key not in self.responses:
                 return
-            cut = self.cut_at.get(len(self.asked))
-            link.answer(request, self.answers[key], cut=cut)
+            cut = self.cut_at.get(len(self.requests))
+            link.respond(request, self.responses[key], cut=cut)
             if cut is not None:
                 await link.writer.drain()
                 return

@@ -1,4 +1,4 @@
-"""Delays between tries: they double, stop growing, vary, and begin small again."""
+"""`Backoff`: delays double up to a limit, vary, and start again after a reset."""
 
 from __future__ import annotations
 

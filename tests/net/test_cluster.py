@@ -1,4 +1,4 @@
-"""How Metadata answers merge into the snapshot: it follows what is new, and never gets emptier."""
+"""`ClusterSnapshot`: how Metadata responses merge; checks of topic names and partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wrong option is an error at construction: it names the option, the value, what is allowed."""
+"""`net_config()`: parsing, and errors that name the option, the value and what is expected."""
 
 from __future__ import annotations
 

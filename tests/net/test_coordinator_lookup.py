@@ -1,4 +1,4 @@
-"""A group's coordinator is found, kept, and reached though Metadata never names it."""
+"""`CoordinatorLookup`: one lookup for all callers, errors, brokers that Metadata doesn't name."""
 
 from __future__ import annotations
 

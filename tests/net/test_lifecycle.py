@@ -1,4 +1,4 @@
-"""A client belongs to the loop and process that started it, and says so."""
+"""`Lifecycle`: start, stop, and the event loop and process that a client belongs to."""
 
 from __future__ import annotations
 

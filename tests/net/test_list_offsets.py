@@ -1,4 +1,4 @@
-"""ListOffsets over the cluster: one request a leader, leader moves followed, an end in time."""
+"""`list_offsets()`: one request per leader, moved leaders, errors and deadlines."""
 
 from __future__ import annotations
 

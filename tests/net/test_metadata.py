@@ -1,4 +1,4 @@
-"""The metadata cache: one refresh for all who ask, fresh answers, never emptier, never in vain."""
+"""`Metadata`: shared refreshes, waiting for topics, failures, listeners, the stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker: lanes, one attempt for all who ask, backoff, version, idling, closing."""
+"""`Node`: lanes, shared attempts, backoff, version probes, idle connections, closing."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ async def test_a_broker_that_only_closes_hints_at_a_wrong_pin(
 
     async def answer_then_close(link: Link) -> None:
         request = await link.read()
-        link.answer(request, ListOffsetsResponse([]))
+        link.respond(request, ListOffsetsResponse([]))
         await link.read()
 
     hint = r"closed by the broker.*api_version pins the line 0\.8\.1: check that it is the broker's"
@@ -424,7 +424,7 @@ async def test_a_downgrade_is_believed_after_two_probes_only(
         node = make_node(peer.address)
         await node.connection(Lane.CONTROL)
         # Both questions for OffsetFetch are cut: the same as what an 0.8.0 broker does.
-        broker.cut_at = {len(broker.asked) + 2: 0, len(broker.asked) + 4: 0}
+        broker.cut_at = {len(broker.requests) + 2: 0, len(broker.requests) + 4: 0}
         peer.links[-1].close()
         await until(lambda: not node.is_connected, "the connection is lost")
         connection = await node.connection(Lane.CONTROL)

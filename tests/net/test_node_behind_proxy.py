@@ -1,4 +1,4 @@
-"""A node behind a proxy that cuts connections at random bytes: late or lost, but never wrong."""
+"""A `Node` behind a proxy that cuts connections at random bytes: no response is mismatched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What listens there? Each kind of peer that is no Kafka broker is named, in time."""
+"""`probe_version()`: each kind of peer that isn't a Kafka broker is recognised in time."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_a_connection_cut_before_a_response_is_probed_again(
     broker.cut_at[question] = 0
     async with listening(broker) as peer:
         assert (await probe_version(peer.address, config)).line is BrokerLine.V0_8_2
-        assert ApiKey.API_VERSIONS not in broker.asked
+        assert ApiKey.API_VERSIONS not in broker.requests
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 7])
@@ -207,7 +207,7 @@ async def test_a_broker_that_closes_after_each_first_response(config: NetConfig)
     broker = Scripted({ApiKey.LIST_OFFSETS: ListOffsetsResponse([])})
     async with listening(broker) as peer:  # that is what 0.8.0 does
         assert (await probe_version(peer.address, config)).line is BrokerLine.V0_8_0
-        assert broker.asked == [2, 9, 2, 9]
+        assert broker.requests == [2, 9, 2, 9]
 
 
 async def test_a_4_x_broker_is_recognised(config: NetConfig) -> None:
@@ -221,7 +221,7 @@ async def test_a_4_x_broker_is_recognised(config: NetConfig) -> None:
 
 async def test_a_wrong_correlation_id_means_no_kafka_broker(config: NetConfig) -> None:
     async def wrong(link: Link) -> None:
-        link.answer(await link.read(), ListOffsetsResponse([]), correlation_id=77)
+        link.respond(await link.read(), ListOffsetsResponse([]), correlation_id=77)
         await link.wait_eof()
 
     async with listening(wrong) as peer:

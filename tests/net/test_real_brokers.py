@@ -1,6 +1,6 @@
-"""The network layer on real brokers: every line found, failover, lanes, TLS.
+"""The network layer on real brokers: detection of each line, failover, lanes, TLS.
 
-What these tests hold of the brokers is in docs/brokers.md; what only misbehaving peers do is in the
+What these tests assume about brokers is in docs/brokers.md. Peers that misbehave are tested in the
 other files.
 """
 

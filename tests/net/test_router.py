@@ -1,4 +1,4 @@
-"""Finding the cluster, following it, leaving it: whatever the addresses are, whenever it ends."""
+"""`Router`: bootstrap, requests, cluster changes, start and stop at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first way that works wins; a dead one costs nothing, a silent one its head start."""
+"""`staggered_race()`: order of starts, the winner, errors, cancellation, discarded results."""
 
 from __future__ import annotations
 

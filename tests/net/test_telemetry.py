@@ -1,4 +1,4 @@
-"""Events are counted, logged without flooding, and told to the hook, whatever the hook does."""
+"""`Telemetry`: counters, rate-limited log lines, the user's hook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pipelined connection: every request ends, answers stay aligned, memory stays bounded."""
+"""`BrokerConnection`: pipelining, matching of responses, backpressure, silence, closing, TLS."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def serve(link: Link) -> None:
     """Answer everything at once."""
     while True:
         request = await link.read()
-        link.answer(request, answering(request.body))
+        link.respond(request, answering(request.body))
 
 
 def produce(size: int, acks: int = 1) -> ProduceRequest:
@@ -118,7 +118,7 @@ async def test_hundreds_of_requests_in_flight_get_their_responses(
         assert connection.in_flight == 500
         assert not any(call.done() for call in calls)
         for request in requests:
-            link.answer(request, answering(request.body))
+            link.respond(request, answering(request.body))
         assert [told(await call) for call in calls] == list(range(500))
         assert connection.in_flight == 0
 
@@ -154,7 +154,7 @@ async def test_a_response_larger_than_the_receive_buffer(config: NetConfig) -> N
     async def big(link: Link) -> None:
         while True:
             request = await link.read()
-            link.answer(request, ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, offsets)])]))
+            link.respond(request, ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, offsets)])]))
 
     async with listening(big) as peer, connected(peer, config) as connection:
         for answer in await asyncio.gather(*(connection.request(asking(0)) for _ in range(3))):
@@ -175,8 +175,8 @@ async def test_later_responses_match_after_a_timeout(config: NetConfig) -> None:
             await late
         assert connection.close_reason is None
         assert connection.in_flight == 2  # its slot stays
-        link.answer(first, answering(first.body))
-        link.answer(second, answering(second.body))
+        link.respond(first, answering(first.body))
+        link.respond(second, answering(second.body))
         assert told(await behind) == 2
         assert connection.in_flight == 0
 
@@ -190,7 +190,7 @@ async def test_later_responses_match_after_a_cancellation(config: NetConfig) -> 
             call.cancel()
         await asyncio.wait(calls[::2])
         for request in requests:
-            link.answer(request, answering(request.body))
+            link.respond(request, answering(request.body))
         assert [told(await call) for call in calls[1::2]] == [1, 3, 5, 7, 9]
         assert all(call.cancelled() for call in calls[::2])
 
@@ -225,9 +225,9 @@ async def test_a_wrong_correlation_id_closes_the_connection(config: NetConfig, w
         link = await peer.link()
         calls = [asyncio.create_task(connection.request(asking(i))) for i in range(4)]
         requests = [await link.read() for _ in calls]
-        link.answer(requests[0], answering(requests[0].body))
-        link.answer(requests[1], answering(requests[1].body), correlation_id=wrong)
-        link.answer(requests[2], answering(requests[2].body))
+        link.respond(requests[0], answering(requests[0].body))
+        link.respond(requests[1], answering(requests[1].body), correlation_id=wrong)
+        link.respond(requests[2], answering(requests[2].body))
         assert told(await calls[0]) == 0
         for call in calls[1:]:
             with pytest.raises(KafkaConnectionError, match=rf"correlation id {wrong}; expected"):
@@ -243,9 +243,9 @@ async def test_id_0_of_0_8_2_matches_the_oldest_coordinator_lookup(config: NetCo
         link = await peer.link()
         lookup = asyncio.create_task(connection.request(GroupCoordinatorRequest("g")))
         behind = asyncio.create_task(connection.request(asking(2)))
-        link.answer(await link.read(), GroupCoordinatorResponse(15, -1, "", -1), correlation_id=0)
+        link.respond(await link.read(), GroupCoordinatorResponse(15, -1, "", -1), correlation_id=0)
         second = await link.read()
-        link.answer(second, answering(second.body))
+        link.respond(second, answering(second.body))
         assert (await lookup).error_code == 15
         assert told(await behind) == 2
 
@@ -294,7 +294,7 @@ async def test_a_frame_over_the_limit_is_refused_before_it_is_read(make_config: 
         call = asyncio.create_task(connection.request(asking(1)))
         request = await link.read()
         big = ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, [0] * 1000)])])
-        link.answer(request, big, cut=5)
+        link.respond(request, big, cut=5)
         with pytest.raises(KafkaConnectionError, match="expected 0 to 1000"):
             await call
 
@@ -308,7 +308,7 @@ async def test_requests_in_flight_fail_when_the_broker_closes(config: NetConfig)
         link = await peer.link()
         calls = [asyncio.create_task(connection.request(asking(i))) for i in range(3)]
         request = await link.read()
-        link.answer(request, answering(request.body))
+        link.respond(request, answering(request.body))
         link.close()
         assert told(await calls[0]) == 0
         for call in calls[1:]:
@@ -439,7 +439,7 @@ async def test_requests_wait_while_the_peer_does_not_read(
             got: Any = await link.read()
             measure()
             order.append(got.body.timeout_ms)
-            link.answer(got, ProduceResponse([]))
+            link.respond(got, ProduceResponse([]))
         await asyncio.gather(*calls)
         assert order == list(range(100))
         assert largest < 2 * size + 128 * 1024
@@ -469,7 +469,7 @@ async def test_a_request_cancelled_before_its_write_is_never_sent(
         for _ in range(60 - len(gone)):
             got: Any = await link.read()
             order.append(got.body.timeout_ms)
-            link.answer(got, ProduceResponse([]))
+            link.respond(got, ProduceResponse([]))
         done, _ = await asyncio.wait(calls)
         assert order == [i for i in range(60) if i not in gone]
         assert sum(call.cancelled() for call in done) == len(gone)
@@ -500,7 +500,7 @@ async def test_a_request_without_response_is_not_in_flight(config: NetConfig) ->
         call = asyncio.create_task(connection.request(asking(2)))
         assert (await link.read()).header.api_key == 0
         request = await link.read()
-        link.answer(request, answering(request.body))
+        link.respond(request, answering(request.body))
         assert told(await call) == 2
 
 
@@ -572,7 +572,7 @@ async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -
         request = await link.read()
         await asyncio.wait((call,), timeout=0.3)
         assert connection.close_reason is None
-        link.answer(request, answering(request.body))
+        link.respond(request, answering(request.body))
         assert told(await call) == 1
 
 
@@ -587,7 +587,7 @@ async def test_one_slow_response_does_not_close_the_connection(
         for call in calls:  # together they take longer than the timeout, one alone doesn't
             await asyncio.wait((call,), timeout=0.25)
             request = await link.read()
-            link.answer(request, answering(request.body))
+            link.respond(request, answering(request.body))
             await call
         with pytest.raises(KafkaTimeoutError):
             await given_up
@@ -646,7 +646,7 @@ async def test_requests_work_over_tls(
     async def big(link: Link) -> None:
         while True:
             request = await link.read()
-            link.answer(request, ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, offsets)])]))
+            link.respond(request, ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, offsets)])]))
 
     config = make_config(ssl_context=client_tls)
     async with listening(big, tls=server_tls) as peer, connected(peer, config) as connection:
