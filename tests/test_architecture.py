@@ -1,0 +1,232 @@
+"""The rules of the package's structure that no linter checks: names, sizes, cycles, documents."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+PACKAGE = PROJECT / "aiokafka08"
+MAX_LINES = 400
+"""Lines of code in a file, without docstrings, comment-only lines and blank lines."""
+MAX_TEST_NAME = 60
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PROJECT).as_posix()
+
+
+def sources(folder: Path, pattern: str = "*.py") -> list[Path]:
+    return sorted(path for path in folder.rglob(pattern) if "build" not in path.parts)
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+# --- class names ----------------------------------------------------------------------------------
+
+
+def test_class_names_are_unique() -> None:
+    """A reader who searches for a class finds one; `testing/` may mirror Kafka's nouns."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for path in sources(PACKAGE):
+        if "testing" not in path.relative_to(PACKAGE).parts:
+            for node in ast.walk(parse(path)):
+                if isinstance(node, ast.ClassDef):
+                    homes[node.name].append(relative(path))
+    assert not {name: found for name, found in homes.items() if len(found) > 1}
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def code_lines(path: Path) -> set[int]:
+    """Return the numbers of the lines with code, without docstrings and public signatures."""
+    tree = parse(path)
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                skipped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        elif isinstance(node, Function) and (node.name == "__init__" or node.name[0] != "_"):
+            skipped.update(range(node.lineno, node.body[0].lineno))
+    ignored = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type not in ignored:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return lines - skipped
+
+
+def cython_code_lines(path: Path) -> int:
+    """Count the lines of a Cython file that aren't blank, comment-only or in a docstring."""
+    text = re.sub(r'^[ \t]*"""(?:.|\n)*?"""', "", path.read_text(), flags=re.M)
+    return sum(1 for line in text.splitlines() if line.strip() and line.strip()[0] != "#")
+
+
+def test_no_file_is_too_large() -> None:
+    sizes = {relative(path): len(code_lines(path)) for path in sources(PACKAGE)}
+    for pattern in ("*.pyx", "*.pxi", "*.pxd"):
+        sizes |= {relative(path): cython_code_lines(path) for path in sources(PACKAGE, pattern)}
+    assert not {path: lines for path, lines in sizes.items() if lines > MAX_LINES}
+
+
+def test_code_lines_leave_out_text_and_signatures(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        '"""A docstring\nof two lines."""\n\n# a comment\nX = """a\nvalue"""\n'
+        'def public(\n    a: int,\n) -> None:\n    """Doc."""\n    return  # why\n'
+        "def _private(\n    a: int,\n) -> None:\n    return\n"
+    )
+    assert code_lines(path) == {5, 6, 11, 12, 13, 14, 15}
+
+
+# --- names of tests -------------------------------------------------------------------------------
+
+
+def test_test_names_are_short() -> None:
+    long = {
+        f"{relative(path)}: {function.name}": len(function.name)
+        for path in sources(PROJECT / "tests")
+        for function in functions(parse(path))
+        if function.name.startswith("test_") and len(function.name) > MAX_TEST_NAME
+    }
+    assert not long
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+
+def test_design_names_existing_files() -> None:
+    """`docs/design.md` is the map: what it names in backticks as a path exists."""
+    text = (PROJECT / "docs/design.md").read_text()
+    named = set(re.findall(r"`([\w/.]+\.(?:py|pyx|toml|md))`", text))
+    assert named
+    missing = {
+        name for name in named if not ((PROJECT / name).exists() or (PACKAGE / name).exists())
+    }
+    assert not missing
+
+
+# --- error codes ----------------------------------------------------------------------------------
+
+_CODE_NAME = re.compile(r"(^|_)(?<!size_)(code|errno)$", re.I)  # `size_code` is one of lz4's
+
+
+def is_code(node: ast.expr) -> bool:
+    """Return whether an expression is a name or attribute for an error code."""
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return bool(_CODE_NAME.search(name))
+
+
+def is_number(node: ast.expr | None) -> bool:
+    """Return whether an expression is an integer literal other than 0, "no error"."""
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand)
+    if isinstance(node, ast.Tuple | ast.Set | ast.List):
+        return any(map(is_number, node.elts))
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value != 0
+
+
+def literal_codes(tree: ast.Module) -> Iterator[int]:
+    """Iterate over the lines that compare, assign or pass a literal number as an error code."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare():
+                sides = [node.left, *node.comparators]
+                found = any(map(is_code, sides)) and any(map(is_number, sides))
+            case ast.Assign():
+                found = any(map(is_code, node.targets)) and is_number(node.value)
+            case ast.AnnAssign():
+                found = is_code(node.target) and is_number(node.value)
+            case ast.keyword():
+                found = bool(_CODE_NAME.search(node.arg or "")) and is_number(node.value)
+            case _:
+                continue
+        if found:
+            yield node.lineno
+
+
+def test_error_codes_are_literals_in_errors_only() -> None:
+    found = {
+        f"{relative(path)}:{line}"
+        for path in sources(PACKAGE)
+        if path.name != "errors.py"
+        for line in literal_codes(parse(path))
+    }
+    assert not found
+
+
+# --- imports --------------------------------------------------------------------------------------
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PROJECT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(path: Path, known: set[str]) -> set[str]:
+    """Return the modules of the package that a module imports anywhere, also for types only."""
+    found: set[str] = set()
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                found.add(submodule if submodule in known else node.module)
+    return found & known - {module_name(path)}
+
+
+def cycles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Iterate over the strongly connected components of several modules (Tarjan)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(name: str) -> Iterator[list[str]]:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in index:
+                yield from visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            component = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(component) > 1:
+                yield component
+
+    for name in sorted(graph):
+        if name not in index:
+            yield from visit(name)
+
+
+def test_modules_have_no_import_cycles() -> None:
+    """Neither at import time, nor by imports inside functions or for type checkers."""
+    paths = {module_name(path): path for path in sources(PACKAGE)}
+    graph = {name: imported_modules(path, set(paths)) for name, path in paths.items()}
+    assert list(cycles(graph)) == []
