@@ -1,6 +1,6 @@
-"""The harness itself, on real processes: what it promises is true when its methods return.
+"""`RealCluster` on real processes: when a method returns, its effect is visible.
 
-The proxy has its own file (``test_proxy.py``), jars and settings theirs (``test_jars.py``).
+The proxy has its own file (``test_proxy.py``), as have jars and settings (``test_jars.py``).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_topic_config_compacts_the_log(
     cluster.create_topic(topic, config=config)
     for n in range(30):
         produce(cluster.port(0), topic, 0, [(b"key", b"%d" % n + b"." * 400)])
-    # What is left: the newest one of the closed segments, and the open segment.
+    # The newest closed segment and the open segment are left.
     wait_for(lambda: len(fetch(cluster.port(0), topic, 0)) < 15, 20, "the log is compacted")
 
 
@@ -139,9 +139,11 @@ def test_killed_leader_is_replaced(
     cluster.wait_isr(topic, 0, {0, 1, 2})
 
     leader = cluster.leader(topic)
-    cluster.stop(leader)  # controlled: the leadership has moved when the process is gone
+    cluster.stop(
+        leader
+    )  # a controlled shutdown: the leadership has moved when the process has ended
     assert cluster.leader(topic) not in {-1, leader}
-    # What is down is brought back for the next test.
+    # The next test gets the cluster with all brokers running.
     assert broker_clusters.get(OLD, brokers=3) is cluster
     cluster.wait_isr(topic, 0, {0, 1, 2})
 
@@ -155,7 +157,7 @@ def test_paused_broker_is_silent_until_resumed(broker_clusters: BrokerClusters) 
     cluster.resume(0)
     metadata(cluster.port(0))
     cluster.pause(0)
-    broker_clusters.get(OLD)  # the next test finds it awake
+    broker_clusters.get(OLD)  # the next test gets it resumed
     metadata(cluster.port(0))
 
 
@@ -203,7 +205,10 @@ def test_console_tools_of_the_jars(
     done = cluster.run_java(
         "kafka.tools.ConsoleProducer",
         *("--broker-list", cluster.bootstrap_servers, "--topic", topic),
-        *("--request-required-acks", "1"),  # its default is 0: ended, but perhaps not yet stored
+        *(
+            "--request-required-acks",
+            "1",
+        ),  # its default is acks=0: it may end before the messages are stored
         input="grüße\n2\n",
     )
     assert done.returncode == 0, done
@@ -233,7 +238,7 @@ def test_ssl_certificate_is_verified_by_python(ssl_cluster: RealCluster) -> None
             # ListOffsets v0 without topics
             secure.sendall(bytes.fromhex("00000012 0002 0000 00000007 0000 ffffffff 00000000"))
             assert stream.read(12).hex() == "000000080000000700000000"
-    metadata(ssl_cluster.port(0))  # the plain listener is there too
+    metadata(ssl_cluster.port(0))  # the plain listener exists too
 
 
 @pytest.mark.parametrize("death", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -1,4 +1,4 @@
-"""Jars, versions, settings and the command line: all that needs no broker (Maven is a script)."""
+"""Jars, versions, settings and the command line, without a broker (Maven is a script)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MakeTool = Callable[[str, str], Path]
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeTool:
-    """An empty cache and a PATH with nothing but the scripts that the test writes."""
+    """An empty cache, and a PATH with only the scripts that the test writes."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -156,7 +156,7 @@ def test_unstarted_cluster_raises() -> None:
 
 
 def test_harness_does_not_import_the_client() -> None:
-    # What judges the client must not share its bugs.
+    # The harness judges the client and must not share its bugs.
     code = "import sys, tests.brokers.fixtures, tests.brokers.proxy, tests.brokers.__main__;"
     code += "sys.exit(any(name.startswith('aiokafka08') for name in sys.modules))"
     root = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Which ports brokers get: `ports`."""
+"""`ports`: which ports brokers get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def nothing_given_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ports_are_unique() -> None:
-    """A broker that is down finds its port free when it starts again."""
+    """So a broker that is down finds its port free when it starts again."""
     given = [ports.free_port() for _ in range(800)]
     assert len(set(given)) == len(given)
 

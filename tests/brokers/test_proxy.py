@@ -1,4 +1,4 @@
-"""The TCP proxy: each control does what it says, on a peer that echoes; then on a real broker."""
+"""The TCP proxy: each control, on a server that echoes; then on a real broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @pytest.fixture
 async def echo() -> AsyncIterator[str]:
-    """A server that sends back what it gets, and ends when its peer ends."""
+    """A server that sends back what it receives, and closes when its client closes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -42,7 +42,7 @@ async def proxy(echo: str) -> AsyncIterator[TcpProxy]:
 
 
 class Client:
-    """A connection to the proxy, closed at the end."""
+    """A connection to the proxy, closed at the end of the block."""
 
     def __init__(self, proxy: TcpProxy) -> None:
         self._proxy = proxy
@@ -96,7 +96,7 @@ async def test_close_after_n_bytes_is_exact_and_closes_all(proxy: TcpProxy) -> N
         proxy.close_after(1000 + 234)
         writer.write(b"x" * 1000)
         await said(reader, 234)
-        # Nothing is left to give but the end.
+        # Only the close is left to read.
         assert await asyncio.wait_for(reader.read(-1), 10) == b""
         assert await asyncio.wait_for(other.read(-1), 10) == b""
     async with Client(proxy) as (reader, writer):  # once only
@@ -181,7 +181,7 @@ async def test_delay_is_latency_of_one_direction(proxy: TcpProxy) -> None:
         await said(reader, 1)
         assert now() - began >= 0.2
         await said(reader, 19)
-        assert now() - began < 20 * 0.2  # what a delay after each byte would cost
+        assert now() - began < 20 * 0.2  # the time if each byte were delayed in turn
 
 
 async def test_missing_upstream_closes_the_connection(proxy: TcpProxy) -> None:
@@ -198,7 +198,7 @@ async def test_missing_upstream_closes_the_connection(proxy: TcpProxy) -> None:
 @pytest.mark.real
 @pytest.mark.parametrize(
     "version",
-    # One address for everybody, the same with listeners, and a second listener for the brokers.
+    # One address for all; the same with listeners; and a second listener for the brokers.
     ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.full), "0.10.2.2"],
 )
 async def test_brokers_advertise_their_proxies(version: str) -> None:
