@@ -49,7 +49,7 @@ CODES: dict[type[api.Request[Any]], list[Answer]] = {
     api.MetadataRequest: [Answer(code) for code in (-1, 3, 5)],
     api.ListOffsetsRequest: [Answer(code) for code in (-1, 3, 6)],
 }
-"""What brokers may answer without meaning it for ever."""
+"""Error codes that a broker may send for a while."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ TOPIC = "chaos"
 SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 QUICK = {"request_timeout_ms": 1000, "retry_backoff_ms": 10}
-"""Quick to find out about silence; yet the busiest machine answers in time."""
+"""Short, to detect silence soon; long enough for responses on a busy machine."""
 
 
 async def play(script: Script, cluster: EmbeddedCluster, work: DeliveryCheck) -> None:
@@ -187,5 +187,5 @@ def test_forty_seeds_cover_every_kind_of_fault() -> None:
         assert set(CODES[request]) <= effects
         wanted = {Close, Corrupt, Delay, Hang, Omit, Silence, Truncate, WrongCorrelationId}
         if request is ProduceRequest:
-            wanted -= {Corrupt}  # its answer has no checksum
+            wanted -= {Corrupt}  # its response has no checksum
         assert wanted <= set(map(type, effects))

@@ -1,4 +1,4 @@
-"""`Notifier`: who is woken, deadlines, the count of notifications."""
+"""`Notifier`: which waiters are woken, deadlines, the count of notifications."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ async def test_a_paused_leader_is_left_before_the_request_timeout(
         await work.acknowledged(50)
         await asyncio.to_thread(cluster.pause, victim)
         try:
-            # 200 per partition are outstanding when it hangs: more need another leader's answer.
+            # 200 per partition are in flight when it hangs; more need the response of a new leader.
             await work.acknowledged(500, timeout=120)
         finally:
             await asyncio.to_thread(cluster.resume, victim)

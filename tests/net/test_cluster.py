@@ -163,7 +163,7 @@ def test_new_partitions_appear() -> None:
     assert list(snapshot.partitions("t")) == [0, 1]
 
 
-# --- 0.8.0 and 0.8.1 name only the brokers of the topics that were asked for ----------------------
+# --- 0.8.0 and 0.8.1 name only the brokers of the requested topics --------------------------------
 
 
 def test_leaders_of_other_topics_keep_their_addresses() -> None:
@@ -234,7 +234,7 @@ def test_a_topic_marked_internal_is_internal() -> None:
     assert merged(answer((0,), state)).topics["__transaction_state"].is_internal
 
 
-# --- spoilt answers -------------------------------------------------------------------------------
+# --- responses that one topic fails ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [-1, 17])
@@ -246,7 +246,7 @@ def test_one_code_for_all_without_brokers_is_failed_by_a_topic(code: int) -> Non
 @pytest.mark.parametrize(
     ("one", "asked"),
     [
-        (answer((), topic("a", code=-1)), ["a"]),  # it is about this one
+        (answer((), topic("a", code=-1)), ["a"]),  # the error is this topic's
         (answer((0,), topic("a", code=17), topic("b", code=17)), ["a", "b"]),  # 0.9: both are bad
         (answer((), topic("a", code=5), topic("b", code=5)), ["a", "b"]),  # being created
         (answer((), topic("a", code=-1), topic("b", led(0, 0))), ["a", "b"]),

@@ -86,7 +86,7 @@ async def test_callers_during_a_refresh_share_the_next_one(connect: Connect) -> 
 
 
 async def test_refresh_ignores_a_response_from_before_the_call(connect: Connect) -> None:
-    # The caller has met NotLeaderForPartition; the refresh under way was answered before the move.
+    # The caller met NotLeaderForPartition; the running refresh got its response before that.
     tp = TopicPartition("t", 0)
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster,
@@ -213,7 +213,7 @@ async def test_a_hanging_broker_is_replaced_by_another_in_time(
         cluster.fault(MetadataRequest, then=Hang())
         await router.metadata.refresh()  # it costs half of the time that there is
         assert len(cluster.requests(MetadataRequest)) >= 2
-        for _ in range(5):  # and isn't asked again while it owes that answer
+        for _ in range(5):  # no further request goes to it while a response is due
             await asyncio.wait_for(router.metadata.refresh(), 0.4)
 
 
@@ -371,7 +371,7 @@ async def test_zero_backoff_is_no_busy_loop(connect: Connect) -> None:
         assert len(asked(cluster)) - before < 12
 
 
-# --- one topic that spoils the answers of 0.8 -----------------------------------------------------
+# --- one topic that fails the responses of 0.8 ----------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2"])
@@ -436,7 +436,9 @@ async def test_a_topic_is_created_in_all_topics_mode_too(connect: Connect, versi
 async def test_a_response_merges_into_the_current_snapshot(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.0)  # so that two brokers are asked
+    monkeypatch.setattr(
+        "aiokafka08.net.node.UNRESPONSIVE_S", 0.0
+    )  # so that both brokers get a request
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 1, "u": 1}) as cluster,
         connect(cluster, ("t",)) as router,
@@ -450,7 +452,7 @@ async def test_a_response_merges_into_the_current_snapshot(
         assert set(router.metadata.snapshot.topics) == {"t", "u"}
 
 
-# --- who watches ----------------------------------------------------------------------------------
+# --- listeners ------------------------------------------------------------------------------------
 
 
 async def test_listeners_are_called_on_changes_only(connect: Connect, telemetry: Recorder) -> None:
@@ -483,7 +485,7 @@ async def test_a_failing_listener_stops_nothing(
         router.metadata.add_listener(seen.append)
         cluster.move_leader("t", 0, to=1)
         router.metadata.request_refresh()
-        await until(lambda: len(seen) == 1, "the other watcher is told")
+        await until(lambda: len(seen) == 1, "the other listener is called")
         cluster.move_leader("t", 0, to=0)
         router.metadata.request_refresh()
         await until(lambda: len(seen) == 2, "the keeper lives on")

@@ -124,7 +124,7 @@ async def test_a_node_with_an_overdue_response_is_unresponsive(
         join = await node.connection(Lane.JOIN)
         joining = join.send(question, version=0)
         connection = await node.connection(lane)
-        await until(lambda: join.response_wait_s > 0.05, "the join lane owes an answer for long")
+        await until(lambda: join.response_wait_s > 0.05, "the response on the join lane is overdue")
         assert not node.is_unresponsive
         answer = connection.send(question, version=0)
         await until(lambda: node.is_unresponsive, "the lane hangs")
@@ -135,7 +135,7 @@ async def test_a_node_with_an_overdue_response_is_unresponsive(
         assert not node.is_unresponsive
 
 
-# --- one attempt, whoever asks --------------------------------------------------------------------
+# --- one attempt for all callers ------------------------------------------------------------------
 
 
 async def test_callers_share_one_attempt_per_lane(make_node: MakeNode, telemetry: Recorder) -> None:
@@ -146,7 +146,7 @@ async def test_callers_share_one_attempt_per_lane(make_node: MakeNode, telemetry
         )
         assert len(answers) == 200
         assert len(telemetry.of(Connected)) == 4
-        assert len(cluster.requests(HeartbeatRequest)) == 1  # the version too is asked once
+        assert len(cluster.requests(HeartbeatRequest)) == 1  # the version is probed once, too
         await until(lambda: cluster.connections() == 4, "one connection per lane")
 
 
@@ -204,7 +204,7 @@ async def test_each_caller_has_its_own_deadline(make_node: MakeNode) -> None:
     async with listening(swallow) as peer:
         node = make_node(peer.address)
         patient = asyncio.create_task(node.connection(Lane.FETCH))
-        await until(lambda: node._progress.startswith("it accepts"), "it is asked for its version")
+        await until(lambda: node._progress.startswith("it accepts"), "its version is probed")
         with pytest.raises(
             KafkaTimeoutError, match="within 50 ms: it accepts connections but doesn't respond"
         ):
@@ -373,7 +373,7 @@ async def test_a_new_version_is_detected_after_a_reconnect(
 async def test_a_broker_that_ends_after_the_probe_is_probed_again(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It told its version and ended; who listens there when the connection is made is another one.
+    # The broker ends after the probe; the connection then reaches another broker at its address.
     real = open_connection
     calls = 0
 
@@ -396,7 +396,7 @@ async def test_a_broker_that_ends_after_the_probe_is_probed_again(
 async def test_a_lane_opened_while_another_is_lost_probes_again(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch, telemetry: Recorder
 ) -> None:
-    # It was told the version, then the broker ended, then it reached who listens there now.
+    # The broker ended after the probe, and the connection reached another broker at its address.
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster)
         await node.connection(Lane.CONTROL)
@@ -521,7 +521,7 @@ async def test_a_lane_in_use_is_not_idle(
         cluster.fault(ListOffsetsRequest, then=Delay(0.3))
         await node.request(ASK, lane=Lane.FETCH)
         assert not telemetry.of(Disconnected)
-        await until(lambda: not node.is_connected, "idle after the answer")
+        await until(lambda: not node.is_connected, "idle after the response")
 
 
 async def test_idle_lanes_stay_open_without_a_limit(
@@ -555,7 +555,7 @@ async def test_closing_idle_lanes_loses_no_request(
 async def test_the_version_is_probed_again_after_all_lanes_idled(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
-    # Nobody was there to see whether the broker was replaced.
+    # Without a connection, a replaced broker would go unnoticed.
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster, make_config(connections_max_idle_ms=50))
         await node.request(ASK)
@@ -663,7 +663,7 @@ async def test_a_lane_lost_and_requested_at_the_same_moment(make_node: MakeNode)
         for _ in range(30):
             await node.request(ASK)
             peer.links[-1].close()
-            try:  # it is lost, or answered on a new connection: nothing between
+            try:  # it is lost, or gets its response on a new connection
                 assert await asyncio.wait_for(node.request(ASK), 20) == ListOffsetsResponse([])
             except KafkaConnectionError as error:
                 assert "closed by" in error.text or "lost" in error.text  # noqa: PT017

@@ -115,7 +115,7 @@ async def test_the_line_is_detected_every_time_without_side_effect(
 async def test_detection_does_not_disturb_other_connections(
     broker_clusters: BrokerClusters, make_config: MakeConfig, version: str
 ) -> None:
-    # 0.9.0.1 loses other connections' answers where it meets what it doesn't know.
+    # 0.9.0.1 loses responses on other connections when it gets an unknown request.
     cluster = await asyncio.to_thread(broker_clusters.get, version)
     address = first_address(cluster.bootstrap_servers)
     node = Node(0, address, make_config(cluster.bootstrap_servers), Recorder())
@@ -256,7 +256,7 @@ async def test_tls_to_a_real_broker(
     topic = unique_topic("tls")
     async with started(servers, ssl_context=context) as router:
         await asyncio.gather(*(router.request(ASK) for _ in range(100)))
-        # An 0.9 broker names its TLS listener to who asks by TLS.
+        # A 0.9 broker names its TLS listener to clients that connect by TLS.
         await router.metadata.wait_for_topic(topic, timeout_s=20)
         leader = router.metadata.snapshot.leader(TopicPartition(topic, 0))
         assert router.nodes.get(leader).address == first_address(servers)
@@ -301,7 +301,7 @@ async def test_an_untrusted_certificate_of_a_broker_is_refused(
 
 
 async def ask_until_answered(router: Router, tp: TopicPartition, limit_s: float) -> int:
-    """Ask the leader for offsets again and again, as metadata names it; gives who answered."""
+    """Request offsets from the current leader until it responds; return its node id."""
     async with asyncio.timeout(limit_s):
         while True:
             leader = router.metadata.snapshot.leader(tp)
@@ -416,7 +416,7 @@ async def test_a_paused_broker_times_out_and_is_found_again(
             with pytest.raises(KafkaError):
                 await router.request(ASK, node_id=1)
             await asyncio.wait_for(connection.socket_closed, 20)
-            await asyncio.wait_for(router.metadata.refresh(), 20)  # the others answer
+            await asyncio.wait_for(router.metadata.refresh(), 20)  # the other brokers respond
         finally:
             cluster.resume(1)
         assert await ask_until_answered(router, tp, 40) == 1

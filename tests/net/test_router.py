@@ -474,7 +474,7 @@ async def test_a_broker_that_leaves_loses_its_connections(
 
 
 async def coordinator(router: Router, group: str = "g") -> GroupCoordinatorResponse:
-    """Asked of any broker until there is one, as the first answers are 15."""
+    """Send lookups to any broker until one names it: the first responses are code 15."""
     async with asyncio.timeout(20):
         while True:
             answer = await router.request(GroupCoordinatorRequest(group))
@@ -540,7 +540,7 @@ async def test_the_last_reported_address_of_a_node_holds(make_router: MakeRouter
         new = (cluster.nodes[1].host, cluster.nodes[1].port)
         router.register_broker(1, new)
         await router.request(ASK, node_id=1)
-        router.register_broker(1, old)  # somebody who was late
+        router.register_broker(1, old)  # a stale registration
         with pytest.raises(KafkaConnectionError):
             await router.request(ASK, node_id=1)
         router.metadata.add_topics(["t"])

@@ -45,7 +45,7 @@ TLS = Path(__file__).with_name("tls")
 
 
 class Closed:
-    """Records how the connection told its end."""
+    """Record the calls of `on_close`."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -80,7 +80,7 @@ def config(make_config: MakeConfig) -> NetConfig:
 
 
 def asking(number: int) -> ListOffsetsRequest:
-    """A request that its answer can be told by."""
+    """A request with a number that its response repeats."""
     return ListOffsetsRequest(-1, [Topic("t", [ListOffsetsPartition(number, -1, 1)])])
 
 
@@ -95,7 +95,7 @@ def told(response: ListOffsetsResponse) -> int:
 
 
 async def serve(link: Link) -> None:
-    """Answer everything at once."""
+    """Respond to everything at once."""
     while True:
         request = await link.read()
         link.respond(request, answering(request.body))
@@ -161,7 +161,7 @@ async def test_a_response_larger_than_the_receive_buffer(config: NetConfig) -> N
             assert answer.topics[0].partitions[0].offsets == offsets
 
 
-# --- who doesn't wait for its answer --------------------------------------------------------------
+# --- callers that give up -------------------------------------------------------------------------
 
 
 async def test_later_responses_match_after_a_timeout(config: NetConfig) -> None:

@@ -160,7 +160,7 @@ def test_heartbeat_code_other_than_unknown_means_0_9(code: int) -> None:
 
 
 def test_requests_that_0_9_ignores_are_sent_after_it_only() -> None:
-    # An ApiVersions probe costs other connections of an 0.9.0.1 broker their answers (2.2).
+    # After an ApiVersions probe, a 0.9.0.1 broker loses responses on other connections (2.2).
     asked = Asked()
     ask(B_0_9, asked)
     assert names(asked) == ["ListOffsets", "OffsetFetch", "Heartbeat", "Metadata"]
@@ -347,7 +347,7 @@ def test_each_line_supports_what_real_brokers_respond_to() -> None:
     assert OffsetFetchRequest not in speaks[BrokerLine.V0_8_0]
     assert GroupCoordinatorRequest not in speaks[BrokerLine.V0_8_1]
     assert JoinGroupRequest not in speaks[BrokerLine.V0_8_2]
-    assert HeartbeatRequest not in speaks[BrokerLine.V0_8_2]  # it answers, but can't do it
+    assert HeartbeatRequest not in speaks[BrokerLine.V0_8_2]  # it responds, but doesn't support it
     assert DescribeGroupsRequest in speaks[BrokerLine.V0_9]
     assert ApiVersionsRequest not in speaks[BrokerLine.V0_9]
     assert speaks[BrokerLine.V0_10] == set(APIS.values())
