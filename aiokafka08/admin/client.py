@@ -4,8 +4,8 @@ Signatures and return types are aiokafka's wherever the old protocol can do the 
 has the calls about topics and the cluster; those about groups are in `groups`. `new_topic` checks
 new topics and places replicas, `zookeeper.topics` writes the nodes.
 
-Invariant: an error with a Kafka code goes into the returned `TopicErrors`, and the remaining topics
-are handled all the same. Any other error is raised and ends the call.
+Invariant: an error with a Kafka code goes into the returned `TopicErrors`, and the call continues
+with the remaining topics. Any other error is raised and ends the call.
 """
 
 from __future__ import annotations
@@ -65,11 +65,12 @@ class AIOKafkaAdminClient(GroupCalls):
         bootstrap_servers: "host:port,…", or a list of them.
         client_id: the name that brokers log.
         request_timeout_ms: the timeout of a call.
-        connections_max_idle_ms: close connections that were idle for so long.
+        connections_max_idle_ms: close a connection after so many idle milliseconds.
         retry_backoff_ms: the pause before a request is retried.
         metadata_max_age_ms: refresh the metadata at this age.
         security_protocol: "PLAINTEXT" or "SSL" (with `ssl_context`).
-        api_version: "auto" or None detects the brokers' line; "0.8.2" pins it.
+        api_version: "auto" or None detects the broker line, the release series of the brokers
+            ("0.8.2", "0.9", …); such a value pins it.
         zookeeper_connect: "host:port/chroot" of the cluster's ZooKeeper. `create_topics`,
             `delete_topics` and `create_partitions` need it, and groups on 0.8.
         on_event: called with each `aiokafka08.telemetry.Event`.
@@ -155,8 +156,8 @@ class AIOKafkaAdminClient(GroupCalls):
         """Close all connections; safe to call twice.
 
         Raises:
-            IllegalStateError: the client belongs to another event loop or process, and runs on
-                there.
+            IllegalStateError: the client belongs to another event loop or process, and is still
+                running there.
         """
         if self._lifecycle.is_running:
             self._lifecycle.check()
@@ -205,7 +206,8 @@ class AIOKafkaAdminClient(GroupCalls):
         """Return `{"brokers": [{node_id, host, port, rack}, …], "controller_id": …}`.
 
         `controller_id` is -1 and `rack` None on brokers before 0.10. `brokers` is empty on an 0.8
-        cluster without topics, because its brokers name no brokers then (docs/brokers.md 4.1).
+        cluster without topics, because its metadata response has an empty broker list
+        (docs/brokers.md 4.1).
         """
         self._lifecycle.check()
         response = await self._router.metadata.fetch_all()
@@ -302,8 +304,8 @@ class AIOKafkaAdminClient(GroupCalls):
         """Delete topics and wait until they are gone.
 
         Brokers delete topics only with `delete.topic.enable=true`, which isn't their default before
-        1.0. Brokers of 0.8.0 and 0.8.1 can't delete topics safely, so the call refuses them.
-        Arguments and other errors are those of `create_topics`.
+        1.0. Brokers of 0.8.0 and 0.8.1 can't delete topics safely: with these the call raises
+        UnsupportedVersionError. Arguments and other errors are those of `create_topics`.
         """
         nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
@@ -356,8 +358,8 @@ class AIOKafkaAdminClient(GroupCalls):
     async def _wait_leaders(self, topic: str, partitions: int, limit_ms: int) -> None:
         """Wait until the metadata shows a leader for every partition.
 
-        Requests metadata of all topics: a topic that is requested by name stays among those that
-        are refreshed, and a refresh after its deletion would create it again.
+        It requests the metadata of all topics, not of this one by name. Each later refresh would
+        name this topic again, and a refresh after the topic's deletion would auto-create it.
         """
         metadata = self._router.metadata
         wanted = [TopicPartition(topic, partition) for partition in range(partitions)]

@@ -1,8 +1,8 @@
 """The part of `AIOKafkaAdminClient` that is about groups: members, offsets, lag, resets.
 
-It is a base class, so that each file has one subject. Brokers from 0.9 on coordinate groups
-(`group_requests`); the groups of 0.8 are in ZooKeeper (`zookeeper.groups`). `offset_store` knows
-where offsets are kept, `offset_reset` computes the offsets of a reset.
+`GroupCalls` is a base class of the client; the calls about topics are in `client`. Brokers from 0.9
+on coordinate groups (`group_requests`); the groups of 0.8 are in ZooKeeper (`zookeeper.groups`).
+`offset_store` knows where offsets are kept, `offset_reset` computes the offsets of a reset.
 
 Invariant: a reset commits nothing while the group has members that the brokers or ZooKeeper know.
 """
@@ -69,8 +69,8 @@ class GroupCalls:
         """Return name and protocol type of all groups.
 
         Brokers from 0.9 on list the groups that they coordinate. The type is "consumer" for groups
-        of consumers and "" for groups that have only committed. On 0.8 the groups in ZooKeeper are
-        listed.
+        of consumers. It is "" for groups that have committed offsets, but never had a member. On
+        0.8 the groups in ZooKeeper are listed.
 
         Args:
             broker_ids: ask only these brokers.
@@ -183,27 +183,28 @@ class GroupCalls:
         *,
         offsets_storage: str | None = None,
     ) -> dict[TopicPartition, int]:
-        """Move a group's offsets; no consumer of the group may be reading.
+        """Move the offsets of a group whose consumers are all stopped.
 
-        Brokers and ZooKeeper don't know consumers that use `assign()`: stop them first.
+        The call refuses a group with live members. Brokers and ZooKeeper don't know consumers that
+        use `assign()`: stop these before the call.
 
         Args:
             group_id: the group.
             offsets: per partition an offset within the log, "earliest", "latest", or a `datetime`.
-                A datetime means the offset from which no message of that time or later is missed
-                (as exactly as `AIOKafkaConsumer.offsets_for_times` finds it), and "latest" if there
-                is no such message.
+                A datetime means the offset that `AIOKafkaConsumer.offsets_for_times` returns for
+                it: a reader that begins there gets all messages of that time or later. It means
+                "latest" if there is no such message.
             offsets_storage: as in `list_consumer_group_offsets`.
 
         Returns:
             The offsets that are committed now.
 
         Raises:
-            IllegalStateError: the group has live members; names them.
+            IllegalStateError: the group has live members; the error names them.
             IllegalArgumentError: an offset is outside the log, or isn't one of the values above.
             UnsupportedVersionError: the brokers are of 0.8, so only ZooKeeper knows the members,
                 and there is no `zookeeper_connect`.
-            KafkaError: some offsets were not committed; names the partitions.
+            KafkaError: some offsets were not committed; the error names the partitions.
         """
         self._lifecycle.check()
         targets = {TopicPartition(*tp): check_target(tp, one) for tp, one in offsets.items()}
@@ -235,7 +236,7 @@ class GroupCalls:
         if self._group_nodes is None:
             raise UnsupportedVersionError(
                 f"{call}: brokers of 0.8 don't know their groups, ZooKeeper does. Give "
-                "zookeeper_connect='host:2181/chroot' (extra zookeeper)"
+                "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
             )
         return self._group_nodes
 
@@ -283,7 +284,7 @@ class GroupCalls:
             members += [one.member for one in described.members]
         if not self._has_coordinators() or self._group_nodes is not None:
             nodes = self._require_group_nodes("reset_consumer_group_offsets")
-            if "/" not in group:  # such a group can't be in ZooKeeper
+            if "/" not in group:  # no node of ZooKeeper can have a name with "/"
                 [described] = await asyncio.to_thread(nodes.describe, [group])
                 members += [one.member for one in described.members]
         if members:

@@ -50,9 +50,9 @@ TOPIC_CONFIGS: Mapping[BrokerLine, frozenset[str]] = {
     BrokerLine.V0_8_2: _CONFIGS_0_8_2,
     BrokerLine.V0_9: _CONFIGS_0_8_2 | {"compression.type", "preallocate"},
 }
-"""The topic configs of each old line (its `kafka.log.LogConfig`). Old brokers silently ignore an
-unknown name, so it is refused here. From 0.10 on the list grows with each release: nothing is
-checked."""
+"""The topic configs that each broker line before 0.10 knows, from the line's `kafka.log.LogConfig`.
+Brokers of these lines silently ignore an unknown name, so `check_configs` refuses it. For brokers
+from 0.10 on `check_configs` accepts every name, because each release adds some."""
 
 
 class NewTopic:
@@ -61,7 +61,8 @@ class NewTopic:
     Args:
         name: the topic's name.
         num_partitions: the number of partitions, or -1 with `replica_assignments`.
-        replication_factor: the number of replicas of each, or -1 with `replica_assignments`.
+        replication_factor: the number of replicas of each partition, or -1 with
+            `replica_assignments`.
         replica_assignments: partition → node ids, in place of the two numbers.
         topic_configs: settings of the topic, such as `{"retention.ms": "60000"}`.
 
@@ -77,8 +78,8 @@ class NewTopic:
         replica_assignments: Mapping[int, Sequence[int]] | None = None,
         topic_configs: Mapping[str, object] | None = None,
     ) -> None:
-        numbers = num_partitions != -1 and replication_factor != -1
-        if numbers == (replica_assignments is not None):
+        has_counts = num_partitions != -1 and replication_factor != -1
+        if has_counts == (replica_assignments is not None):
             raise IllegalArgumentError(
                 f"topic {name!r}: expected either num_partitions and replication_factor, or "
                 "replica_assignments with -1 for both"
@@ -119,7 +120,8 @@ def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> R
 
     Raises:
         InvalidPartitionsError, InvalidReplicationFactorError, InvalidReplicationAssignmentError:
-            these brokers can't have the topic.
+            the number of partitions, the replication factor or the assignment isn't valid for
+            these brokers.
     """
     if topic.replica_assignments:
         return checked_assignment(topic.name, topic.replica_assignments, node_ids)
@@ -137,8 +139,10 @@ def spread(
 ) -> ReplicaAssignment:
     """Place the replicas by round robin, as Kafka's tools do.
 
-    The followers shift by one more in each round, so that the load of a dead broker is spread over
-    all others.
+    The leaders of consecutive partitions go round the sorted brokers. In the first round the
+    followers of a partition are the brokers right after its leader; in each further round they are
+    one broker further from it. So the partitions of one leader have different followers, which
+    share the load if the leader dies.
     """
     nodes = sorted(node_ids)
     if not 1 <= factor <= len(nodes):
@@ -161,7 +165,7 @@ def spread(
 def checked_assignment(
     name: str, wanted: Mapping[int, Sequence[int]], node_ids: Collection[int]
 ) -> ReplicaAssignment:
-    """Return the caller's assignment if these brokers can have it.
+    """Return the caller's assignment if it is valid for these brokers.
 
     Raises:
         InvalidReplicationAssignmentError: the partition numbers have gaps; or partitions have
@@ -181,7 +185,7 @@ def checked_assignment(
         if not nodes or len(set(nodes)) != len(nodes) or not set(nodes) <= set(node_ids):
             raise InvalidReplicationAssignmentError(
                 f"topic {name!r}, partition {partition}: replicas {list(nodes)}; expected "
-                f"different brokers of {sorted(node_ids)}, which are alive"
+                f"distinct brokers, each one of the live brokers {sorted(node_ids)}"
             )
     return {partition: list(wanted[partition]) for partition in sorted(wanted)}
 

@@ -1,12 +1,13 @@
 """The mutable state of this consumer as a member of its group: generation, member id, session.
 
-Three modules hold a generation, and they stay apart on purpose:
+The membership writes it, `consumer.commits` reads it. Two other modules deal with generations, and
+are separate on purpose:
 
-- `MemberState` (here) is mutable. The membership writes it, `consumer.commits` reads it.
-- `offset_store.CommitIdentity` is an immutable copy of generation and member id. A commit takes it
-  together with its positions. If it read the shared state when it is sent, a commit that waited
-  through a rebalance would go out under the new generation, and the broker couldn't fence it.
-- `membership.generation` holds pure decisions: what a member does next after an error code.
+- `offset_store.CommitIdentity` is an immutable copy of generation and member id. A commit takes the
+  copy when it takes its positions. A commit may wait through a rebalance before it is sent. If it
+  read the shared state only then, it would carry the new generation, and the broker couldn't fence
+  it.
+- `membership.generation` has no state. It decides what a member does next after an error code.
 
 Invariant: after a generation is lost, its number stays here until the next one is joined, so that
 the broker refuses commits of its positions.
@@ -25,8 +26,8 @@ NO_MEMBER = ""
 class MemberState:
     """Generation, member id and session of one consumer.
 
-    Generation -1 and member "" make a plain commit: the consumer uses `assign()`, or its group is
-    in ZooKeeper.
+    Generation -1 and member "" are those of a consumer whose commits belong to no membership: it
+    uses `assign()`, or its group is in ZooKeeper.
 
     Attributes:
         generation: the generation that was joined last.

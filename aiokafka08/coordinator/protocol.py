@@ -3,9 +3,9 @@
 A member sends its metadata to the leader, and the leader sends an assignment to each member;
 brokers pass both on as opaque bytes. `consumer.membership` and the assignors use these classes.
 
-Invariant: version 0 is written, which the Java consumers of 0.9 to 3.9 understand. Of any version
-only the fields of version 0, which come first, are read; what follows is ignored (owned partitions
-from version 1 on, the generation from 2, the rack from 3).
+Invariant: these classes write version 0, which the Java consumers of 0.9 to 3.9 understand. They
+read every version: each one begins with the fields of version 0, and the fields after these are
+ignored (owned partitions from version 1 on, the generation from 2, the rack from 3).
 """
 
 from __future__ import annotations

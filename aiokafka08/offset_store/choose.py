@@ -1,7 +1,9 @@
-"""Choose the offset store that the options and the brokers' line require.
+"""Choose the offset store by the options and the broker line.
 
-The line is known once the router has started; then the consumer chooses once, and the admin client
-once for each call. The consumer's choice stays through an upgrade of the brokers, because the
+A broker line is a release series of brokers (`net.versions.BrokerLine`). The router knows it once
+it has started. Then the consumer chooses a store, and the admin client chooses one for each call.
+
+Invariant: a consumer chooses once. Its store stays through an upgrade of the brokers, because the
 stores don't see each other's commits.
 """
 
@@ -29,7 +31,7 @@ def choose_offset_store(
     storage: str | None,
     zookeeper_connect: str | None,
 ) -> OffsetStore:
-    """Return the store for these options and the brokers that the router has met, not started.
+    """Return a store, not yet started, for these options and the detected broker line.
 
     Args:
         router: the started router.
@@ -40,13 +42,13 @@ def choose_offset_store(
     Raises:
         UnsupportedVersionError: the brokers' line doesn't have the storage.
         KafkaConfigurationError: the store needs `zookeeper_connect`, or kazoo.
-        KafkaUnavailableError: no broker was met yet.
+        KafkaUnavailableError: no broker's version is known yet.
     """
     if coordinator is None:
         return NoOffsetStore()
     version = router.version()
     if version is None:
-        raise KafkaUnavailableError("offset store: the version of no broker is known yet")
+        raise KafkaUnavailableError("offset store: no broker's version is known yet")
     line = version.line
     storage = storage or default_storage(line, zookeeper_connect)
     if storage == "zookeeper":
@@ -82,8 +84,8 @@ def _zookeeper_store(
     if zookeeper_connect is None:
         raise KafkaConfigurationError(
             f"group_id={group!r}: brokers of the 0.8.0 line have no requests for committed "
-            "offsets. Give zookeeper_connect='host:2181/chroot' (extra zookeeper) to keep them "
-            "in ZooKeeper, or leave group_id out and keep positions yourself: position() and "
-            "seek()"
+            "offsets. Give zookeeper_connect='host:2181/chroot' (pip install "
+            "'aiokafka08[zookeeper]') to keep them in ZooKeeper, or leave group_id out and keep "
+            "positions yourself: position() and seek()"
         )
     return ZookeeperOffsetStore(zookeeper_connect, group, router.config.request_timeout_s)

@@ -3,8 +3,9 @@
 `kafka_store` and `zookeeper_v0_store` call it; each passes a `RequestTarget`, which knows the
 broker and the version. `responses` builds the requests and interprets the responses.
 
-Invariant: a partition that succeeded isn't sent again. A partition that failed for good doesn't
-keep the others from being retried. Errors name the partitions.
+Invariant: a partition that succeeded isn't sent again. The others are retried even if a partition
+has failed for good, unless the broker has fenced the member: then nothing is retried. Errors name
+the partitions.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ Send = Callable[
     [Collection[TopicPartition], float],
     Awaitable[tuple[Mapping[TopicPartition, T | KafkaError], int]],
 ]
-"""Sends one request for these partitions within so many seconds; returns results and node id."""
+"""Sends one request for the partitions, with a timeout in seconds; returns results and node id."""
 
 
 async def _complete(
@@ -107,7 +108,8 @@ async def _complete(
 ) -> dict[TopicPartition, T]:
     """Send requests until each partition has succeeded or failed for good."""
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
-    # A broker that doesn't respond leaves time to send the request to its successor.
+    # An attempt gets a quarter of the time. So if a broker doesn't respond, there is time left to
+    # send the request to another one, such as the next coordinator.
     attempt_s = max(limit_s / 4, 1.0)
     succeeded: dict[TopicPartition, T] = {}
     failed: dict[TopicPartition, KafkaError] = {}

@@ -2,8 +2,9 @@
 
 Pure. `requests` sends them and retries. Error codes get their meaning from the table in `errors`.
 
-Invariant: the many forms of "nothing is committed" become None (docs/brokers.md 8.8). A partition
-that a response leaves out becomes an error: this is how 0.8.1 says that it committed nothing (8.3).
+Invariant: the many forms of "no offset is committed" become None (docs/brokers.md 8.8). A partition
+that a response leaves out becomes an error: 0.8.1 ignores a commit in a version that it doesn't
+know, and leaves out its partitions (8.3).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def read_fetch_response(
             result: CommittedOffset | KafkaError
             if one.error_code not in (0, UnknownTopicOrPartitionError.errno):
                 result = broker_error(one.error_code)
-            elif one.offset < 0:  # -1; version 0 has stored other negative offsets too (8.4)
+            elif one.offset < 0:  # -1: no offset. OffsetCommit 0 accepts all negative ones (8.4)
                 result = None
             elif one.error_code:
                 result = broker_error(one.error_code)
@@ -94,11 +95,11 @@ def read_fetch_response(
 def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
     """Check the length of the metadata, before a request is sent.
 
-    A broker of 0.8.2 responds with an error to metadata that is too long, but keeps the offset
-    (docs/brokers.md 8.7).
+    If the metadata is too long, a broker of 0.8.2 responds with an error, but commits the new
+    offset nevertheless (docs/brokers.md 8.7).
 
     Raises:
-        OffsetMetadataTooLargeError: a text is longer than the line accepts.
+        OffsetMetadataTooLargeError: a partition's metadata is longer than the broker line accepts.
     """
     limit = 1024 if line <= BrokerLine.V0_8_1 else 4096
     for tp, (_, metadata) in offsets.items():

@@ -1,9 +1,9 @@
 """Committed offsets in ZooKeeper, read and written through brokers (0.8.1 and later).
 
-The requests are OffsetCommit 0 and OffsetFetch 0, and any broker handles them. It keeps the offsets
-in `/consumers/<group>/offsets/<topic>/<partition>`, the nodes of the Scala consumer. The metadata
-of a commit is dropped (docs/brokers.md 8.4), and no broker fences members of an older generation.
-`requests` sends and retries; `choose` picks this store.
+The requests are OffsetCommit version 0 and OffsetFetch version 0, and any broker handles them. The
+brokers keep the offsets in `/consumers/<group>/offsets/<topic>/<partition>`, the nodes of the Scala
+consumer. They drop the metadata of a commit (docs/brokers.md 8.4), and don't fence members of an
+older generation. `requests` sends and retries; `choose` picks this store.
 
 Invariant: `start()` refuses a group whose name can't be the name of a node.
 """
@@ -68,7 +68,7 @@ class ZookeeperV0OffsetStore:
 
 
 class _AnyBrokerTarget:
-    """Sends version 0 to whichever broker responds."""
+    """Sends requests in version 0 to any broker; the router picks it."""
 
     def __init__(self, router: Router) -> None:
         self._router = router

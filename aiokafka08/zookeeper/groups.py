@@ -61,10 +61,11 @@ class GroupNodes:
             return sorted(_children(client, _ROOT) or ())
 
     def describe(self, groups: Iterable[str]) -> list[DescribedGroup]:
-        """Return each group with its members; raises as `names`, and:
+        """Return each group with its members.
 
         Raises:
             IllegalArgumentError: a name can't be the name of a node.
+            KafkaConnectionError, KafkaUnavailableError: see `names`.
         """
         group_names = list(groups)
         for group in group_names:

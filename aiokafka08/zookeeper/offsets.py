@@ -168,7 +168,7 @@ class OffsetNodes:
                 f"ZooKeeper {self._connect}: the node {self._path(tp)} holds {data[:100]!r}; "
                 "expected an offset. Write an offset to the node, or delete it"
             )
-        # Brokers have written negative offsets too (docs/brokers.md 8.4): nothing is committed.
+        # A negative offset counts as none; brokers accept and write them (docs/brokers.md 8.4).
         return offset if offset >= 0 else None
 
 

@@ -3,9 +3,9 @@
 Pure, except for `new_member_id`. `scala_registry` reads and writes the nodes. Which member gets
 which partitions is computed in `consumer.membership.scala_assignment`.
 
-Invariant: what `encode_registration` writes, the Scala consumer of 0.8 reads as a member with one
-thread. Data that can't be decoded raises ValueError with the reason, and nothing else. Source:
-kafka.consumer.TopicCount of 0.8.2.2.
+Invariant: the Scala consumer of 0.8 reads the result of `encode_registration` as a member with one
+thread for each topic. If a function can't decode its data, it raises ValueError with the reason,
+and never another exception. Source: kafka.consumer.TopicCount of 0.8.2.2.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class MemberRegistration:
 
     Attributes:
         member: the member's id.
-        subscription: the number of threads of each topic; with a pattern, of the one expression.
+        subscription: topic → number of threads. With a pattern it has one entry: regular expression
+            → number of threads for each topic that it selects.
         pattern: "static", "white_list" or "black_list".
     """
 
@@ -92,7 +93,7 @@ def decode_registration(member: str, data: bytes) -> MemberRegistration:
     """Return the registration in a member's node.
 
     Raises:
-        ValueError: the data isn't a registration; says why.
+        ValueError: the data isn't a registration; the text gives the reason.
     """
     try:
         fields = json.loads(data)

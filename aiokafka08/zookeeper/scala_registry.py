@@ -43,8 +43,8 @@ class GroupSnapshot:
     """A group at one moment.
 
     Attributes:
-        threads: the threads of all members, by topic.
-        partitions: the numbers of the partitions, by topic of this member's subscription.
+        threads: topic → the threads of all members.
+        partitions: topic → the ids of its partitions, for the topics of this member's subscription.
     """
 
     threads: Mapping[str, Sequence[str]]
@@ -61,7 +61,8 @@ class ScalaRegistry:
         on_change: called in a kazoo thread when something that `register_and_read` read changes.
 
     Attributes:
-        member: the id that is registered, or may be; "" if none.
+        member: the registered id, or an id that may be registered because a response got lost; ""
+            if none.
     """
 
     def __init__(
@@ -80,11 +81,11 @@ class ScalaRegistry:
         self._timeout_s = timeout_s
         self._on_change = on_change
         self._session_id = 0  # the session that `member` was registered in
-        self._topics: frozenset[str] | None = None  # in the member's node, once it is created
+        self._topics: frozenset[str] | None = None  # those in the member's node, if it exists
         self._warned: set[str] = set()
 
     def register_and_read(self, topics: frozenset[str]) -> GroupSnapshot:
-        """Register the member for these topics, unless it is; return the group and watch it.
+        """Register the member for these topics, if it isn't yet; then read and watch the group.
 
         Raises:
             KafkaConnectionError: ZooKeeper can't be reached, or doesn't respond in time.
@@ -135,7 +136,7 @@ class ScalaRegistry:
         return None
 
     def release(self, owned: Collection[TopicPartition]) -> None:
-        """Delete the owner nodes of these partitions that are this session's."""
+        """Delete those owner nodes of these partitions that the current session created."""
         with translate_errors(self._connect):
             self._delete_owned(owned, time.monotonic() + self._timeout_s)
 
@@ -156,8 +157,10 @@ class ScalaRegistry:
         # Each registration has a new id: other members watch the list of ids, not the contents.
         member = new_member_id(self._group)
         data = encode_registration(topics, time.time_ns() // 1_000_000)
-        # The id is recorded before the node exists, and until it is deleted: a response may get
-        # lost, and the group would assign partitions to a forgotten node until the session ends.
+        # The id is recorded before the request creates the node, and kept until the node is
+        # deleted. If the response gets lost, the node may exist nevertheless. Without the id no
+        # call would delete the node, and the group would count it as a member until the session
+        # ends.
         self.member, self._session_id, self._topics = member, session_id, None
         self._create(f"{self._root}/ids/{member}", data, deadline)
         self._topics = topics

@@ -1,10 +1,11 @@
-"""Open and close kazoo sessions, and translate kazoo's exceptions into errors of this package.
+"""Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
-`ZookeeperSession` lives as long as a client and belongs to its event loop; `temporary_session`
-lives for one blocking call in a thread. The other modules of this package read and write the nodes.
+A consumer's membership or offset store opens a `ZookeeperSession` in its `start()` and closes it in
+its `stop()`, both in the event loop. A `temporary_session` lasts for one blocking call in a thread.
+The other modules of `aiokafka08.zookeeper` read and write the nodes.
 
-Invariant: only this package imports kazoo, and only inside functions, because kazoo is an optional
-extra. Without it the first use raises KafkaConfigurationError.
+Invariant: only `aiokafka08.zookeeper` imports kazoo, and only inside functions, because kazoo is an
+optional extra. Without it the first use raises KafkaConfigurationError.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def require_kazoo() -> None:
 
 
 class ZookeeperSession:
-    """A session that lasts from a client's start to its stop, opened and closed in threads.
+    """A session that lasts from `open` to `close`, which run kazoo's blocking calls in threads.
 
     Args:
         connect: "host:port,host:port/chroot".
@@ -64,7 +65,7 @@ class ZookeeperSession:
         """Open the session and return its kazoo client, which reconnects until `close`.
 
         Args:
-            timeout_s: seconds to wait for the session; the session timeout too.
+            timeout_s: seconds to wait for the session. The session timeout has the same value.
 
         Raises:
             KafkaConfigurationError: kazoo isn't installed.
@@ -105,8 +106,9 @@ class ZookeeperSession:
 def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[KazooClient]:
     """Open a session for one block and close it at the end, so that nothing is left to expire.
 
-    Blocks. Arguments and errors are those of `ZookeeperSession.open`; kazoo's exceptions in the
-    block are translated as in `translate_errors`.
+    It blocks the thread while it opens and closes the session. Arguments and errors are those of
+    `ZookeeperSession.open`; kazoo's exceptions in the block are translated as in
+    `translate_errors`.
     """
     client = _open(connect, timeout_s, logger)
     try:
@@ -118,7 +120,7 @@ def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[K
 
 @contextmanager
 def translate_errors(connect: str) -> Iterator[None]:
-    """Raise kazoo's exceptions as errors of this package.
+    """Raise kazoo's exceptions as this library's errors.
 
     Raises:
         KafkaConnectionError: ZooKeeper can't be reached, or doesn't respond in time.
@@ -145,8 +147,8 @@ def check_node_name(option: str, name: str) -> None:
     """
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
         raise IllegalArgumentError(
-            f"{option}={name!r} can't be a node of ZooKeeper: expected a name without '/' and "
-            "control characters, other than '.' and '..'"
+            f"{option}={name!r} can't be a node of ZooKeeper: expected a name that contains no '/' "
+            "and no control character, and isn't '.' or '..'"
         )
 
 

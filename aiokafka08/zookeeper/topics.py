@@ -3,7 +3,8 @@
 - `/brokers/ids/<id>`: the live brokers.
 - `/brokers/topics/<topic>`: the replica assignment; the controller watches it and elects leaders.
 - `/config/topics/<topic>`: the topic's settings.
-- `/admin/delete_topics/<topic>`: the request to delete the topic; the controller removes it.
+- `/admin/delete_topics/<topic>`: the request to delete the topic; the controller deletes the topic
+  and then this node.
 
 `admin.client` calls `TopicNodes` in threads, because its calls block; `admin.new_topic` computes
 the replica assignments.

@@ -18,13 +18,17 @@ from aiokafka08.structs import TopicPartition
 
 
 class Assignee(Protocol):
-    """Reads the partitions that a membership assigns."""
+    """Reads the partitions that a membership assigns.
+
+    A read call is the user's `getone()`, `getmany()`, `getmany_arrow()` or a step of `async for`.
+    """
 
     async def revoke(self) -> None:
         """Stop reading all partitions.
 
-        From the call on no records are returned. The positions are committed if auto commit is on,
-        then the listener is called. After the return no commit of these partitions continues.
+        As soon as `revoke` is called, the consumer returns no more records. It commits the
+        positions if auto commit is on, then it calls the listener. When `revoke` returns, no commit
+        of these partitions is pending any more.
         """
 
     async def assign(
@@ -45,13 +49,13 @@ class Assignee(Protocol):
         """
 
     def activity(self) -> int | None:
-        """Return a number that changes when the user calls for records or gets some.
+        """Return a number that changes with each read call and with each record returned.
 
-        None while a call waits for records.
+        None while a read call is waiting for records.
         """
 
     def wake(self) -> None:
-        """Wake calls that wait for records, so that they call `Membership.check`."""
+        """Wake the read calls that wait for records, so that they run `Membership.check`."""
 
 
 class Membership(Protocol):
@@ -67,7 +71,12 @@ class Membership(Protocol):
         """React to a change of the subscription or of the cluster metadata."""
 
     def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
-        """React to a commit of this generation that the broker refused with code 22, 25 or 27."""
+        """React to a commit that the broker refused because its generation has ended.
+
+        Args:
+            error: IllegalGeneration (22), UnknownMemberId (25) or RebalanceInProgress (27).
+            generation: the generation of the commit.
+        """
 
     def check(self) -> None:
-        """Raise the error that calls for records have to report, if there is one."""
+        """Raise the membership's error, if there is one; each read call runs this."""

@@ -5,13 +5,15 @@ sync, read the assignment, and wait until a rejoin is needed. The reasons for a 
 heartbeat or commit, a changed subscription, and, for the leader, new partitions.
 
 Invariant: partitions are read only in a generation that was joined and synced. All of them are
-revoked (positions committed, the listener called) before this member joins the next generation. A
-partition that stays continues at the committed offset, as with Java's and aiokafka's consumers.
+revoked (positions committed, the listener called) before this member joins the next generation. If
+a partition is assigned to this member again, reading continues at the committed offset, as with
+Java's and aiokafka's consumers.
 
-JoinGroup 0 has one timeout: a rebalance waits for each member for as long as the longest session in
-the group. So `on_partitions_revoked` and the last commit must end within `session_timeout_ms`
-together, and `rebalance_timeout_ms` isn't sent. A member whose user doesn't call for records for
-`max_poll_interval_ms` leaves the group, and joins again with the next such call.
+JoinGroup version 0 carries the session timeout, but no rebalance timeout: `rebalance_timeout_ms`
+isn't sent. In a rebalance the coordinator waits for each member as long as the longest session
+timeout in the group. `on_partitions_revoked` and the last commit must end within
+`session_timeout_ms` together. A member whose user makes no read call (`getone()`, `getmany()`,
+`async for`) for `max_poll_interval_ms` leaves the group, and joins again with the next read call.
 
 `choose` makes a `BrokerGroup`; the consumer's engine starts and stops it. What an error code means
 is decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in
@@ -63,8 +65,8 @@ from aiokafka08.protocol.api import (
 from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
 
 LEAVE_TIMEOUT_S = 2.0
-"""How long a member waits for the response to LeaveGroup; without it the coordinator evicts the
-member when its session expires."""
+"""How long a member waits for the response to LeaveGroup. If the coordinator doesn't receive
+LeaveGroup, it evicts the member when the member's session expires."""
 
 _log = logging.getLogger("aiokafka08.consumer")
 
@@ -97,9 +99,10 @@ class BrokerGroup:
         self._notifier = Notifier()
         self._member = NO_MEMBER
         self._generation: Generation | None = None  # of the partitions that are read now
-        self._assigned: Mapping[str, frozenset[int]] = {}  # what the leader assigned to all members
+        # The partitions, by topic, that this member has divided among all members as the leader.
+        self._assigned: Mapping[str, frozenset[int]] = {}
         self._needs_rejoin = False
-        self._is_idle = False  # the user hasn't called for records
+        self._is_idle = False  # no read call within `max_poll_interval_ms`
         self._task: asyncio.Task[None] | None = None
         self._first_round: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
@@ -118,8 +121,10 @@ class BrokerGroup:
         """Join, if there is a subscription, and wait for the first assignment.
 
         Raises:
-            BrokerResponseError: the group refuses this member for good; says why. Or no broker
-                named the coordinator within `request_timeout_ms`.
+            BrokerResponseError: the coordinator refuses this member with an error that isn't
+                retriable.
+            GroupCoordinatorNotAvailableError: no broker named the coordinator within
+                `request_timeout_ms`.
             UnsupportedVersionError: the brokers have no groups.
         """
         loop = asyncio.get_running_loop()
@@ -138,7 +143,10 @@ class BrokerGroup:
         await self._leave("stopped")
 
     def on_change(self) -> None:
-        """Rejoin if the subscription, its topics or, for the leader, the partitions differ."""
+        """Rejoin if the subscription or its topics have changed since the last join.
+
+        The leader also rejoins if the partitions have changed since it assigned them.
+        """
         generation = self._generation
         snapshot = self._router.metadata.snapshot
         if generation is None:
@@ -153,13 +161,16 @@ class BrokerGroup:
         self._notifier.notify()
 
     def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
-        """React as to a heartbeat with the same error, if the generation is the current one."""
+        """Handle the error as in a heartbeat response, if the generation is the current one."""
         current = self._generation
         if current is not None and current.number == generation:
             self._react(current, next_step(error.errno), error.errno)
 
     def check(self) -> None:
-        """Raise what ended the membership; otherwise the user is active again."""
+        """Raise the error that ended the membership, if there is one; otherwise end idleness.
+
+        Each read call runs this, so the user is active.
+        """
         if self._error is not None:
             raise self._error
         if self._is_idle:
@@ -283,7 +294,7 @@ class BrokerGroup:
                 await asyncio.sleep(backoff.next())
 
     def _must_fail_start(self, error: KafkaError) -> bool:
-        """Return True if `start()` waits and no broker named a coordinator in all its time."""
+        """Return True if `start()` is waiting and the lookup of the coordinator has timed out."""
         is_starting = self._first_round is not None and not self._first_round.done()
         return is_starting and isinstance(error, GroupCoordinatorNotAvailableError)
 
@@ -294,8 +305,8 @@ class BrokerGroup:
         subscription_number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
         group = self._coordinator.group
-        # A rebalance may last as long as the longest session in the group. No response says how
-        # long that is.
+        # A rebalance may last as long as the longest session timeout in the group. No response
+        # says how long that is.
         timeout_s = self._config.session_timeout_s + self._router.config.request_timeout_s
         joined = await self._router.request(
             JoinGroupRequest(
@@ -347,7 +358,7 @@ class BrokerGroup:
         )
 
     async def _assign_members(self, joined: JoinGroupResponse) -> list[MemberAssignment]:
-        """Return the leader's assignments, by fresh metadata of all topics that members want."""
+        """Refresh the metadata of all members' topics and compute the members' assignments."""
         members = decode_members(self._coordinator.group, joined.members)
         topics = frozenset(topic for one in members.values() for topic in one.subscription)
         metadata = self._router.metadata
@@ -359,7 +370,7 @@ class BrokerGroup:
         try:
             await metadata.refresh()
         except KafkaError as error:  # retried in the background; `on_change` compares the result
-            _log.info("group %r: assigning by old metadata: %s", self._coordinator.group, error)
+            _log.info("group %r: assigning with old metadata: %s", self._coordinator.group, error)
         self._assigned = self._partitions(topics)
         return assign_members(self._assignors[joined.protocol], members, self._assigned)
 
@@ -368,9 +379,9 @@ class BrokerGroup:
         return {topic: frozenset(snapshot.partitions(topic)) for topic in topics}
 
     async def _refresh_topics(self) -> None:
-        """Fetch metadata if topics of the subscription may be unknown.
+        """Refresh the metadata if it may lack topics of the subscription.
 
-        JoinGroup names the topics of a pattern to the leader.
+        JoinGroup carries names of topics, so a pattern must be expanded before the join.
         """
         if self._subscription.unknown(self._router.metadata.snapshot) or (
             self._router.metadata.all_topics

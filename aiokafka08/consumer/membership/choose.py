@@ -1,9 +1,12 @@
-"""Choose the group membership that the options and the brokers' line allow.
+"""Choose the kind of group membership by the options and the broker line.
 
-Brokers from 0.9 on coordinate groups. Before 0.9 groups live in ZooKeeper, so the consumer needs
-its address. The line is known once the router has started: the consumer's engine chooses once, in
-its `start()`. The choice stays through an upgrade of the brokers, because members of the two kinds
-don't see each other. `check_group_options` checks at construction what doesn't depend on the line.
+A broker line is a release series of brokers (`net.versions.BrokerLine`). Brokers from 0.9 on
+coordinate groups. Before 0.9 groups live in ZooKeeper, so the consumer needs ZooKeeper's address.
+The router knows the line once it has started, so the consumer's engine chooses in its `start()`.
+`check_group_options` checks the options that don't depend on the line, at construction.
+
+Invariant: a consumer chooses once. Its kind of membership stays through an upgrade of the brokers,
+because members of the two kinds don't see each other.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAs
 
     Raises:
         IllegalArgumentError: a strategy isn't an assignor, or can't be used in ZooKeeper; or the
-            group's name can't be the name of a node.
+            group's name can't be the name of a ZooKeeper node.
         KafkaConfigurationError: `zookeeper_connect` is given, and kazoo isn't installed.
     """
     if config.group_id is None:
@@ -54,7 +57,7 @@ def choose_membership(
     member_state: MemberState,
     coordinator: CoordinatorLookup | None,
 ) -> Membership:
-    """Return the membership for these options and the brokers that the router has met.
+    """Return the membership for these options and the broker line that the router has detected.
 
     Args:
         assignors: what `check_group_options` returned.
@@ -72,9 +75,9 @@ def choose_membership(
 
 
 def check_subscribe(config: ConsumerConfig, router: Router) -> None:
-    """Check that `subscribe()` can work with these options on the brokers that were met.
+    """Check that `subscribe()` can work with these options on the detected broker line.
 
-    `start()` and `subscribe()` call it: before the start no broker has been met.
+    `subscribe()` calls it, and `start()` again: the line isn't known before the start.
 
     Raises:
         UnsupportedVersionError: the brokers have no groups, and there is no `zookeeper_connect`.
@@ -83,9 +86,10 @@ def check_subscribe(config: ConsumerConfig, router: Router) -> None:
         return
     raise UnsupportedVersionError(
         f"subscribe() with group_id={config.group_id!r}: brokers before 0.9 don't coordinate "
-        "groups. Either call assign(), which can commit for a group too; or give "
-        "zookeeper_connect='host:2181/chroot' (extra zookeeper) to join the group in ZooKeeper, "
-        "together with Scala consumers; or leave out group_id to read all partitions"
+        "groups. Either call assign(): commit() works with it too; or give "
+        "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]') to join the "
+        "group in ZooKeeper, together with Scala consumers; or leave out group_id to read all "
+        "partitions"
     )
 
 

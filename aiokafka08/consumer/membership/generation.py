@@ -78,8 +78,8 @@ def join_error(
     error = broker_error(code, f"group {group!r}")
     if isinstance(error, InconsistentGroupProtocolError):
         return InconsistentGroupProtocolError(
-            f"{error.text}. This consumer offers {', '.join(assignor_names)}; give "
-            "partition_assignment_strategy one that all members of the group have"
+            f"{error.text}. This consumer offers {', '.join(assignor_names)}; add an assignor that "
+            "all members of the group have to partition_assignment_strategy"
         )
     if isinstance(error, InvalidSessionTimeoutError):
         return InvalidSessionTimeoutError(

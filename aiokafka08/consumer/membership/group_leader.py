@@ -3,8 +3,9 @@
 Pure, except for a log line. `broker_group` calls it after a JoinGroup that made this member the
 leader. The assignors are in `coordinator.assignors`, or the user's own.
 
-Invariant: `assign_members` gives each partition to at most one member, whatever an assignor
-returns. A member whose metadata can't be decoded gets no partitions and doesn't affect the others.
+Invariant: no assignment that `assign_members` returns gives a partition to two members. If an
+assignor does so, `assign_members` raises KafkaConfigurationError. A member whose metadata can't be
+decoded gets no partitions and doesn't affect the others.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class SubscribedTopics:
     """The part of the cluster metadata that an assignor sees (`ClusterMetadata`).
 
     Args:
-        partitions: per subscribed topic the numbers of its partitions.
+        partitions: the ids of the partitions of each subscribed topic.
     """
 
     def __init__(self, partitions: Mapping[str, Collection[int]]) -> None:

@@ -4,7 +4,7 @@ The task reports each response to `broker_group`, which decides whether to join 
 notices when the user hasn't called for records for `max_poll_interval_ms`.
 
 Invariant: no other request of the group delays a heartbeat. Heartbeats use the control lane;
-JoinGroup and SyncGroup, which may take as long as a session, use the join lane.
+JoinGroup and SyncGroup, which may take as long as a session timeout, use the join lane.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ class Heartbeat:
     """Sends heartbeats for one generation at a time.
 
     Args:
-        activity: returns a number that changes when the user calls for records or gets some; None
-            while
-            a call waits for records.
+        activity: returns a number that changes with each read call and with each record returned;
+            None while a read call is waiting for records (`Assignee.activity`).
         on_response: called with the generation, the next step and the error code of a response.
         on_poll_timeout: called when the user hasn't called for records for
             `max_poll_interval_ms`.

@@ -77,8 +77,9 @@ def _roundrobin(snapshot: GroupSnapshot, topics: Collection[str]) -> dict[TopicP
             "roundrobin in a ZooKeeper group: the members' subscriptions differ; expected the same "
             "topics and the same number of threads in all members. Otherwise use range"
         )
-    # Where two hashes are equal (topics "Aa" and "BB"), Scala's members begin with the topic that
-    # they wrote last in their registration. All members should write their topics sorted.
+    # Two partitions may have the same hash (topics "Aa" and "BB"). The Scala consumer then puts the
+    # topic first that stands last in its registration. We assume that all members register their
+    # topics sorted, as `encode_registration` does: hence the reverse order here.
     partitions = [
         TopicPartition(topic, number)
         for topic in sorted(topics, reverse=True)

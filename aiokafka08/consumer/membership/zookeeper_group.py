@@ -1,15 +1,16 @@
 """Membership in a ZooKeeper group, compatible with the Scala high-level consumer of 0.8.
 
-One task runs the rebalances. It registers the member, reads the group and computes the assignment;
-if that differs from what this consumer reads, it revokes everything, releases its claims, and
-claims and reads the new partitions. Another member may not have released a partition yet: then the
-task releases all claims again and retries after `rebalance_backoff_ms`. After
-`rebalance_max_retries` tries the user gets an error.
+One task runs the rebalances. It registers the member, reads the group and computes the assignment.
+If the assignment differs from the partitions that this consumer reads, the task revokes all
+partitions, deletes this member's owner nodes, creates owner nodes for the new partitions and starts
+to read these. Another member may not have released a partition yet: then the task deletes all its
+new owner nodes and retries after `rebalance_backoff_ms`. After `rebalance_max_retries` tries the
+user gets an error.
 
-Invariant: a partition is read only while the current ZooKeeper session owns its node. If the
-session has ended, or may have ended because ZooKeeper couldn't be reached, the process was stopped
-or the event loop was blocked, the partitions are dropped at once and nothing more is committed for
-them: other members may have read further.
+Invariant: a partition is read only while the current ZooKeeper session owns its node. The member
+drops all partitions at once, and commits nothing more for them, when the session has ended or may
+have ended: other members may have read further. The session may have ended if ZooKeeper couldn't be
+reached, if the process was stopped, or if the event loop was blocked.
 
 kazoo's threads change nothing here; they call into the loop by `call_soon_threadsafe`.
 `zookeeper.scala_registry` has the nodes, `scala_assignment` the arithmetic. `choose` makes a
@@ -37,12 +38,14 @@ from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08.zookeeper.session import ZookeeperSession
 
 SAFE_PART = 2 / 3
-"""The part of a session timeout for which the session certainly goes on without a heartbeat: kazoo
-sends one at each third of the timeout."""
+"""The part of a session timeout for which the session certainly lives on after the process stops.
+kazoo sends a heartbeat each third of the timeout. So when the process stops, the last heartbeat was
+at most one third ago, and at least two thirds are left."""
 DISCONNECTED_PART = 1 / 4
 """The part of a session timeout for which the connection may be down before partitions are dropped.
-Where no connection is closed, kazoo may notice only after two thirds that no response comes, and
-the session timeout counts from the last heartbeat that ZooKeeper received."""
+ZooKeeper counts the timeout from the last heartbeat that it received. If the network loses packets
+and doesn't close the connection, kazoo may notice only after two thirds of the timeout. One third
+is left then, and this part must be smaller."""
 LOOP_CHECK_PART = 1 / 6
 """The part of a session timeout between two checks whether the event loop was blocked."""
 
@@ -53,7 +56,8 @@ class ZookeeperGroup:
     """This consumer's membership in a ZooKeeper group.
 
     Args:
-        member_state: written here, so that `consumer.commits` refuses commits after the session.
+        member_state: written here, so that `consumer.commits` refuses commits once the session has
+            ended.
         connect: "host:port,host:port/chroot".
     """
 
@@ -83,7 +87,7 @@ class ZookeeperGroup:
         self._claimed: set[TopicPartition] = set()  # partitions that may have a node of this member
         self._subscription_number = -1  # the subscription that `_owned` was computed for
         self._disconnected_since: float | None = None
-        self._session_ended = False  # and `_drop_partitions` hasn't run yet
+        self._session_ended = False  # True from the end of a session until `_drop_partitions`
         self._loop_check: asyncio.TimerHandle | None = None
         self._is_stale = True  # the group, the topics or the subscription may have changed
         self._task: asyncio.Task[None] | None = None
@@ -136,7 +140,11 @@ class ZookeeperGroup:
         """Do nothing: groups in ZooKeeper have no generations."""
 
     def check(self) -> None:
-        """Raise, once, why there are no partitions; or, each time, what ended the membership."""
+        """Raise the error of a failed rebalance, or the error that ended the membership.
+
+        The task retries a failed rebalance, so that error is raised once. The error that ended the
+        membership is raised at each call.
+        """
         if self._error is not None:
             error = self._error
             if self._task is not None and not self._task.done():
@@ -171,7 +179,7 @@ class ZookeeperGroup:
         self._member_state.session_deadline = deadline if self._owned else math.inf
 
     def _disconnect_deadline(self) -> float | None:
-        """Return when the session counts as ended, unless ZooKeeper can be reached before."""
+        """Return the loop time from which the session counts as ended; None while connected."""
         if self._disconnected_since is None:
             return None
         return self._disconnected_since + self._config.session_timeout_s * DISCONNECTED_PART
@@ -211,7 +219,7 @@ class ZookeeperGroup:
             await self._assignee.revoke()
 
     async def _rebalance(self) -> None:
-        """Try until this member owns its share, `rebalance_max_retries` times."""
+        """Try at most `rebalance_max_retries` times to own this member's partitions."""
         registry = self._registry
         assert registry is not None
         if not self._subscription.by_topic:

@@ -30,7 +30,7 @@ class ClusterMetadata(Protocol):
 class AbstractPartitionAssignor(abc.ABC):
     """Divides the partitions among the members of a group; the leader runs it.
 
-    All members must have an assignor with the same `name`. Java's consumers bring "range",
+    All members must have an assignor with the same `name`. Java's consumers come with "range",
     "roundrobin", "sticky" and "cooperative-sticky". The last isn't supported here, because its
     members revoke in two steps.
     """
@@ -55,7 +55,7 @@ class AbstractPartitionAssignor(abc.ABC):
         """React to this member's assignment, after each rebalance."""
 
     def on_generation_assignment(self, generation: int) -> None:  # noqa: B027
-        """React to the generation of the last `on_assignment`."""
+        """React to the generation of an assignment; called right after `on_assignment`."""
 
 
 def by_topic(

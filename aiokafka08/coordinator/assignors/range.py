@@ -18,8 +18,9 @@ from aiokafka08.coordinator.protocol import (
 class RangePartitionAssignor(AbstractPartitionAssignor):
     """Assigns each topic on its own: partitions in order of their numbers, members in order of ids.
 
-    All members get the same number of consecutive partitions; if that leaves a rest, the first
-    members get one more. With many small topics the first members get most partitions.
+    All members get the same number of consecutive partitions. If the division leaves a remainder,
+    the first members get one more each. With many small topics the first members get most
+    partitions.
     """
 
     name = "range"

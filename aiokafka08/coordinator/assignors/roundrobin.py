@@ -19,8 +19,8 @@ from aiokafka08.coordinator.protocol import (
 class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
     """Assigns the partitions, in order of topic and number, to the members in order of ids.
 
-    A member that hasn't subscribed to a topic is skipped. If all have subscribed to the same
-    topics, their numbers of partitions differ by at most one.
+    A member that hasn't subscribed to a topic is skipped. If all members have subscribed to the
+    same topics, the members' partition counts differ by at most one.
     """
 
     name = "roundrobin"

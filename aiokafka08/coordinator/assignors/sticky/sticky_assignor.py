@@ -1,12 +1,13 @@
-"""The sticky assignor: balanced like roundrobin, with the fewest partitions that change the member.
+"""The sticky assignor: balance like roundrobin, but move as few partitions as possible.
 
 Members put their previous partitions into the user data, in the format of Java's sticky assignor.
 Version 0 has the partitions, version 1 adds the generation after them. Both are read. Version 1 is
-written, and readers of version 0 read its beginning. So Java's members and these can lead each
-other.
+written, and readers of version 0 read its beginning. So a group may mix Java's consumers and this
+client's, and a consumer of either client may be its leader.
 
-Invariant: a partition changes the member only if its member has left or unsubscribed, if a later
-generation claims it, or if the move makes the members' loads more even.
+Invariant: a partition moves to another member in three cases only: its previous member has left or
+unsubscribed, another member claims it with a later generation, or the move makes the members' loads
+more even.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class _OwnedPartitionsStruct:
 
 
 class StickyPartitionAssignor(AbstractPartitionAssignor):
-    """Keeps the previous members of partitions and balances the rest.
+    """Leaves partitions with their previous members, and moves some to balance the members.
 
-    If all members have subscribed to the same topics, their numbers of partitions differ by at most
-    one.
+    A partition moves only to a member that has at least two partitions fewer. If all members have
+    subscribed to the same topics, the members' partition counts differ by at most one.
     """
 
     name = "sticky"
