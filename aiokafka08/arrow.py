@@ -50,9 +50,9 @@ def schema() -> pa.Schema:
 
     The columns are key, value, topic, partition, offset, timestamp and timestampType.
 
-    Timestamps are UTC with the milliseconds of the message. `timestamp` and `timestampType` are
-    null in message format 0, which has no timestamps. `timestamp` is also null where it is
-    negative, or beyond the range of microseconds in int64 (the year 294247).
+    `timestamp` is in microseconds (UTC), though Kafka's timestamps are in milliseconds. `timestamp`
+    and `timestampType` are null in message format 0, which has no timestamps. `timestamp` is also
+    null where it is negative, or beyond the range of microseconds in int64 (the year 294247).
     """
     pa = require_pyarrow()
     return pa.schema(
@@ -158,7 +158,7 @@ class ArrowRows:
             raise TypeError(f"batch: {type(batch).__name__}; expected a pyarrow.RecordBatch")
         if "value" not in batch.schema.names:
             raise IllegalArgumentError(
-                f"batch: no column 'value', only {', '.join(batch.schema.names) or 'no columns'}; "
+                f"batch: no column 'value', columns: {', '.join(batch.schema.names) or 'none'}; "
                 "expected a column 'value' of binary or text"
             )
         columns = {"value": _binary_column(pa, batch, "value")}
@@ -219,9 +219,10 @@ class ArrowRows:
         partition that `choose` returns. The rows must be consecutive in the caller's batch.
 
         Args:
-            by_key: the partition of each row's key, -1 for a row without one; None to call
-                `choose` for all.
-            choose: called with the numbers of the remaining rows; returns their partitions.
+            by_key: the partition of each row's key, -1 for a row without a key. None if keys don't
+                decide.
+            choose: called with the indices, within these rows, of the rows without a partition so
+                far; returns a partition for each.
         """
         pa = require_pyarrow()
         import pyarrow.compute as pc
@@ -307,7 +308,7 @@ def _timestamp_column(pa: Any, batch: Any, name: str) -> Any:
 
 
 def _cast(pa: Any, column: Any, name: str, kind: Any, expected: str, *, exact: bool = True) -> Any:
-    """Return a column as another type; `exact` forbids to cut digits off."""
+    """Return a column as another type; with `exact` a lossy cast is an error."""
     try:
         return column.cast(kind, safe=exact)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -7,10 +7,10 @@
 Options, columns and the JSON of offsets are those of Spark's own Kafka source.
 
 Invariant: `offsets`, `properties`, `options` and `planning` are pure: they import neither pyspark
-nor the network. Importing this module doesn't import pyspark; `register` and the classes do.
+nor `aiokafka08.net`. Importing this module doesn't import pyspark; `register` and the classes do.
 
-Spark calls the classes in `source`, `reader`, `stream` and `writer`. On Spark's driver, `driver`
-sends their requests to the cluster.
+Spark calls the classes in `source`, `reader`, `stream` and `writer`. In the process of the Spark
+driver they send requests to the cluster through the module `driver`.
 """
 
 from __future__ import annotations

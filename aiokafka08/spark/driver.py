@@ -75,7 +75,10 @@ def ssl_context(tls: TlsOptions | None) -> ssl.SSLContext | None:
 
 
 def network_config(client: ClientProperties) -> NetConfig:
-    """Return the network configuration, with this client's defaults. Raises as `net_config`."""
+    """Return the network configuration, with the defaults of this data source.
+
+    Raises as `net_config`.
+    """
     defaults: dict[str, Any] = {
         "client_id": "aiokafka08-spark",
         "request_timeout_ms": 30_000,
@@ -206,7 +209,8 @@ class DriverClient:
             partitions: the partitions to look up; `bound` has a timestamp for each of them.
             latest: the offset after the last message of each partition.
             start: True if the query starts there. `startingOffsetsByTimestampStrategy` then decides
-                what to do without such a message. A query that ends there ends at `latest`.
+                what to do without such a message. False if the query ends there: without such a
+                message it ends at `latest`.
 
         Raises:
             IllegalArgumentError: there is no such message, or messages have no timestamps, and the
@@ -325,8 +329,8 @@ async def _offsets_by_time(
                     return segment.offset
                 raise IllegalArgumentError(
                     f"{where}: the messages have no timestamps (message format 0). Set the option "
-                    "startingOffsetsByTimestampStrategy to 'segment' to use the first segment of "
-                    "the log that was written to at that time or later"
+                    "startingOffsetsByTimestampStrategy to 'segment' to use the first segment "
+                    "that was written to at that time or later"
                 )
             if offset is not None:
                 return offset
@@ -352,7 +356,8 @@ async def _scan(
     """Read the log from `start` up to the first message at or after `at_ms`.
 
     Returns:
-        Its offset, None if there is none before `end`; and False if messages have no timestamps.
+        The offset of that message, None if there is none before `end`; and whether the messages
+        have timestamps.
     """
     async with aclosing(fetch_message_sets(router, options, tp, start, end)) as message_sets:
         async for raw in message_sets:

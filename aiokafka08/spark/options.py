@@ -4,8 +4,8 @@ Pure: no pyspark, no network. `read_options` and `write_options` turn the texts 
 into frozen dataclasses. `properties` maps the options `kafka.*`, `offsets` parses the JSON of
 offsets, and `planning` decides what the bounds mean for a given log.
 
-Invariant: each option has a known name, in any case. An unknown option, or a wrong value, raises an
-error that has the option, its value and what is expected.
+Invariant: each option has a known name, in upper or lower case. An unknown option, or a wrong
+value, raises an error that has the option, its value and what is expected.
 
 Called by `source`, on the driver, before anything is requested from the cluster. The checked
 options are picklable and travel to the tasks.
@@ -43,7 +43,7 @@ from aiokafka08.structs import TopicPartition
 
 
 class LogEnd(enum.Enum):
-    """An end of the log as a bound of a query."""
+    """The beginning or the end of the log, as a bound of a query."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -61,7 +61,7 @@ class OffsetBound:
 class TimestampBound:
     """A timestamp for all partitions (`at_ms`), or one per partition (`timestamps_ms`).
 
-    It stands for the first message at or after it.
+    The bound is the first message at or after the timestamp.
     """
 
     option: str
@@ -77,7 +77,7 @@ class NoMatchStrategy(enum.Enum):
     """`startingOffsetsByTimestampStrategy`: what to do without a message at or after the timestamp.
 
     SEGMENT, which Spark's own source doesn't have, is for messages without timestamps (message
-    format 0): start at the first segment of the log that was written to at that time or later.
+    format 0): start at the first log segment that was written to at that time or later.
     """
 
     ERROR = "error"
@@ -276,7 +276,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 def include_headers(given: Mapping[str, str]) -> bool:
     """Return True if the schema has a column `headers`.
 
-    Spark calls for the schema before `read_options` checks the other options.
+    Spark calls `schema()`, which needs this option, before `read_options` checks all options.
 
     Raises:
         IllegalArgumentError: `includeHeaders` is neither true nor false.
@@ -414,8 +414,8 @@ def _trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
     most = _optional_integer(options, "maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise IllegalArgumentError(
-            f"minOffsetsPerTrigger={least}: above maxOffsetsPerTrigger={most}; expected at most "
-            "the same"
+            f"minOffsetsPerTrigger={least}: above maxOffsetsPerTrigger={most}; expected "
+            f"an integer <= {most}"
         )
     text = options.get("maxTriggerDelay", "15m")
     match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.strip().lower())

@@ -2,12 +2,12 @@
 
 Pure: no pyspark, no network, no clock. The rules follow Spark's own Kafka source where it has them.
 
-Invariant: the ranges and losses of a `QueryPlan` cover each offset between start and end exactly
-once. A loss is a text for a range that can't be read any more; the caller raises it or logs it, as
-`failOnDataLoss` says.
+Invariant: no two ranges of a `QueryPlan` overlap, and each offset between start and end that the
+log still has is in one of them. If the log lacks some of these offsets, or a partition was deleted,
+`losses` has a text that says so; the caller raises or logs it, as `failOnDataLoss` says.
 
 Called by `reader` and `stream`, on the driver, and by the tasks when a log changed after planning
-(`clip_to_log`). `driver` fetches the offsets that are planned with.
+(`clip_to_log`). `driver` fetches the offsets that the plans need.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection
 from aiokafka08.structs import TopicPartition
 
 MAX_TASKS = 1_000_000
-"""Most tasks of one query or batch. Options that need more are probably a mistake."""
+"""Maximum number of tasks of a query or batch. Options that need more are probably a mistake."""
 _MAX_SHOWN_PARTITIONS = 20
 _MAX_SHOWN_OFFSETS = 500
 
 ResolvedOffsets = dict[TopicPartition, int]
-"""Offsets in which neither -1 nor -2 stands for an end of the log."""
+"""Offsets of messages. The placeholders -2 (earliest) and -1 (latest) are resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +250,8 @@ def split_ranges(
 
     Args:
         ranges: one per partition, none of them empty.
-        min_partitions: the least number of tasks, unless there are fewer offsets.
-        max_records: the most offsets of a task.
+        min_partitions: the minimum number of tasks, unless there are fewer offsets.
+        max_records: the maximum number of offsets of a task.
 
     Raises:
         IllegalArgumentError: the options need more than `MAX_TASKS` tasks.
@@ -351,7 +351,7 @@ def find_ends_below(
 def count_available(
     start: PartitionOffsets, latest: PartitionOffsets, earliest: PartitionOffsets
 ) -> int:
-    """Return the number of offsets after `start`, or after `earliest` in an added partition."""
+    """Return the number of offsets from `start` on, or from `earliest` on in an added partition."""
     return sum(_available_offsets(start, latest, earliest).values())
 
 
@@ -408,12 +408,12 @@ def describe_losses(losses: Iterable[str], fail: bool) -> str:
     """Return the text of the error, or of the warning, for lost data."""
     texts = "; ".join(losses)
     if fail:
-        return f"data was lost: {texts}. Set the option failOnDataLoss to false to continue without"
+        return f"data was lost: {texts}. Set the option failOnDataLoss to false to skip it"
     return f"data was lost, and the query continues (failOnDataLoss=false): {texts}"
 
 
 def describe_deleted_partitions(partitions: Collection[TopicPartition]) -> list[str]:
-    """Return the loss of deleted partitions; no loss without any."""
+    """Return one text that names the deleted partitions; no text if there are none."""
     names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
     return [f"the partitions {names} were deleted"] if names else []
 
@@ -437,7 +437,7 @@ def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
 
 
 def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
-    """Return a query's lag for the log: in total, and of the partition with the largest one."""
+    """Return a log line: the lag of a query in total, and the largest lag of a partition."""
     lags = {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
     if not lags:
         return "no partitions"

@@ -1,7 +1,7 @@
 """Map the options `kafka.*` of Spark's Kafka source to the settings of this client.
 
-Their names and values are those of the Java clients. Pure: no pyspark, no network. This module also
-parses single option values and words their errors, for `options` and `offsets`.
+These options have the names and values of the Java clients. Pure: no pyspark, no network. This
+module also parses single option values and words their errors, for `options` and `offsets`.
 
 Invariant: each property is mapped, or reported as one without effect, or refused with the reason;
 an unknown one is an error. What Spark's own source refuses is refused here too.
@@ -42,7 +42,8 @@ class ClientProperties:
     network: Mapping[str, Any]
     """Arguments of `net.config.net_config`, without TLS."""
     settings: Mapping[str, Any]
-    """Arguments of the producer in a writer; values of `FETCH` in a reader."""
+    """In a writer: arguments of the producer. In a reader: the values of the settings that `FETCH`
+    names."""
     tls: TlsOptions | None
     ignored: tuple[str, ...]
     """A log line for each given property without effect, with the reason."""
@@ -65,7 +66,7 @@ def integer(option: str, text: str, least: int = 0, most: int = 2**63 - 1) -> in
 
 
 def boolean(option: str, text: str) -> bool:
-    """Parse "true" or "false", in any case.
+    """Parse "true" or "false", in upper or lower case.
 
     Raises:
         IllegalArgumentError: `text` is neither.
@@ -241,7 +242,7 @@ PRODUCE: Final[Mapping[str, tuple[str, ParseProperty]]] = {
 }
 
 _GROUP = "Spark assigns the partitions, no consumer group is joined"
-_POLL = "a task reads its range several requests ahead and has no poll"
+_POLL = "a task prefetches its range and doesn't poll"
 _SOCKET = "the event loop owns the sockets"
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.id": _GROUP,
@@ -271,8 +272,8 @@ _SERIALIZER = "keys and values are written as bytes or text. Convert them with D
 _INTERCEPTORS = "interceptors may change messages, and Java classes can't be called from Python"
 _REFUSED_READING: Final[Mapping[str, str]] = {
     "auto.offset.reset": (
-        "Spark keeps the offsets, so that no message of an added partition is missed. Set the "
-        "option startingOffsets to earliest or latest"
+        "Spark's checkpoint decides where a query continues, and an added partition starts at its "
+        "first message. Set the option startingOffsets to earliest or latest"
     ),
     "key.deserializer": _DESERIALIZER,
     "value.deserializer": _DESERIALIZER,
@@ -320,7 +321,7 @@ def _map(
     refused: Mapping[str, str],
     known: tuple[str, ...],
 ) -> ClientProperties:
-    """Map the properties of `NETWORK` and of `table`, the properties of the reader or writer."""
+    """Map the properties of `NETWORK`, and those of `table`: `FETCH` or `PRODUCE`."""
     network: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     ignored: list[str] = []

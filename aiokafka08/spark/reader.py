@@ -6,8 +6,8 @@ and the fetching of a range in `consumer.range`.
 
 Invariant: a task reads its own range and nothing else, and needs only the options and the range,
 both small and picklable. Whatever the size of its range, a task holds at most the responses of
-three Fetch requests (`kafka.max.partition.fetch.bytes` each, or one larger message), the
-uncompressed content of one message set, and one Arrow batch of `MAX_BATCH_BYTES`.
+three Fetch requests (each of `kafka.max.partition.fetch.bytes`, or of one message if that is
+larger), the uncompressed content of one message set, and one Arrow batch of `MAX_BATCH_BYTES`.
 
 Spark calls the classes, through `source`; `stream` calls the functions.
 """
@@ -66,7 +66,8 @@ from aiokafka08.structs import TopicPartition
 _logger = logging.getLogger("aiokafka08.spark")
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""Limit for keys and values in one Arrow batch; the last message set may exceed it."""
+"""Size of keys and values at which an Arrow batch ends. The message (in pure Python: the thousand
+messages) decoded last may exceed it."""
 MAX_BATCH_ROWS = 65536
 MAX_INTERVALS = 64
 """Intervals, and so tasks, into which a filter on offsets splits a partition."""
@@ -257,7 +258,7 @@ _HINTS: dict[type[KafkaError], str] = {
     ),
     RecordTooLargeError: "raise the option kafka.fetch.max.bytes",
 }
-"""What to do about an error, by the names of Spark's options."""
+"""What to do about an error of each class, in terms of Spark's options."""
 
 
 async def _next_batch(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:

@@ -80,7 +80,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called on the driver ---------------------------------------------------------------------
 
     def initialOffset(self) -> OffsetDict:
-        """Return where a new query starts, the same at each call.
+        """Return where a new query starts: the same at each call of this object.
 
         Raises:
             OffsetOutOfRangeError: an offset of the options is after the end of the log, and
@@ -108,7 +108,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_checkpoint(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return `ReadAllAvailable` if the options have no limit, else one that stands for them."""
+        """Return `ReadAllAvailable` if the options have no limits, else a `ReadMaxRows`."""
         limits = self._options.limits
         if limits.max_offsets is None and limits.min_offsets is None:
             return ReadAllAvailable()
@@ -145,9 +145,9 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, stop = from_checkpoint(start), from_checkpoint(end)
         if is_first_call and begin == self._initial:
             # A restart repeats batch 0: no call of `latestOffset` came before. If this source wrote
-            # the journal, `stop` is the initial offset of the first run, which is not after the
-            # present one: the batch is empty. If Spark's own source wrote it, `stop` is after the
-            # initial offset, and the batch has messages.
+            # the journal, `stop` is the initial offset of the first run. It is at or before the
+            # initial offset of this run, so the batch is empty. If Spark's own source wrote the
+            # journal, `stop` is after the initial offset, and the batch has messages.
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []
@@ -188,8 +188,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for tp, offsets in sorted(find_ends_below(latest, begin).items())
         ]
         if losses and self._options.fail_on_data_loss:
-            # Fail before Spark journals the lower end: a restart can then continue from the old
-            # one if the log has come back.
+            # Fail before Spark journals the lower end: a restart can then continue from the old end
+            # once a replica with the longer log leads again.
             raise OffsetOutOfRangeError(describe_losses(losses, True))
         if self._is_available_now:
             self._target = latest

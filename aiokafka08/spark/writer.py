@@ -90,7 +90,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     types = {one.name: one.dataType for one in schema.fields}
     if "value" not in types:
         raise IllegalArgumentError(
-            f"schema: no column 'value', only {', '.join(types) or 'no columns'}; expected a "
+            f"schema: no column 'value', columns: {', '.join(types) or 'none'}; expected a "
             "column 'value' of type string or binary"
         )
     if "topic" not in types and options.topic is None:
@@ -240,9 +240,9 @@ async def _send(
             raise
         except MessageSizeTooLargeError as error:
             error.args = (
-                f"topic {topic!r}: {error.text}. The row is counted from 0 among the rows of this "
-                f"topic in the Arrow batch that begins with row {first_row} of the task. In Spark: "
-                "raise the options kafka.max.request.size and kafka.buffer.memory",
+                f"topic {topic!r}: {error.text}. Rows are counted from 0, among the rows of "
+                f"this topic in one Arrow batch. That batch begins with row {first_row} of the "
+                "task. In Spark: raise the options kafka.max.request.size and kafka.buffer.memory",
             )
             raise
     return sent

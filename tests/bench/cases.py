@@ -200,7 +200,7 @@ def loops_goal(cpu_per_million: float, rate: float) -> Goal:
 
 
 ON_ONE_MACHINE = "Client and broker share the cores, so the rate is also the broker's."
-RECEIVING = "The rest besides decoding is receiving: the kernel's copy, and the event loop."
+RECEIVING = "What decoding doesn't take is receiving: the kernel's copy, and the event loop."
 
 PRODUCE = produce(
     100,

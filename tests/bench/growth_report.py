@@ -49,7 +49,8 @@ def section(growth: Growth) -> list[str]:
         "",
         "- One broker and three brokers are behind a process that delays their responses, also at "
         "a delay of 0. That process uses the same cores, so the rates are lower than above.",
-        f"- A small request and its connection took: {_round_trips(growth)}.",
+        "- Opening a connection and one small request on it took, by the delay of the responses: "
+        f"{_round_trips(growth)}.",
         "- CPU is the client's, in seconds per million messages.",
         "- Fill is the mean number of messages in a batch.",
         "- `send` goes round robin over the partitions, and yields to the event loop after every "
@@ -117,7 +118,7 @@ def _fill_table(found: list[Summary]) -> Iterator[str]:
     yield from _head(
         f"Partitions, at an equal mean batch fill of ≥ {LEAST_FILL} messages",
         *(words_of_partitions(count) for count in PARTITIONS),
-        *("× at most", "goal", "missed"),
+        *("largest CPU / CPU at 1 partition", "goal", "missed"),
     )
     for call, brokers in itertools.product(("send_many", "send"), BROKERS):
         line = [one for one in found if (one.point.call, one.point.brokers) == (call, brokers)]
@@ -178,9 +179,9 @@ def _delay_table(pipelined: list[Summary], long: list[Summary]) -> Iterator[str]
     for one in long:
         yield (
             f"One partition at 50 ms, values of {one.point.value_bytes:,} bytes, default sizes: "
-            f"while a batch is in flight the next one grows towards `max_request_size`, to "
-            f"{one.batch_bytes / 1024:,.0f} KiB on average; {one.megabytes_per_second:.1f} MB/s "
-            f"(spread {one.spread:.0%}), {one.cpu_per_million:.2f} CPU."
+            f"{one.megabytes_per_second:.1f} MB/s (spread {one.spread:.0%}) at "
+            f"{one.cpu_per_million:.2f} CPU. While a batch is in flight the next one grows towards "
+            f"`max_request_size`; the batches had {one.batch_bytes / 1024:,.0f} KiB on average."
         )
         yield ""
 
@@ -199,7 +200,7 @@ def _round_trips(growth: Growth) -> str:
     return "; ".join(
         f"{words_of_brokers(brokers)} "
         + ", ".join(
-            f"{growth.round_trips_ms[brokers, delay_ms]:.1f} ms at +{delay_ms}"
+            f"{growth.round_trips_ms[brokers, delay_ms]:.1f} ms (delay {delay_ms} ms)"
             for delay_ms in (0, *DELAYS_MS)
             if (brokers, delay_ms) in growth.round_trips_ms
         )

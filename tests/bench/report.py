@@ -220,20 +220,27 @@ def _introduction(record: Record) -> Iterable[str]:
     )
     yield "| processes | one for each case; each peer in a venv of its own |"
     yield (
-        "| CPU | `getrusage` over the whole process, from after the warm-up to after the last "
-        "result, with the loops over the values; a JVM counts its own CPU in the same way |"
+        "| CPU | `getrusage` over the whole process, from the end of the warm-up to the last "
+        "result. It includes the benchmark's own loops that send the values or read the messages. "
+        "A JVM counts its own CPU in the same way |"
     )
     yield "| peak RSS | the kernel's high-water mark of the process, values to be sent included |"
-    yield (f"| results | without callbacks, awaited when {GATHERED:,} more are in flight |")
+    yield (
+        "| results of `send`, gathered | without callbacks: the benchmark sends "
+        f"{GATHERED:,} messages, sends the next {GATHERED:,}, and then awaits the results of the "
+        "first |"
+    )
     yield (
         "| garbage collector | objects made before the measurement, such as the values, are frozen "
         "(`gc.freeze`) in all Python processes; a list of a million values costs 20 ms a walk |"
     )
     yield "| event loop | uvloop unless a row says otherwise |"
-    yield "| “(pure)” | without the compiled twin |"
+    yield "| “(pure)” | pure Python; the other rows of this package use its compiled code |"
+    yield "| “ten times over” | one consumer reads the same topic ten times, to show its memory |"
     yield (
-        "| ticker | a timer of 10 ms in the client's own event loop; it may be late by "
-        f"{TICKER_MS} ms. Below a thousand ticks (10 seconds) p99.9 is the maximum |"
+        "| ticker | a timer of 10 ms in the client's own event loop, and by how many ms it was "
+        f"late. The goal is at most {TICKER_MS} ms. Below a thousand ticks (10 seconds) p99.9 is "
+        "the maximum |"
     )
     yield ""
     yield "The clients differ in two points:"
@@ -339,11 +346,12 @@ def _ratios(results: Results) -> list[str]:
     if not lines:
         return []
     return [
-        "## The pure twin and kafka-python",
+        "## Pure Python and kafka-python",
         "",
-        "How many times less CPU per message (or time for one message) the pure twin needs.",
+        "The figure of kafka-python, divided by the figure of this package in pure Python: CPU "
+        "seconds per message, or the median time for one message (p50).",
         "",
-        "| pure twin | kafka-python | of | less | goal | missed |",
+        "| this package | kafka-python | figure | ratio | goal | missed |",
         "|---|---|---|---:|---|---|",
         *lines,
         "",

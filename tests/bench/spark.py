@@ -80,11 +80,15 @@ MEMORY = Case(
     VALUE_BYTES,
     None,
     (
-        Client("spark", "tenth", "kafka08, 0.8.2.2, a tenth", Goal(peak_rss_mb=RSS_MB)),
-        Client("spark", "whole", "kafka08, 0.8.2.2, all", Goal(peak_rss_mb=RSS_MB)),
+        Client(
+            "spark", "tenth", "kafka08, 0.8.2.2, a tenth of the messages", Goal(peak_rss_mb=RSS_MB)
+        ),
+        Client("spark", "whole", "kafka08, 0.8.2.2, all messages", Goal(peak_rss_mb=RSS_MB)),
     ),
 )
 CASES = (SUM, PARQUET, WRITE, KEYED, MEMORY)
+
+_DECODERS = {"c": "compiled", "python": "pure Python"}
 
 
 def main() -> None:
@@ -137,8 +141,9 @@ def main() -> None:
         f"Python {platform.python_version()}"
     )
     versions = (
-        f"PySpark {pyspark.__version__}, pyarrow {pyarrow.__version__}, message set "
-        f"{IMPLEMENTATION}; {', '.join(one.split(':', 1)[1].replace(':', ' ') for one in JARS[:3])}"
+        f"PySpark {pyspark.__version__}, pyarrow {pyarrow.__version__}, "
+        f"{_DECODERS[IMPLEMENTATION]} decoder; "
+        f"{', '.join(one.split(':', 1)[1].replace(':', ' ') for one in JARS[:3])}"
     )
     record = Record(machine, versions, options.rounds, options.messages, load, results)
     text = document(record)

@@ -77,7 +77,7 @@ def from_json(text: str, cases: Iterable[Case]) -> Record:
 def _introduction(record: Record) -> Iterator[str]:
     yield (
         "Measured by `nox -s bench -- --spark`: one round to warm up, then "
-        f"{record.rounds} round(s) of each case, the sources by turns, in one Spark session "
+        f"{record.rounds} round(s) of each case, with alternating sources, in one Spark session "
         "(`local[2]`). Spark, its Python workers and the brokers share the cores."
     )
     yield ""

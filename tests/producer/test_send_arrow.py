@@ -230,7 +230,7 @@ async def test_wrong_rows_raise_before_anything_is_buffered(
     await refused(
         TypeError, "batch: Table; expected a pyarrow.RecordBatch", pa.table({"value": ["a"]})
     )
-    await refused(IllegalArgumentError, "no column 'value', only key", rows(key=["a"]))
+    await refused(IllegalArgumentError, "no column 'value', columns: key", rows(key=["a"]))
     await refused(TypeError, "'value': type int64; expected bin", rows(value=[1]))
     await refused(TypeError, "'key': type double", rows(value=["a"], key=[1.0]))
     numbered = pa.array([1]).dictionary_encode()

@@ -224,7 +224,7 @@ def test_too_large_row_raises_with_its_number(cluster: EmbeddedCluster) -> None:
     assert str(caught.value).startswith(
         "[Error 10] MessageSizeTooLargeError: topic 't': row 1 takes 2035"
     )
-    assert "the Arrow batch that begins with row 3 of the task" in str(caught.value)
+    assert "That batch begins with row 3 of the task" in str(caught.value)
     assert "kafka.max.request.size" in str(caught.value)
     written = sorted(value for log in stored(cluster) for _, value in log)
     assert written in ([], [b"a", b"b", b"c"]), "no row of the batch with that row is written"
