@@ -2,7 +2,7 @@
 
 A message passes through these modules: `producer` (the public class) → `fast_path` or `intake`
 (accept it) → `accumulator` (buffer it in a batch) → `sender` and `sink` (send the batch) →
-`outcome` and `batch_delivery` (resolve its future). `engine` builds the parts.
+`outcome` and `batch_delivery` (complete its future). `engine` builds the parts.
 """
 
 from aiokafka08.producer.batch_builder import BatchBuilder

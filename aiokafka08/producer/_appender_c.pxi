@@ -4,7 +4,7 @@ cdef enum:
     CHECK_EVERY = 64
 
 cdef long forks = 0
-cdef uint64_t chance = random.getrandbits(64) | 1
+cdef uint64_t random_state = random.getrandbits(64) | 1  # of the xorshift64 in `choose`; not 0
 
 
 def _forked():
@@ -47,8 +47,9 @@ cdef class Appender:
         self._append_slowly = append_slowly
         self._on_full = on_full
         self._yield_is_due = yield_is_due
-        # asyncio.get_running_loop() costs a system call for the process id. As long as this loop
-        # runs, its thread can't run another one; `_forks` notices a fork.
+        # asyncio.get_running_loop() costs a system call for the process id. `send()` checks three
+        # things instead: this loop is running, the thread is the loop's, and no fork has happened
+        # since. A thread runs one loop at a time, so this loop is then the running one.
         self._is_running = asyncio.get_running_loop().is_running
         self._thread = PyThread_get_thread_ident()
         self._forks = forks
@@ -145,7 +146,7 @@ cdef class Appender:
 
 cdef object choose(object route, object key):
     """Do what `TopicRoute.choose` does, with the default partitioner inlined."""
-    global chance
+    global random_state
     cdef list partitions
     cdef object queue
     cdef Py_ssize_t index
@@ -154,10 +155,10 @@ cdef object choose(object route, object key):
     partitions = <list?>get(route, route_partitions)
     if key is None:
         partitions = <list?>get(route, route_available) or partitions
-        chance ^= chance << 13  # xorshift64
-        chance ^= chance >> 7
-        chance ^= chance << 17
-        index = <Py_ssize_t>((chance >> 32) % <uint64_t>len(partitions))
+        random_state ^= random_state << 13  # xorshift64
+        random_state ^= random_state >> 7
+        random_state ^= random_state << 17
+        index = <Py_ssize_t>((random_state >> 32) % <uint64_t>len(partitions))
     else:
         index = partition_index_of(<bytes>key, len(<bytes>key), <uint32_t>len(partitions))
     queue = (<dict?>get(route, route_queues)).get(partitions[index])

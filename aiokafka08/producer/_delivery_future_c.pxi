@@ -6,7 +6,8 @@ cdef enum:
 cdef int until_check = CHECK_EVERY_AWAIT
 
 
-@cython.no_gc_clear  # the slots of `_delivery` are read without a check for NULL
+# The garbage collector must not clear `_delivery`: `get()` reads it without checking its type.
+@cython.no_gc_clear
 cdef class DeliveryFuture:
     cdef object _delivery
     cdef int64_t _timestamp_ms
@@ -24,7 +25,8 @@ cdef class DeliveryFuture:
         self._delivery = delivery
         self._index = index
         self._timestamp_ms = timestamp_ms
-        # Without a callback and its own error a future can't be in a cycle; most never have either.
+        # A future can be part of a reference cycle only once it has a callback or an `_own_error`.
+        # Most futures never get one, so the garbage collector doesn't track them until then.
         PyObject_GC_UnTrack(<PyObject *>self)
 
     cdef inline void _track(self) noexcept:
@@ -160,7 +162,9 @@ cdef class DeliveryFuture:
         if kept:
             self._fn, self._context = kept[0]
         else:
-            self._fn = no_callback  # the delivery still has this future in `with_callbacks`
+            # Not None: the delivery still has this future in `with_callbacks`, and the next
+            # add_done_callback() would append it there a second time.
+            self._fn = no_callback
         return len(entries) - len(kept)
 
     def get_loop(self):

@@ -1,15 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, binding=True
-"""The compiled twin of the producer's work per message.
+"""The compiled twins of the code that the producer runs for each message.
 
-It has `DeliveryFuture` (reference: `batch_delivery.PureDeliveryFuture`), `Appender` and
-`choose_each` (references: `fast_path.PureAppender`, `fast_path.pure_choose_each`). Their docstrings
-and reasons are there. Only `fast_path` uses this module, by way of `protocol.twins`.
+They are `DeliveryFuture`, `Appender` and `choose_each`. Each has a pure twin, which defines what it
+does and has the docstrings: `batch_delivery.PureDeliveryFuture`, `fast_path.PureAppender` and
+`fast_path.pure_choose_each`. Only `fast_path` uses this module; it loads it with `protocol.twins`.
 
-The functions read and write the slots of five Python classes directly; `bind()` receives these
-classes once, before anything else is called, so this module imports nothing of the producer.
-Invariant: an object that isn't exactly of the expected class, or a case that isn't the usual one,
-takes the slow path in Python.
+The code reads and writes the slots of five of the producer's classes directly: batch, delivery,
+memory, queue and route. `bind()` receives these classes and the default partitioner once, before
+anything else is called, so this module imports no module of the producer.
+
+Invariant: a slot is accessed only in an object whose exact class was checked, or in an object that
+a checked one holds. A route, queue, batch or builder of another class is left to Python code:
+`send()` returns None, or `append_slowly()` or `route.choose()` is called. A memory or delivery of
+another class raises TypeError.
 """
 
 import asyncio

@@ -12,9 +12,9 @@ Invariants:
 - The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
   in flight, the next one grows up to `max_request_bytes`: that is how one partition fills a link
   with a long round trip.
-- The sender works in passes, from `begin_pass` to `end_pass`. Between two passes `wake_sender` is
-  called at most once, and always when the sender has to act before the time that `end_pass`
-  returned. During a pass it isn't called, since the sender is still to see what changed.
+- The sender works in passes, from `begin_pass` to `end_pass`. When it has to act before the time
+  that `end_pass` returned, the accumulator calls `wake_sender`, at most once between two passes.
+  During a pass it doesn't: the sender looks at the queues later in the same pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from aiokafka08.structs import TopicPartition
 _MIN_LIMIT_BYTES: Final = 1024
 """Splits don't lower the batch size of a partition below this."""
 
-_NOW: Final = float("-inf")
+_ALREADY_DUE: Final = float("-inf")
 """`Batch.due_at` of a batch that no longer lingers."""
 
 K = TypeVar("K", bound=Hashable)
@@ -45,7 +45,7 @@ class Accumulator:
 
     Args:
         batch_bytes: size at which a batch is full (`max_batch_size`).
-        max_request_bytes: size up to which a batch may grow while it waits for another one.
+        max_request_bytes: size up to which a batch may grow while it waits for an earlier batch.
         linger_s: how long a batch waits for more messages.
         delivery_timeout_s: how long after its creation a batch expires.
         codec: compression of the batches.
@@ -120,7 +120,7 @@ class Accumulator:
     def open_batch(self, queue: PartitionQueue, now: float, *, since: float | None = None) -> Batch:
         """Close the queue's open batch, if any, and append a new one to the queue.
 
-        `since`: when the caller passed its first message to the producer, if that was before `now`.
+        `since`: when the batch's first message was passed to the producer, if before `now`.
         """
         self.close_batch(queue, now)
         may_grow = queue.muted_by is not None or bool(queue.batches)
@@ -139,9 +139,10 @@ class Accumulator:
         return batch
 
     def messages_added(self, batch: Batch, size: int, now: float) -> None:
-        """Update a batch to whose builder messages were appended, the last one of `size` bytes.
+        """Update the batch after the caller has appended messages to its builder.
 
-        The batch is due if another message of that size would exceed `batch_bytes`.
+        The last message has `size` bytes. The batch is due if another message of that size would
+        make it larger than `batch_bytes`.
         """
         builder = batch.builder
         batch.count = len(builder)
@@ -157,7 +158,7 @@ class Accumulator:
             self._new_delivery(queue.topic_partition),
             count=len(builder),
             limit_bytes=0,
-            due_at=_NOW,
+            due_at=_ALREADY_DUE,
             deadline=now + self.delivery_timeout_s,
         )
         self._enqueue(batch, now)
@@ -181,7 +182,10 @@ class Accumulator:
         return batches
 
     def suspend_linger(self, now: float) -> None:
-        """Make batches due without lingering, until `resume_linger`: a call waits for memory."""
+        """Make all batches due without lingering, until `resume_linger`.
+
+        Called when a call waits for memory: batches that are sent earlier release theirs earlier.
+        """
         self._skip_linger = True
         for queue in list(self._waiting):
             self._schedule(queue, now)
@@ -282,7 +286,7 @@ class Accumulator:
         queue = batch.queue
         queue.batches.appendleft(batch)
         queue.not_before = now + delay_s
-        batch.due_at = _NOW
+        batch.due_at = _ALREADY_DUE
         self._land(batch, now)
 
     def split(self, batch: Batch, now: float) -> tuple[Batch, Batch]:
@@ -298,7 +302,7 @@ class Accumulator:
                 self._new_delivery(queue.topic_partition),
                 count=len(builder),
                 limit_bytes=0,
-                due_at=_NOW,
+                due_at=_ALREADY_DUE,
                 deadline=batch.deadline,
             )
             for builder in batch.builder.split()
@@ -312,7 +316,10 @@ class Accumulator:
         return first, second
 
     def raise_limit(self, batch: Batch) -> None:
-        """Raise a partition's lowered batch size a little if this stored batch came near to it."""
+        """Raise a partition's batch size, if a split has lowered it, by 1/64.
+
+        Called for a stored batch. Only a batch larger than half of the batch size has an effect.
+        """
         queue = batch.queue
         limit = queue.limit_bytes
         if limit < self._max_request_bytes and 2 * batch.builder.size_bytes > limit:
@@ -321,8 +328,9 @@ class Accumulator:
     def expire(self, now: float) -> list[Batch]:
         """Finish the batches whose deadline is over, and return them.
 
-        A batch in flight is only marked `is_expired`, and the partition's next batch goes on
-        waiting for the end of its request: otherwise the two could change places in the log.
+        A batch in flight is only marked `is_expired`. The partition's next batch isn't sent before
+        the request of the expired one has ended, because the broker could store them in the wrong
+        order.
         """
         expired = list(self._unfinished.pop_due(now))
         for batch in expired:
@@ -355,8 +363,8 @@ class Accumulator:
             self._schedule(queue, now)
 
     def _make_due(self, batch: Batch, now: float) -> None:
-        if batch.due_at != _NOW:
-            batch.due_at = _NOW
+        if batch.due_at != _ALREADY_DUE:
+            batch.due_at = _ALREADY_DUE
             queue = batch.queue
             if not batch.in_flight and queue.batches[0] is batch:
                 self._schedule(queue, now)
@@ -402,8 +410,9 @@ class Accumulator:
 class Timers(Generic[K]):
     """One time per key, the earliest first.
 
-    A heap whose stale entries are dropped lazily: `set` and `discard` cost O(log n) at most, and
-    stale entries are removed before they outnumber twice the keys.
+    A heap with stale entries: `set` and `discard` leave the key's earlier entry in it. When the
+    heap has more than 2 * keys + 64 entries, `set` removes the stale ones. So `set` costs O(log n)
+    on average, `discard` O(1).
     """
 
     __slots__ = ("_heap", "_pushed", "_times")

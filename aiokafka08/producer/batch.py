@@ -3,9 +3,9 @@
 Plain data without rules. `accumulator` creates both and is the only module that moves a batch
 between states; `sink` encodes the batches that it sends, and `outcome` counts their retries.
 
-Invariant: the slots that the compiled twin (`_producer_c`) reads and writes directly are never
-empty, and neither class has subclasses. These slots are `builder`, `count`, `delivery`, `due_at`
-and `limit_bytes` of a batch, and `open_batch` of a queue.
+Invariant: the slots that the compiled twin (`_producer_c`) reads and writes directly are always
+set (though `open_batch` may be None), and neither class has subclasses. These slots are `builder`,
+`count`, `delivery`, `due_at` and `limit_bytes` of a batch, and `open_batch` of a queue.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Batch:
         limit_bytes: a message that would make the batch larger than this goes into the next one.
         due_at: when the batch may be sent; minus infinity once it is full, closed or flushed.
         deadline: when the batch expires.
-        attempts: how often the batch was put back into its queue.
+        attempts: how often the batch was put back into its queue to be retried.
         unexplained_retries: how many of these retries had a reason that the client doesn't know.
         in_flight: a request carries the batch.
         is_expired: the batch expired in flight, so its messages have failed already.

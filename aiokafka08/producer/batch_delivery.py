@@ -2,14 +2,14 @@
 
 `BatchDelivery` is the outcome of one batch. A `DeliveryFuture` is the future of one message, which
 `send()` returns: it holds no result, only its batch's `BatchDelivery` and its index there. So one
-step resolves a batch of ten thousand messages, and a future that nobody reads costs nothing.
+step completes the futures of ten thousand messages, and a future that nobody reads costs nothing.
 `deliveries` has the result of a `send_many()` call; it refers to the same `BatchDelivery` objects.
 
 Invariant: cancelling a future, or a task that awaits it, never changes its batch. A failed batch
 emits one `BatchFailed` event, not one per message.
 
-`outcome` resolves batches, `accumulator` splits them. `PureDeliveryFuture` is the reference for
-the compiled `DeliveryFuture` in `_producer_c`; `fast_path` chooses between the two.
+`outcome` acknowledges or fails batches, `accumulator` splits them. `PureDeliveryFuture` is the
+reference for the compiled `DeliveryFuture` in `_producer_c`; `fast_path` chooses between the two.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CALLBACKS_PER_ITERATION: Final = 256
 """How many futures run their callbacks in one event-loop iteration (about a millisecond)."""
 
 _CHECK_EVERY: Final = 256
-"""After so many awaited futures `__await__` checks whether to yield to the event loop."""
+"""Number of awaited futures after which `__await__` checks whether to yield to the event loop."""
 
 _until_check = _CHECK_EVERY
 _copy_context = contextvars.copy_context
@@ -85,7 +85,7 @@ class BatchDelivery:
         self._is_finished = False
 
     def acknowledge(self, base_offset: int, timestamp_ms: int, *, has_timestamps: bool) -> None:
-        """Resolve the batch: the broker has stored it (or, with acks=0, it was written)."""
+        """Acknowledge the batch: the broker has stored it (or, with acks=0, it was written)."""
         if not self.done:
             self.base_offset = base_offset
             self.timestamp_ms = timestamp_ms
@@ -138,7 +138,9 @@ class BatchDelivery:
     ) -> Iterator[tuple[BatchDelivery, range]]:
         """Yield the messages `start` to `stop` (exclusive), grouped by their current delivery.
 
-        `first_index` is the index of this batch's first message in the numbering of `start`.
+        All indices, also those in the yielded ranges, count from the first message of the batch
+        before its splits. `first_index` is the index of this delivery's first message; callers
+        leave it at 0, only the recursive calls for the parts of a split pass it.
         """
         if start >= stop:
             return
@@ -186,7 +188,7 @@ class BatchDelivery:
         )
 
     def watch(self, future: PureDeliveryFuture) -> None:
-        """Run the callbacks of this future, one of the batch's messages, once it is resolved."""
+        """Run the callbacks of a future of this batch once the batch is acknowledged or failed."""
         if self.done:
             self.schedule_callbacks(future)
         else:
@@ -209,16 +211,20 @@ class BatchDelivery:
 def _run_callbacks(futures: list[PureDeliveryFuture | None], start: int) -> None:
     """Run the callbacks of many futures in one `call_soon()` instead of one each.
 
-    A callback may wake a task, which then runs at once, in its own context.
+    The callback of an awaited future is the wake-up of the task that awaits it. So the tasks run
+    inside this loop, each in its own context. That is why one event-loop iteration runs the
+    callbacks of at most `_CALLBACKS_PER_ITERATION` futures.
     """
     stop = min(start + _CALLBACKS_PER_ITERATION, len(futures))
     for index in range(start, stop):
         future = futures[index]
         assert future is not None
-        futures[index] = None  # freed one by one, which keeps the garbage collector from running
+        # Free each future before the next callback allocates: the collector runs when allocations
+        # outnumber deallocations by a threshold.
+        futures[index] = None
         try:
             future._run_callbacks()
-        except BaseException:  # the program is to end: asyncio lets nothing else out
+        except BaseException:  # only SystemExit and KeyboardInterrupt get here
             future.get_loop().call_soon(_run_callbacks, futures, index + 1)
             raise
     if stop < len(futures):
@@ -230,7 +236,8 @@ def _run_callbacks(futures: list[PureDeliveryFuture | None], start: int) -> None
 Callback = Callable[["PureDeliveryFuture"], object]
 
 if TYPE_CHECKING:
-    # For annotations such as `asyncio.Future[RecordMetadata]`, and those of `asyncio.wait`.
+    # Type checkers accept a `DeliveryFuture` for `asyncio.Future[RecordMetadata]` and as an
+    # argument of `asyncio.wait`.
     _Future = asyncio.Future[RecordMetadata]
 else:
     _Future = object
@@ -239,7 +246,7 @@ else:
 class PureDeliveryFuture(_Future):
     """The future of one message; the producer makes it, `send()` returns it.
 
-    The result is a `RecordMetadata`; `send()` documents the errors. It works with `await`,
+    The result is a `RecordMetadata`; `send()` documents the errors. The future works with `await`,
     `asyncio.gather`, `wait`, `wait_for`, `shield`, `isfuture` and callbacks as an `asyncio.Future`
     does, but isn't an instance of that class. A task that awaits many completed futures in a row
     yields to the event loop now and then.
@@ -387,7 +394,7 @@ class PureDeliveryFuture(_Future):
         assert loop is not None
         return loop
 
-    # gather() and Task read these beside the public names.
+    # Private attributes of asyncio.Future that gather() and Task read too.
 
     @property
     def _cancel_message(self) -> object:
@@ -398,10 +405,14 @@ class PureDeliveryFuture(_Future):
         return self._own_error if self._own_error is not None else asyncio.CancelledError()
 
     def _run_callbacks(self) -> None:
-        """Run each callback in its own context; only what ends the program leaves this method."""
+        """Run each callback in its own context.
+
+        Raises only SystemExit and KeyboardInterrupt; other exceptions go to the exception handler
+        of the event loop.
+        """
         callbacks = self._added_callbacks
         if callbacks is None:
-            return  # `cancel()` has had them run already
+            return  # the callbacks ran after `cancel()`, before the batch was completed
         self._added_callbacks = None
         for fn, context in callbacks:
             try:

@@ -1,12 +1,13 @@
-"""The result of a `send_many()` call: the outcome of its messages, made when the caller reads it.
+"""The result of a `send_many()` call, from which the caller reads the outcome of each message.
 
 A `send_many()` call appends runs of messages to batches. `Deliveries` is what the caller gets and
-awaits. It keeps one `DeliveryGroup` per run (these messages of the call stand in that batch, from
-this index on), no object per message. `Acknowledged` is what awaiting it returns: a sequence that
-makes a message's `RecordMetadata` when it is read. `intake` makes the groups; the outcomes of their
-batches are `batch_delivery.BatchDelivery` objects.
+awaits. It keeps one `DeliveryGroup` per run and no object per message. A group says which messages
+of the call the run has, in which batch they are, and at which index of the batch the run begins.
+`Acknowledged` is what awaiting it returns: a sequence that makes a message's `RecordMetadata` when
+the caller reads that item. `intake` makes the groups; the outcomes of their batches are
+`batch_delivery.BatchDelivery` objects.
 
-Invariant: awaiting handles at most 64 groups between two checks whether to yield to the event loop,
+Invariant: awaiting a `Deliveries` checks after every 64 groups whether to yield to the event loop,
 and reading a message examines no group after the one that it is in.
 """
 
@@ -24,7 +25,7 @@ from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
 _CHECK_EVERY: Final = 64
-"""After so many awaited groups `Deliveries` checks whether to yield to the event loop."""
+"""Number of awaited groups after which `Deliveries` checks whether to yield to the event loop."""
 
 
 class DeliveryGroup(NamedTuple):
@@ -35,7 +36,7 @@ class DeliveryGroup(NamedTuple):
     delivery: BatchDelivery
     """The outcome of the batch."""
     first: int
-    """The index in the batch of the first of them."""
+    """The index of the group's first message in its batch."""
     timestamp_ms: int
     """The client's clock when they were appended; used if the caller gave no timestamps."""
 
@@ -43,10 +44,11 @@ class DeliveryGroup(NamedTuple):
 class Deliveries:
     """The messages of one `send_many()` call. Await it for a sequence of `RecordMetadata`.
 
-    Awaiting it waits until all messages are acknowledged (with acks=0: until the broker has read
-    them, as far as it can be asked). If messages failed, it raises the error of the first one and
-    the text names that message; `errors()` returns all errors. It may be awaited more than once,
-    and by several tasks; cancelling one of them affects nothing else.
+    Awaiting it waits until each message is acknowledged or has failed. With acks=0 it waits until
+    the broker has read the messages, the connection is lost, or `delivery_timeout_ms` is over. If
+    messages failed, it raises the error of the first one and the text names that message;
+    `errors()` returns all errors. It may be awaited more than once, and by several tasks;
+    cancelling one of them affects nothing else.
     """
 
     __slots__ = ("_count", "_groups", "_loop_yield", "_timestamps_ms")
@@ -102,7 +104,7 @@ class Deliveries:
                     first, cause = indices[0], error
             if number % _CHECK_EVERY == 0:
                 await self._loop_yield.yield_if_due()
-        await self._loop_yield.yield_if_due()  # the caller may await many short ones in a row
+        await self._loop_yield.yield_if_due()  # the caller may await many Deliveries in a row
         if cause is not None:
             error = copy.copy(cause)
             error.args = (
@@ -134,7 +136,10 @@ class Acknowledged(Sequence[RecordMetadata]):
         self._timestamps_ms = timestamps_ms
         self._indexed = 0
         self._group_of = array("I", bytes(array("I").itemsize * count))
-        """Per message the number of its group, from 1; 0: not in one of the `_indexed` groups."""
+        """For each message the number of its group, where 1 is the first group.
+
+        0 if that group hasn't been entered here yet; the first `_indexed` groups have.
+        """
 
     def __repr__(self) -> str:
         return f"<Acknowledged {self._count} messages>"

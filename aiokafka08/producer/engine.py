@@ -7,8 +7,9 @@ Invariants:
 
 - No part holds a reference to `AIOKafkaProducer`, so a producer that is dropped without `stop()` is
   garbage-collected and can warn.
-- After an unexpected exception in the background (a crash), every pending and every later call
-  that sends raises it.
+- An unexpected exception in the background (a crash) makes the `KafkaError` in `crash`. Until
+  `stop`, every pending and every later call that sends raises a copy of it, and the messages that
+  weren't acknowledged before fail with it.
 """
 
 from __future__ import annotations
@@ -93,9 +94,9 @@ class ProducerEngine:
             return
         _log.error("producer failed: internal error", exc_info=error)
         self.crash = KafkaError(
-            f"producer failed: internal error {error!r}, see the log for the traceback; messages "
-            "that weren't acknowledged may be in the topic's log. Stop this producer and make a "
-            "new one"
+            f"producer failed: internal error {error!r}, see the log for the traceback; brokers "
+            "may have stored messages that weren't acknowledged. Stop this producer and make a new "
+            "one"
         )
         self._refuse(self.crash)
         self.sender.abort(self.crash)
@@ -111,7 +112,7 @@ class ProducerEngine:
             "requests_sent": sum(sink.requests_sent for sink in sinks),
             "requests_in_flight": sum(sink.in_flight for sink in sinks),
             "buffer_used_bytes": self._memory.used_bytes,
-            "senders_waiting": self._memory.waiters,
+            "senders_waiting": self._memory.waiters,  # calls that wait for memory
             "batches_unfinished": accumulator.unfinished,
             "oldest_batch_ms": accumulator.oldest_age_s(self._loop.time()) * 1000,
         }

@@ -1,14 +1,19 @@
-"""The work per message on the fast path of `send()`, and the door to its compiled twin.
+"""Append single messages on the fast path of `send()`, with the compiled code if it is available.
 
-The fast path appends a message to its partition's open batch without waiting and without a clock
-other than the timestamp's. It handles the usual case only: the topic is known, key and value are
-bytes, there is an open batch with room, and memory is free. In any other case `Appender.send()`
-does nothing and returns None, and `Appender.append()` calls the `append_slowly` that it was given.
+The fast path appends a message to its partition's open batch without waiting. The only clock that
+it reads for each message is the wall clock, for the timestamp. It handles the usual case: the topic
+is known, no other call waits, key and value are bytes, the message has no timestamp or headers,
+there is an open batch with room, and memory is free.
 
-`Appender`, `DeliveryFuture` and `choose_each` are the compiled ones of `_producer_c` where
-`protocol.twins` loads that, else the pure ones: `PureAppender`, `batch_delivery.PureDeliveryFuture`
-and `pure_choose_each`. The producer's other modules import these names only from here. `intake`
-calls the appender, `messages` calls `choose_each`.
+If no batch is open or the open one has no room, the appender calls the `append_slowly` that it was
+given, which may open a batch. In every other unusual case, or if `append_slowly` returns None,
+`Appender.send()` appends nothing and returns None; its caller then sends the message by the slow
+path.
+
+`Appender`, `DeliveryFuture` and `choose_each` are the compiled twins in `_producer_c` if
+`protocol.twins` can load that module, else the pure twins: `PureAppender`,
+`batch_delivery.PureDeliveryFuture` and `pure_choose_each`. The producer's other modules import
+these names only from here. `intake` calls the appender, `messages` calls `choose_each`.
 
 Invariant: both twins have the same effects for the same arguments, and `_producer_c` imports no
 module of the producer: `bind()` gives it the classes whose slots it reads.
@@ -41,7 +46,7 @@ else:
     DeliveryFuture = _compiled.DeliveryFuture
 
 _CHECK_EVERY: Final = 64
-"""After so many messages the appender checks whether to yield to the event loop."""
+"""Number of messages after which the appender checks whether to yield to the event loop."""
 
 _OVERHEAD_BYTES: Final = message_size(1, None, None)
 
@@ -59,9 +64,10 @@ class PureAppender:
     Args:
         by_topic: the routes of the topics that the producer has sent to.
         memory: counts the bytes of the messages.
-        batch_bytes: the size from which on a batch is full.
+        batch_bytes: size at which a batch is full.
         max_message_bytes: the size of the largest message allowed.
-        append_slowly: called with the arguments of `append()` if the usual case doesn't hold.
+        append_slowly: called with the arguments of `append()` if there is no open batch with room,
+            the message has a timestamp, or memory is short.
         on_full: called with the batch and the message's size when a message fills the batch.
         yield_is_due: called now and then; True makes `send()` return None, so that the slow path
             yields to the event loop.
@@ -108,8 +114,8 @@ class PureAppender:
         timestamp_ms: int | None,
         headers: object,
     ) -> DeliveryFuture | None:
-        """Append a message and return its future; return None, with no effect, if this isn't the
-        usual case. A wrong argument counts as unusual too: the slow path raises its error.
+        """Append a message and return its future; return None, with nothing appended, if the slow
+        path has to send it. It also gets wrong arguments, for which it raises the error.
 
         Raises:
             Exception: what the partitioner raises.
@@ -147,8 +153,7 @@ class PureAppender:
     def append(
         self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
     ) -> DeliveryFuture | None:
-        """Append a message and return its future; if this isn't the usual case, return what
-        `append_slowly` returns."""
+        """Append a message and return its future, or call `append_slowly` and return its result."""
         batch = queue.open_batch
         if batch is None or timestamp_ms is not None:
             return self._append_slowly(queue, key, value, timestamp_ms)
@@ -169,7 +174,8 @@ class PureAppender:
         builder.append(key, value, now_ms)
         index = batch.count
         batch.count = index + 1
-        if total + size > self._batch_bytes and batch.due_at > 0.0:  # once per batch
+        # The batch is full. `on_full` makes it due (due_at = -inf), so it is called once per batch.
+        if total + size > self._batch_bytes and batch.due_at > 0.0:
             self._on_full(batch, size)
         return DeliveryFuture(batch.delivery, index, now_ms)
 
@@ -195,4 +201,4 @@ def pure_choose_each(
 Appender: Final[type[PureAppender]] = PureAppender if _compiled is None else _compiled.Appender
 """The appender in use."""
 choose_each: Final = pure_choose_each if _compiled is None else _compiled.choose_each
-"""The `pure_choose_each` in use."""
+"""`pure_choose_each` or its compiled twin, whichever is in use."""

@@ -3,15 +3,18 @@
 `AIOKafkaProducer` calls `Intake`. A single message takes the fast path (`send`, an `Appender`) if
 the topic is known, a batch is open, memory is available and no other call waits; otherwise
 `append`. `append_many` and `append_batch` accept lists, Arrow batches and the user's own batches.
-`topics` has the partitions and the order of the calls; `memory` counts the bytes; `accumulator`
-has the batches and wakes the sender.
+`topics` knows the partitions and serves the calls in order; `memory` counts the bytes;
+`accumulator` has the batches and wakes the sender.
 
 Invariants:
 
-- Messages of one partition are appended in the order of the calls. A call that yields to the event
-  loop because it holds it for too long comes after the calls that are made meanwhile.
-- A call waits for memory at most `delivery_timeout_ms`, and the time that a message waits here is
-  part of its batch's `delivery_timeout_ms`.
+- Messages of one partition are appended in the order of the calls. Exception: if a task has run for
+  too long, its call yields to the event loop before it appends, and calls that other tasks make
+  during that time append first.
+- `append` and `append_batch` wait at most `delivery_timeout_ms` in all, for earlier calls, metadata
+  and memory. In `append_many` each single wait for memory has this limit.
+- The deadline of a batch counts from before its first message waited for memory, except for
+  `append_batch`, where it counts from when the batch is queued.
 - Memory acquired for a message is released if the message isn't appended.
 - Long lists don't hold the event loop for more than a few milliseconds.
 """
@@ -140,8 +143,8 @@ class Intake:
         Args:
             topic: the topic.
             messages: the messages.
-            partition: the partition of all messages; None for those that the messages name, or else
-                the partitioner chooses.
+            partition: the partition of all messages. If it is None, a message goes to the partition
+                that it names; if it names none, to the one that the partitioner chooses.
 
         Raises:
             As `append`.
@@ -150,8 +153,8 @@ class Intake:
             messages.too_large(self._options.max_message_bytes)
         )
         if found is not None:
-            name, size = found
-            raise self._options.too_large(size, name)
+            label, size = found
+            raise self._options.too_large(size, label)
         groups: list[DeliveryGroup] = []
         count = len(messages.values)
         if not count:
@@ -166,7 +169,7 @@ class Intake:
             while start < count:
                 if partition is not None:
                     start = await self._fill_batch(queue, messages, start, groups)
-                elif messages.fits_any_partition(route.partitioner):
+                elif messages.may_choose_once(route.partitioner):
                     start = await self._fill_batch(route.choose(None), messages, start, groups)
                 else:
                     parts, start = messages.split_by_queue(route, start)
@@ -290,7 +293,10 @@ class Intake:
     def _measure(
         self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
     ) -> tuple[int, int]:
-        """Return the size in a message set, and the timestamp: -1 in format 0, now for None.
+        """Return the message's size in a message set, and the timestamp to store with it.
+
+        The timestamp is -1 in message format 0, else the given one or, without one, the current
+        time.
 
         Raises:
             MessageSizeTooLargeError: it exceeds `max_request_size` or `buffer_memory`.

@@ -33,12 +33,14 @@ from aiokafka08.protocol.message_set import message_size
 Data = bytes | None
 
 _STEP_MESSAGES: Final = 1024
-"""Listed messages checked, or split by queue, in one step."""
+"""Listed messages that one step checks, or splits by queue."""
 _MEASURED_ROWS: Final = 65536
-"""Rows checked in one step."""
+"""Arrow rows that one step checks."""
 _SPLIT_ROWS: Final = 8192
+"""Arrow rows that one step splits by queue, at most. Splitting copies them, which takes a step one
+or two milliseconds."""
 _SPLIT_BYTES: Final = 2 * 1024 * 1024
-"""Rows, and bytes, split by queue, and so copied, in one step: one or two milliseconds."""
+"""Bytes of these rows, by the average size of a row, at most."""
 
 
 class Messages(Protocol):
@@ -64,10 +66,17 @@ class Messages(Protocol):
         """Return the partitions that the messages themselves name."""
 
     def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
-        """Find the first message larger than the limit; return its name and size, or None."""
+        """Find the first message larger than the limit.
 
-    def fits_any_partition(self, partitioner: Partitioner) -> bool:
-        """Whether all messages may go to one partition, which the partitioner chooses once."""
+        Return its label for the error text, such as "message 7", and its size; None if no message
+        is too large.
+        """
+
+    def may_choose_once(self, partitioner: Partitioner) -> bool:
+        """Whether to call the partitioner once for a run of messages instead of once for each.
+
+        True if neither keys nor named partitions decide, and the partitioner allows it.
+        """
 
     def split_by_queue(
         self, route: TopicRoute, start: int
@@ -113,7 +122,7 @@ class ListedMessages:
                     return f"message {start + offset}", size
         return None
 
-    def fits_any_partition(self, partitioner: Partitioner) -> bool:
+    def may_choose_once(self, partitioner: Partitioner) -> bool:
         """See `Messages`."""
         return self.keys is None and type(partitioner) in ANYWHERE_WITHOUT_KEY
 
@@ -174,7 +183,7 @@ class ArrowMessages:
                 return f"row {start + found[0]}", found[1] + overhead
         return None
 
-    def fits_any_partition(self, partitioner: Partitioner) -> bool:
+    def may_choose_once(self, partitioner: Partitioner) -> bool:
         """See `Messages`."""
         return (
             self.keys is None
@@ -195,8 +204,9 @@ class ArrowMessages:
             by_key = partitions_of(keys, route.partitions)
 
         def choose(indices: list[int]) -> list[int]:
+            # If `by_key` is given, `split_by_partition` leaves only rows without a key to `choose`.
             if kind in ANYWHERE_WITHOUT_KEY and (keys is None or by_key is not None):
-                return [_choose_partition(route, None)] * len(indices)  # none of them has a key
+                return [_choose_partition(route, None)] * len(indices)
             return [
                 _choose_partition(route, None if keys is None else keys[index]) for index in indices
             ]

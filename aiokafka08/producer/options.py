@@ -129,7 +129,8 @@ def producer_options(
     if boolean("enable_idempotence", enable_idempotence):
         raise UnsupportedVersionError(
             "enable_idempotence=True needs InitProducerId and message format 2 (brokers from 0.11 "
-            "on), which this client doesn't speak: a retried batch may be stored twice"
+            "on), which this client doesn't speak. Leave it at False; a retried batch may then be "
+            "stored twice"
         )
     if compression_type == "zstd":
         raise UnsupportedVersionError(

@@ -1,15 +1,17 @@
 """Decide what happens to a batch after its request, and carry the decision out.
 
 `decide` is pure: it maps a broker's response for one batch to a `BatchDecision`, with the table of
-error codes in `errors`. `BatchResolver` carries decisions out: it resolves, retries, splits or
+error codes in `errors`. `BatchResolver` carries decisions out: it acknowledges, retries, splits or
 fails batches. `sink` calls it with responses and lost connections, `sender` when batches expire and
 when the producer stops. `accumulator` keeps the batches that are retried.
 
 Invariants:
 
-- A batch is resolved only if a response reports success and an offset for its partition.
-- A retriable error code is retried until `delivery_timeout_ms`. An error that the client can't
-  explain is retried at most `MAX_UNEXPLAINED_RETRIES` times; then the batch fails with that error.
+- A batch is acknowledged only if a response reports success and an offset for its partition; with
+  acks=0, only if its request was written.
+- After a retriable error code a batch is retried until its deadline (`delivery_timeout_ms`). After
+  errors that the client can't explain it is retried at most `MAX_UNEXPLAINED_RETRIES` times; then
+  it fails with the last of them.
 - The bytes of a batch are released to `memory` once, when the accumulator finishes it. So a batch
   that expires in flight keeps its memory until its request ends.
 """
@@ -48,7 +50,7 @@ MAX_UNEXPLAINED_RETRIES: Final = 5
 class Outcome(enum.Enum):
     """What happens to a batch."""
 
-    STORED = "resolve it"
+    STORED = "acknowledge it"
     RETRY = "put it back into its queue"
     SPLIT = "replace it by its halves"
     FAILED = "fail it"
@@ -128,13 +130,13 @@ def _decide_unexplained(error: KafkaError, retries: int, *, may_be_stored: bool)
 
 
 class BatchResolver:
-    """Resolves, retries, splits and fails batches.
+    """Acknowledges, retries, splits and fails batches.
 
     Keeps four things in agreement: the accumulator, the delivery that the callers wait for, the
     buffer memory, and the telemetry.
 
     Attributes:
-        messages_sent: messages acknowledged; with acks=0 written.
+        messages_sent: number of messages acknowledged (with acks=0: written).
         messages_failed: messages of failed batches.
     """
 
@@ -220,9 +222,10 @@ class BatchResolver:
             self.fail(batch, error, now)
 
     def acknowledge_written(self, batch: Batch) -> None:
-        """acks=0: resolve the futures of a batch that was written to the socket.
+        """acks=0: acknowledge the messages of a batch that was written to the socket.
 
-        The batch itself ends with `finish`, once the broker has read it.
+        The caller calls `finish` later, once the broker has read the batch or the connection is
+        lost.
         """
         self.messages_sent += batch.count
         batch.delivery.acknowledge(-1, -1, has_timestamps=False)
@@ -245,7 +248,7 @@ class BatchResolver:
             if batch.in_flight:
                 why = "the broker hasn't responded; the messages may be in the log"
             elif batch.last_error is not None:
-                why = f"last: {batch.last_error}"
+                why = f"last error: {batch.last_error}"
             elif batch.queue.leader is None:
                 why = "the partition has no leader"
             else:

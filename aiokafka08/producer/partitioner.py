@@ -123,7 +123,7 @@ class _Partitioner:
 class DefaultPartitioner(_Partitioner):
     """Choose by murmur2 of the key; at random for each message without a key. As aiokafka does.
 
-    Keys go to the partitions that kafka-clients from 0.8.2 on chooses.
+    Keys go to the same partitions as with the Java producer of Kafka 0.8.2 and later.
     """
 
     __slots__ = ()
@@ -215,10 +215,10 @@ class ScalaPartitioner080(_ScalaPartitioner):
 
     Args:
         key_type: the key's type in the Scala producer. "bytes": `byte[]`, with
-            `kafka.producer.ByteArrayPartitioner` configured. (Its default partitioner chose by the
-            array's address, so equal keys went to different partitions.) "string": `String`, with
-            the default partitioner and `StringEncoder` in UTF-8; a call raises ValueError for a
-            key that isn't UTF-8.
+            `kafka.producer.ByteArrayPartitioner` configured. (The Scala producer's default
+            partitioner chose by the array's address, so equal keys went to different partitions.)
+            "string": `String`, with the default partitioner and `StringEncoder` in UTF-8; a call
+            raises ValueError for a key that isn't UTF-8.
     """
 
     __slots__ = ()
@@ -247,8 +247,8 @@ def _utf_8_hash_code(key: bytes) -> int:
         return java_string_hash_code(str(key, "utf-8"))
     except UnicodeDecodeError:
         raise ValueError(
-            f"partition of a string key: a key of {len(key)} bytes isn't UTF-8. Use the "
-            "partitioner for keys of bytes, or encode keys as UTF-8"
+            f"partition of a string key: a key of {len(key)} bytes isn't UTF-8. Encode keys as "
+            "UTF-8, or use key_type='bytes' (the names without '-string')"
         ) from None
 
 
@@ -265,7 +265,7 @@ PARTITIONERS: Final[dict[str, Callable[[], Partitioner]]] = {
     "sticky": StickyPartitioner,
     "random": RandomPartitioner,
 }
-"""The names that a producer's `partitioner=` accepts, each with the factory of an instance."""
+"""The names that a producer's `partitioner=` accepts, with factories of a topic's partitioner."""
 
 
 BY_MURMUR2: Final[frozenset[type]] = frozenset(
@@ -296,8 +296,10 @@ def partitioner_factory(
             or any other callable, which all topics share.
 
     Raises:
-        ValueError: no partitioner has this name. (The caller adds the option to both texts.)
+        ValueError: no partitioner has this name.
         TypeError: it is neither a name nor callable.
+
+    The error texts don't name the option: the caller puts `partitioner=…` in front of them.
     """
     if isinstance(partitioner, str):
         factory = PARTITIONERS.get(partitioner)

@@ -1,8 +1,9 @@
 """`AIOKafkaProducer`, the public producer, with aiokafka's names and signatures.
 
-Owns the life cycle (start, stop, the event loop and process of the producer) and serialization, and
-refuses what the 0.8 protocol can't do. Everything else is done by the parts of `ProducerEngine`:
-messages go in through `Intake`, out through `Sender`.
+Owns the life cycle and serialization, and refuses what the 0.8 protocol can't do. The life cycle is
+`start`, `stop`, and the check that calls come from the event loop and the operating-system process
+that started the producer. The parts of `ProducerEngine` do everything else: messages go in through
+`Intake`, out through `Sender`.
 
 Invariant: no part refers to `AIOKafkaProducer`, so a producer that is dropped without `stop()` is
 garbage-collected and warns.
@@ -90,13 +91,13 @@ class AIOKafkaProducer:
             `(key_bytes, all_partitions, available) -> partition`.
         buffer_memory: bytes of messages that may be buffered or in flight (in wire format, before
             compression). While it is full, `send()` waits. With the default values of the other
-            options, the process takes at most 16 MiB more: for socket buffers, the reserves of
-            growing buffers, and the allocator.
+            options, the process takes at most 16 MiB more: for socket buffers, the spare capacity
+            of growing buffers, and the overhead of the allocator.
         delivery_timeout_ms: the longest time from the call of `send()` until the message is
             acknowledged or fails; it includes retries, leader elections and waiting for memory.
         request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata.
-        max_in_flight_requests_per_connection: produce requests in flight per broker. They never
-            carry batches of the same partition, so retries keep the order.
+        max_in_flight_requests_per_connection: produce requests in flight per broker. Unless acks=0,
+            no two of them carry batches of the same partition, so retries keep the order.
         on_event: called with each `aiokafka08.telemetry` event.
 
     Raises:
@@ -232,7 +233,7 @@ class AIOKafkaProducer:
             await self._router.start()
             version = self._router.version()
             if version is not None and version.line not in self._options.supported_lines:
-                raise self._options.unsupported_line(version, "the broker met first")
+                raise self._options.unsupported_line(version, "the oldest known broker")
             if self._lifecycle.stopped:
                 raise ProducerClosed("the producer was stopped while it started")
         except BaseException as error:
@@ -253,9 +254,9 @@ class AIOKafkaProducer:
         store those in flight), and everything is closed.
 
         Args:
-            timeout: seconds to send for; messages not acknowledged by then fail with
-                `KafkaTimeoutError`. None: until each message is acknowledged or has failed, which
-                takes at most `delivery_timeout_ms`.
+            timeout: for how many seconds to go on sending; messages not acknowledged by then fail
+                with `KafkaTimeoutError`. None: until each message is acknowledged or has failed,
+                which takes at most `delivery_timeout_ms`.
         """
         if timeout is not None:
             check_duration("timeout", timeout)
@@ -315,10 +316,10 @@ class AIOKafkaProducer:
     ) -> DeliveryFuture:
         """Buffer a message; return a future for its acknowledgement.
 
-        Returns without waiting if the topic is known and memory is available. A task that calls
-        this in a loop without ever waiting yields to the event loop every few milliseconds, before
-        its message is appended. Within a partition, the log has the messages in the order of these
-        calls, except that a call that yields comes after those that other tasks make meanwhile.
+        Returns without waiting if the topic is known and memory is available. If a task calls this
+        in a loop without ever waiting, then every few milliseconds a call yields to the event loop
+        before it appends its message. Within a partition, messages are logged in the order of the
+        calls. Exception: messages that other tasks send while a call yields come before its own.
         Cancelling this call before it returns withdraws the message; cancelling the future doesn't.
 
         Args:
@@ -326,7 +327,7 @@ class AIOKafkaProducer:
             value: bytes, or what `value_serializer` takes. None is a tombstone, and needs a key.
             key: bytes, or what `key_serializer` takes.
             partition: None lets the partitioner choose.
-            timestamp_ms: milliseconds since the epoch, None for now; brokers below 0.10 have none.
+            timestamp_ms: milliseconds since the epoch, None for now; brokers below 0.10 store none.
             headers: must be empty.
 
         Returns:
@@ -386,15 +387,18 @@ class AIOKafkaProducer:
     ) -> Deliveries:
         """Buffer many messages at once, far cheaper than by `send` for each.
 
-        Returns when all messages are buffered. They are buffered in chunks as memory allows; other
-        calls that send to the topic wait until then. Like `send`, this yields to the event loop
-        every few milliseconds, also while it checks the arguments; messages that other tasks send
-        meanwhile come first.
-
-        A list or dict is copied at once, but not its items: until this returns, don't change
-        bytearrays, objects for a serializer, or what an iterator walks over. Messages without keys
-        go to partitions in runs, if the partitioner promises nothing else for them. If an error is
+        Works in two phases, and yields to the event loop every few milliseconds in both. First it
+        checks the arguments; messages that other tasks send in this phase come before these in the
+        log. Then it buffers the messages in chunks, as memory allows; other calls that send to the
+        topic wait until this phase ends. Returns when all messages are buffered. If an error is
         raised, or this call is cancelled, the messages buffered before are sent all the same.
+
+        Arguments that have a length (lists, dicts) are copied at the start, but their items aren't.
+        Until this returns, don't change bytearrays or objects that a serializer gets. If an
+        argument is an iterator, don't change the collection behind it either.
+
+        Without `keys` and `partition`, the partitioner chooses once for a run of messages. Only
+        "round_robin" and partitioners of your own are called for each message.
 
         Args:
             topic: the topic.
@@ -423,11 +427,11 @@ class AIOKafkaProducer:
     async def send_arrow(self, topic: str, batch: RecordBatch) -> Deliveries:
         """Buffer the rows of a `pyarrow.RecordBatch`, as `send_many`; create no object per row.
 
-        Needs the extra `arrow`. Serializers aren't applied. With a partitioner that isn't based on
-        murmur2 (`scala-…`, or your own), each key is made a Python object to call it with.
+        Needs the extra `arrow`. Serializers aren't applied. A partitioner that isn't based on
+        murmur2 (`scala-…`, or your own) is called for each key, which creates an object per key.
 
         Args:
-            topic: the topic; a column of this name is ignored.
+            topic: the topic; a column named `topic` is ignored.
             batch: the rows; columns other than these are ignored:
                 `value`: binary or text, of any Arrow type; may be null.
                 `key`: as `value`; null for rows without a key.
@@ -519,12 +523,12 @@ class AIOKafkaProducer:
     def metrics(self) -> dict[str, float]:
         """Return counters since the start and current gauges, by name.
 
-        Gauges: `requests_in_flight`, `buffer_used_bytes`, `buffer_limit_bytes`, `senders_waiting`,
-        `batches_unfinished`, `oldest_batch_ms`. Counters: `messages_sent` (acknowledged; with
-        acks=0 written), `messages_failed`, `bytes_sent` (compressed message sets, retries
-        included), `requests_sent`, `retries` (batches), `batches_failed`, `acks0_unknown`
-        (messages), `connections_opened`, `connections_closed`, `connect_failures`,
-        `metadata_changes`, `metadata_failures`.
+        Gauges: `requests_in_flight`, `buffer_used_bytes`, `buffer_limit_bytes`, `senders_waiting`
+        (calls that wait for memory), `batches_unfinished`, `oldest_batch_ms`. Counters:
+        `messages_sent` (acknowledged, or written if acks=0), `messages_failed`, `bytes_sent`
+        (compressed message sets, retries included), `requests_sent`, `retries` (batches),
+        `batches_failed`, `acks0_unknown` (messages), `connections_opened`, `connections_closed`,
+        `connect_failures`, `metadata_changes`, `metadata_failures`.
         """
         counters = self._telemetry.counters
         return {

@@ -1,13 +1,14 @@
 """Run the sending side of a producer: decide when to send, expire batches, watch for leaders.
 
 `engine` creates the `Sender`, which owns the accumulator and one `Sink` per leader. The accumulator
-wakes it when a batch is buffered or due; a timer wakes it when linger, backoff or a deadline ends.
-Each wake-up runs one pass: expire batches, then let the sinks with due batches send.
+calls `wake` when a batch is buffered or due; a timer expires when linger, backoff or a deadline
+ends. Both lead to a pass: expire batches, then let the sinks with due batches send.
 
 Invariants:
 
-- All wake-ups of one event-loop iteration lead to one pass in the next iteration, when more
-  messages may have come.
+- `wake` schedules a pass for the next event-loop iteration, unless one is scheduled already. So the
+  messages that tasks buffer in one iteration are handled by one pass. The timer runs its pass at
+  once.
 - An unexpected exception in a pass or a sink is passed to `on_crash`, which ends the producer. It
   is never only logged while callers wait for messages that can't be sent any more.
 """
@@ -30,7 +31,10 @@ from aiokafka08.producer.sink import Sink
 from aiokafka08.structs import TopicPartition
 
 _MIN_LEADER_RETRY_S: Final = 0.01
-"""Shortest time between two metadata refreshes for missing leaders, for `retry_backoff_ms=0`."""
+"""Shortest time between two metadata refreshes because of missing leaders.
+
+Applies if `retry_backoff_ms` is lower, for example 0.
+"""
 
 
 class Sender:
@@ -81,7 +85,7 @@ class Sender:
 
     @property
     def sinks(self) -> list[Sink]:
-        """The brokers that batches were sent to so far."""
+        """One sink for each broker that had due batches so far."""
         return list(self._sinks.values())
 
     def wake(self) -> None:
@@ -158,7 +162,8 @@ class Sender:
     def _set_timer(self, time: float | None) -> None:
         timer = self._timer
         if time is None or (timer is not None and self._timer_at <= time):
-            # An early pass does no harm, and most batches end long before their deadline.
+            # The timer isn't moved to a later time: an early pass does no harm. Most passes set a
+            # deadline that is never reached, and moving the timer each time would cost more.
             return
         if timer is not None:
             timer.cancel()

@@ -3,8 +3,8 @@
 `AIOKafkaProducer` and `BatchBuilder` call `serialize_pair` for one message; `send_many` runs
 `serialize_all`.
 
-Invariant: `serialize_all` yields after each few messages, so that its caller can yield to the event
-loop.
+Invariant: `serialize_all` yields after at most 1024 checked items, and after at most 64 items that
+an iterator or a serializer makes, so that its caller can yield to the event loop.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from aiokafka08.net.config import not_negative
 Serializer = Callable[[Any], bytes | None]
 
 _CHECKED_PER_STEP: Final = 1024
+"""Items whose type or range one step checks."""
 _DRAWN_PER_STEP: Final = 64
-"""Fewer: the user's code makes each of them, which takes longer."""
+"""Items that one step takes from an iterator or a serializer. The user's code makes each of them,
+which takes longer than a check, so they are fewer."""
 
 _BYTES_OR_NONE: Final = {bytes, type(None)}
 
@@ -73,8 +75,9 @@ def serialize_all(
 ]:
     """Return values, keys and timestamps of many messages, as sequences of the same length.
 
-    A message may have neither key nor value, so that whole logs can be copied. Arguments with a
-    length are copied in the first step, since other tasks may change them between two steps.
+    Unlike in `serialize_pair`, the key and the value of a message may both be None, so that a topic
+    with such messages can be copied. Arguments with a length are copied in the first step, since
+    other tasks may change them between two steps.
 
     Raises:
         TypeError: a key or value isn't bytes, or an argument is a string instead of a list.

@@ -8,16 +8,19 @@ Invariants:
 - Batches stay in their queues, where they can still grow, until a connection is open and writable.
 - At most `max_in_flight_requests_per_connection` produce requests are in flight. No two of them
   carry batches of the same partition, unless acks=0.
-- Each drained batch is given to `BatchResolver` exactly once per request: resolved, retried, failed
-  or finished.
+- Until `stop`, the sink hands each drained batch to `BatchResolver` exactly once per request: by
+  `resolve`, `retry` or `fail`. With acks=0 it calls `acknowledge_written` when the request is
+  written, and `finish` when the request ends.
+- After `stop` the sink hands over no batch. `Sender.abort`, which called `stop`, fails the rest.
 
 With acks=0 there is no response, so a tiny ListOffsets request follows each produce request on the
 same connection: its response shows that the broker has read everything before it. A broker reports
 errors by closing the connection instead; the outcome of every message since the last response is
 then unknown (docs/brokers.md 3.3).
 
-When a broker stays silent and metadata names another leader, the batches of that leader are taken
-back from the request in flight. They may be stored twice, as after any lost connection.
+When a broker stays silent and metadata names another leader for a partition, the sink takes that
+partition's batch back from the request in flight and retries it. The batch may be stored twice, as
+after any lost connection.
 """
 
 from __future__ import annotations
@@ -132,7 +135,11 @@ class Sink:
         return len(self._requests)
 
     def send_due(self) -> None:
-        """Send due batches until none is left, the connection is full, or enough are in flight."""
+        """Send due batches until none is left.
+
+        Stops earlier when the connection isn't writable, or when `max_in_flight` requests are in
+        flight.
+        """
         mute = self._options.required_acks != 0
         while (
             len(self._requests) < self._options.max_in_flight
@@ -141,7 +148,8 @@ class Sink:
         ):
             connection = self._connection
             if connection is None or not connection.writable:
-                # done(): an eager task factory may have run the task before it was assigned
+                # done(): under an eager task factory the task may end within create_task(). Its
+                # `self._connecting = None` then comes before this assignment, not after it.
                 if self._connecting is None or self._connecting.done():
                     self._connecting = self._loop.create_task(self._connect())
                 return
@@ -351,9 +359,10 @@ class Sink:
     def _finish_unacknowledged(
         self, request: _ProduceInFlight, error: KafkaError | None, now: float
     ) -> None:
-        """acks=0: finish a request that the broker has read, or (`error`) may not have read.
+        """acks=0: finish the batches of a request that has ended.
 
-        If the connection is lost, all requests on it end this way.
+        If `error` is None, the broker has read the request; else it may not have. If the connection
+        is lost, all other requests on it are finished too.
         """
         ended = [request]
         if error is not None:

@@ -37,7 +37,10 @@ from aiokafka08.structs import TopicPartition
 _log = logging.getLogger("aiokafka08.producer")
 
 _LEADER_WAIT_S: Final = 3.0
-"""How long a call waits for any partition to have a leader before it uses a leaderless topic."""
+"""How long a call waits until at least one partition has a leader.
+
+After that it goes on without a leader.
+"""
 
 
 class TopicRoute:
@@ -168,7 +171,8 @@ class TopicRoutes:
     async def partitions(self, topic: str, metadata_timeout_s: float) -> set[int]:
         """Return the partitions of a topic. Raises as `acquire`."""
         route = self.by_topic.get(topic)
-        if route is not None and route.partitions:  # calls may wait there for memory
+        if route is not None and route.partitions:
+            # Don't `acquire` the topic: calls that have acquired it may be waiting for memory.
             return set(route.partitions)
         async with self.acquire(topic, metadata_timeout_s) as route:
             return set(route.partitions)
@@ -194,19 +198,21 @@ class TopicRoutes:
         return queue
 
     def choose_format(self, queue: PartitionQueue) -> None:
-        """Set the message format of the queue's next batch by the broker line of the leader.
+        """Set the message format of the queue's next batch to one that the leader can read.
 
         Raises:
             UnsupportedCodecError, UnsupportedVersionError: the broker doesn't support the options.
         """
         leader = queue.leader
         version = None if leader is None else self._router.version(leader)
+        is_leader_known = version is not None
         if version is None:
             version = self._router.version()  # of the oldest broker: all can read its format
         if version is not None:
             queue.magic = version.magic
             if version.line not in self._options.supported_lines:
-                raise self._options.unsupported_line(version, f"node {leader}")
+                broker = f"node {leader}" if is_leader_known else "the oldest known broker"
+                raise self._options.unsupported_line(version, broker)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -199,7 +199,9 @@ async def test_unacknowledged_messages_fail_at_the_deadline(
 ) -> None:
     producer = await producer_for(cluster, delivery_timeout_ms=300)
     cluster.fault(ProduceRequest, then=Answer(6), times=None)
-    with pytest.raises(KafkaTimeoutError, match=r"t/1: not acknowledged within 300 ms; last: .*6"):
+    with pytest.raises(
+        KafkaTimeoutError, match=r"t/1: not acknowledged within 300 ms; last error: .*6"
+    ):
         await producer.send_and_wait("t", b"v", partition=1)
     assert producer.metrics()["buffer_used_bytes"] == 0
     assert len(producer.events_of(BatchFailed)) == 1
