@@ -2,8 +2,10 @@
 
 `asyncio.Lock` wakes one waiter at each release, so each waiter costs one loop iteration. With a
 thousand tasks that send again as soon as they are served, the queue then empties slowly, in many
-small requests (docs/performance.md). `FairLock` wakes two more waiters at each release. If the
-bodies never wait, the number of woken waiters doubles with each iteration.
+small requests (docs/performance.md). At each release `FairLock` wakes two more waiters, ahead of
+their turn. If the tasks await nothing while they hold the lock, each woken waiter acquires it,
+releases it and so wakes two others, all in one iteration. The number of woken waiters then doubles
+with each iteration.
 
 Invariant: waiters acquire the lock in the order in which they came, one at a time. A waiter that is
 woken before its turn keeps its place in the queue.
@@ -48,7 +50,7 @@ class FairLock:
                 waiter.woken = asyncio.get_running_loop().create_future()
         except BaseException:
             self._waiters.remove(waiter)
-            if not waiter.woken.cancelled():  # woken and cancelled in the same loop iteration
+            if not waiter.woken.cancelled():  # it was woken before its task was cancelled
                 self._woken -= 1
             if not self._locked:  # this waiter may have been the next to acquire it
                 self._wake_more()
@@ -66,7 +68,10 @@ class FairLock:
         self._wake_more()
 
     def _wake_more(self) -> None:
-        """Wake the first waiter, which acquires the lock next, and two behind the woken ones."""
+        """Wake the first waiter, which acquires the lock next, and two that aren't woken yet.
+
+        The waiters that are woken already are the first ones in the queue.
+        """
         for index in (0, self._woken, self._woken + 1):
             if index < len(self._waiters) and not self._waiters[index].woken.done():
                 self._waiters[index].woken.set_result(None)

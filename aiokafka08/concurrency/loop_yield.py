@@ -8,8 +8,9 @@ yields if it returns True.
 One `LoopYield` measures for how long the current event-loop iteration has been held. All code of
 one producer, or of one consumer, shares one.
 
-Invariant: `is_due()` becomes True only in a task that made the previous call too, in the same loop
-iteration. So tasks that send one message each never yield, and keep the order of their calls.
+Invariant: `is_due()` becomes True only if the last two calls of it were made by the same task, in
+the same loop iteration. A task that sends one message calls it once, so it doesn't yield: tasks
+that send one message each keep the order of their calls.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class LoopYield:
     """Measure how long the running task has held the event loop. For use in one loop only.
 
     Attributes:
-        was_due: The last `is_due()` of this loop iteration returned True, and the task hasn't
-            yielded since. For code that measures where it can't await, and yields later.
+        was_due: the last `is_due()` of this loop iteration returned True, and the task hasn't
+            yielded since. For a caller that can't await where it calls `is_due()` and yields later.
     """
 
     __slots__ = ("_loop", "_measuring", "_since", "_task", "was_due")
@@ -46,8 +47,9 @@ class LoopYield:
     def is_due(self) -> bool:
         """Return whether the running task has held the loop for longer than `HOLD_S`.
 
-        The time counts from the first call in this loop iteration. Always False outside a task of
-        this loop: completed futures may be awaited from anywhere.
+        The time counts from the first call in this loop iteration. The result is False outside a
+        task of this loop. Such calls occur: an awaitable may call this from its `__await__`, and a
+        user may await it in another event loop.
         """
         if _running_loop() is not self._loop:
             return False
@@ -75,7 +77,11 @@ class LoopYield:
         await asyncio.sleep(0)
 
     def pop_due(self) -> bool:
-        """Return `is_due()` and reset it: for an iterator, which yields to the loop by a None."""
+        """Return `is_due()` and reset it.
+
+        For the iterator of an `__await__`, which can't await `yield_now()`. It yields None instead,
+        which suspends the task until the next loop iteration.
+        """
         due = self.is_due()
         self.was_due = False
         return due

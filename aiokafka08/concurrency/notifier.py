@@ -17,7 +17,7 @@ class Notifier:
     """Wake all current waiters at once.
 
     Attributes:
-        count: Number of `notify()` calls so far.
+        count: number of `notify()` calls so far.
     """
 
     __slots__ = ("_waiters", "count")
@@ -39,7 +39,7 @@ class Notifier:
         """Wait for the next `notify()`.
 
         Args:
-            deadline: Loop time at which to stop waiting; None waits for ever.
+            deadline: loop time at which to stop waiting; None waits for ever.
 
         Returns:
             False if the deadline came first.

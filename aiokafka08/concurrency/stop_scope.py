@@ -1,8 +1,8 @@
-"""Cancel the calls of a user that wait for the network when their client is stopped.
+"""End the pending calls of a client when the client is stopped.
 
-Each call runs as a task of its own. `cancel_all()` cancels these tasks, and their callers get an
-error that names the reason, not a bare `CancelledError`. The consumer wraps its public calls in a
-scope.
+A user's task may be waiting for the network in a public method of the client. `StopScope` runs each
+such call as a task of its own. `cancel_all()` cancels these tasks, and their callers get an error
+that names the reason, not a bare `CancelledError`. The consumer wraps its public calls in a scope.
 
 Invariant: when `run()` has returned or raised, its task has ended.
 """
@@ -20,7 +20,7 @@ class StopScope:
     """Run coroutines that `cancel_all()` can end.
 
     Args:
-        stopped: Makes the exception that the callers of ended coroutines get.
+        stopped: returns the exception to raise in the callers of cancelled coroutines.
     """
 
     def __init__(self, stopped: Callable[[], Exception]) -> None:
@@ -31,7 +31,7 @@ class StopScope:
         """Return the coroutine's result. If the caller is cancelled, cancel the coroutine too.
 
         Raises:
-            Exception: What `stopped` makes, if `cancel_all()` ended the coroutine.
+            Exception: what `stopped` returns, if `cancel_all()` cancelled the coroutine.
         """
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)

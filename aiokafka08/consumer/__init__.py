@@ -3,9 +3,10 @@
 `consumer` has the public class. `engine` owns the assigned partitions and connects the parts:
 
 - `fetcher` fetches (with `fetch_plan`: which partitions next; `fetch_memory`: how many bytes).
-- `cursor` is one partition (with `next_fetch`: offset and size; `record_buffer`: sets and records).
+- `cursor` is one partition (with `next_fetch`: the offset and the size of its next fetch;
+  `record_buffer`: its fetched message sets and decoded records).
 - `start_offsets` finds positions, `collector` serves getone() and getmany(), `commits` commits.
-- `observer` is what these parts report to the engine.
+- `observer` is the interface through which these parts report to the engine.
 
 `subscription` is what the user wants to read, `membership` decides which of it this consumer reads,
 and `config` checks the options. `range` reads one bounded range without a consumer.

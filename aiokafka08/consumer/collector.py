@@ -8,9 +8,12 @@ Invariants:
 
 - A message counts as taken when the call returns it. Nothing is awaited between taking a message
   and returning it, so a cancelled call has taken nothing.
-- The partitions are served in turn, slice by slice. A partition that had messages left because of a
-  limit comes last in the next call.
-- A call that decodes much yields to the event loop between its slices.
+- A call that names no partitions serves all in turn. `get_one` passes on to the next partition
+  after each slice. `get_many` and `get_columns` take as much as they may from one partition after
+  the other. A partition from which messages were taken comes last in the next call. A call that
+  names partitions serves them in the order of the names.
+- A call that decodes much yields to the event loop between its slices; `get_columns` returns early
+  instead.
 - The error of a partition is raised after the messages before it were taken: by `get_one` when it
   is the partition's turn, by `get_many` and `get_columns` only if they have no message to return.
 """
@@ -35,7 +38,8 @@ SLICE_RECORDS = 1000
 """How many messages are decoded in one step."""
 
 CALL_DECOMPRESSED_BYTES = 128 * 1024 * 1024
-"""A call that has decompressed this much returns what it has, below its limit of messages too."""
+"""A `get_many` that has decompressed this much returns the messages that it has, even if these are
+fewer than its limit."""
 
 RecordsByPartition = dict[TopicPartition, list[Record]]
 
@@ -59,7 +63,7 @@ class Collector:
         waiting_calls: how many calls wait now.
         remaining: iterator over the messages of the slice that is being returned. It is the
             `remaining` of one cursor's buffer, or exhausted. Callers step it, one message a step;
-            it is replaced when that cursor is sought, paused or revoked.
+            it is replaced at a `seek()`, and when that cursor is paused or revoked.
     """
 
     __slots__ = (
@@ -92,7 +96,8 @@ class Collector:
         self._loop_yield = loop_yield
 
     def close(self) -> None:
-        """Return no more messages, and let waiting calls raise what `check` says."""
+        """Return no more messages, and wake the waiting calls: they raise the error of
+        `ConsumerObserver.check`."""
         self._served, self.remaining = None, iter(())
         self.changed.notify()
 
@@ -114,7 +119,7 @@ class Collector:
             self._served, self.remaining = None, iter(())
 
     async def get_one(self, partitions: Collection[TopicPartition]) -> Record:
-        """Wait for the next message of these partitions (none named: of all), and return it."""
+        """Wait for the next message of these partitions, or of all if there are none."""
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
         while True:
@@ -146,8 +151,11 @@ class Collector:
     async def get_columns(
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int
     ) -> CollectedColumns:
-        """As `get_many`, in columns: what can be decoded until the loop yield is due, up to
-        `limit` messages."""
+        """As `get_many`, but return columns.
+
+        Decoding stops after `limit` messages, or when the task has held the event loop for too long
+        (`LoopYield.is_due`): the result then has fewer messages.
+        """
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -186,7 +194,7 @@ class Collector:
         """Yield if this task has held the event loop for too long, in this call or in several."""
         if self._loop_yield.is_due():
             await self._loop_yield.yield_now()
-            self._loop_yield.is_due()  # measures from now on
+            self._loop_yield.is_due()  # only to start a new measurement
             self._observer.check()
 
     # --- which cursors ----------------------------------------------------------------------------
@@ -197,14 +205,18 @@ class Collector:
         return {self._cursors[tp] for tp in partitions if tp in self._cursors}
 
     def _selected(self, partitions: Collection[TopicPartition]) -> Iterable[Cursor]:
-        """Return the ready cursors of these partitions (none named: of all)."""
+        """Return the ready cursors of these partitions, or of all if there are none."""
         if not partitions:
             return list(self._ready)
         named = (self._cursors.get(tp) for tp in partitions)
         return [cursor for cursor in named if cursor is not None and cursor in self._ready]
 
     def _pending(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether there is more to decode: a step may decode no message (DECODE_STEP_BYTES)."""
+        """Whether there is more to decode.
+
+        A step that returns no message doesn't show the end: it may have stopped after decompressing
+        DECODE_STEP_BYTES.
+        """
         return any(cursor.buffer.pending for cursor in self._selected(partitions))
 
     def _requeue(self, cursor: Cursor) -> None:
@@ -283,7 +295,7 @@ class Collector:
                     error = error or failure
                     break
                 finally:
-                    # Also if the step has decoded no message: its set has left the buffer.
+                    # Report a step without messages too: it may have freed a set in the buffer.
                     self._observer.messages_returned(cursor)
                 count = buffer.decoded_count
                 found = found or count > 0
@@ -304,7 +316,7 @@ class Collector:
         popped: RecordsByPartition = {}
         for cursor in cursors:
             if cursor not in self._ready:
-                continue  # paused, sought or revoked while the call yielded
+                continue  # paused, revoked or moved by seek() while the call yielded
             records = cursor.buffer.pop_records(limit)
             self._requeue(cursor)
             if records:
@@ -317,7 +329,7 @@ class Collector:
         return popped
 
     def _pop_columns(self, partitions: Collection[TopicPartition], limit: int) -> CollectedColumns:
-        """Decode and take messages without awaiting, until the yield is due; or raise an error."""
+        """Decode and take messages without awaiting, until `is_due()`; or raise an error."""
         cursors = self._selected(partitions)
         columns = Columns()
         collected = CollectedColumns(columns, [], {})

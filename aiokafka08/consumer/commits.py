@@ -2,15 +2,16 @@
 and when the consumer stops.
 
 `Committer` owns the order of the commits and decides when to commit; `offset_store` knows how. The
-public consumer calls `commit`, the engine all else. What is committed is the position: the offset
-after the last message that the user got.
+public consumer calls `commit`, `commit_revoked_soon` and `positions`, the engine the rest. What is
+committed is the position: the offset after the last message that the user got.
 
 Invariants:
 
 - One commit at a time, in the order of the calls. So an older position never overwrites a newer
   one.
-- A commit carries the membership (`CommitIdentity`) of the moment when its positions were read. The
-  coordinator refuses it if that generation has ended. No commit goes on after `cancel_pending`.
+- A commit carries the generation and the member id (`CommitIdentity`) of the moment when its
+  positions were read. The coordinator refuses it if that generation has ended.
+- `cancel_pending` ends every commit that was called before it, and none that is called later.
 - A commit that the user didn't call never raises in the background. It emits `CommitFailed`, and an
   error that a retry can't help is raised by the next call that takes messages.
 """
@@ -70,7 +71,7 @@ class Committer:
         self._is_automatic = config.enable_auto_commit and config.group_id is not None
         self._interval_s = max(config.auto_commit_interval_s, SHORTEST_INTERVAL_S)
         # In a rebalance the group waits for this member, for as long as its session lasts.
-        self._last_commit_s = config.session_timeout_s / 2
+        self._revoke_timeout_s = config.session_timeout_s / 2
         self._store: OffsetStore
         self._membership: Membership
         self._lock = asyncio.Lock()
@@ -117,7 +118,8 @@ class Committer:
         *,
         timeout_s: float | None = None,
     ) -> Coroutine[Any, Any, None]:
-        """Commit these offsets with the membership of now, not of when the result is awaited.
+        """Commit these offsets. The generation is that of this call, even if the returned coroutine
+        is awaited later.
 
         Raises as `OffsetStore.commit`.
         """
@@ -131,26 +133,26 @@ class Committer:
         Raises no `KafkaError`. Takes at most half the session timeout.
         """
         if self._is_automatic:
-            await self._try_commit(self.positions(partitions), self._last_commit_s)
+            await self._try_commit(self.positions(partitions), self._revoke_timeout_s)
 
     def commit_revoked_soon(self, partitions: Collection[TopicPartition]) -> None:
-        """As `commit_revoked`, in the background, with the positions of now.
+        """As `commit_revoked`, but in the background. The positions are read now.
 
         For a new assign() or unsubscribe(): no other member waits for these partitions.
         """
         if self._timer is not None:
-            work = self._try_commit(self.positions(partitions), self._last_commit_s)
+            work = self._try_commit(self.positions(partitions), self._revoke_timeout_s)
             task = asyncio.get_running_loop().create_task(work, name="aiokafka08 commit")
             self._background.add(task)
             task.add_done_callback(self._background.discard)
             report_failure(task, self._observer)
 
     def revoke_deadline(self) -> float:
-        """Return the loop time until which commits may take for partitions revoked from now on."""
-        return asyncio.get_running_loop().time() + self._last_commit_s
+        """Return the deadline, as loop time, for the commits of a revocation that begins now."""
+        return asyncio.get_running_loop().time() + self._revoke_timeout_s
 
     async def wait_pending(self, deadline: float) -> None:
-        """Wait until the commits that were called so far have ended, or for the deadline."""
+        """Wait until the commits that were called so far have ended, at most until `deadline`."""
         await asyncio.sleep(0)  # a commit that was called just now gets the lock first
         try:
             async with asyncio.timeout_at(deadline):
@@ -164,8 +166,9 @@ class Committer:
     def cancel_pending(self) -> None:
         """End all commits that were called so far with `CommitFailedError`.
 
-        From now on other members may read the partitions. ZooKeeper doesn't refuse the commit of a
-        former member, which would set their positions back.
+        From now on other members may read the partitions and commit their own positions. ZooKeeper
+        accepts the commit of a former member too, so a late commit of this consumer would overwrite
+        theirs with older offsets.
         """
         self._cancel_count += 1
         now = asyncio.get_running_loop().time()
@@ -174,7 +177,7 @@ class Committer:
                 timeout.reschedule(now)
 
     def raise_error(self) -> None:
-        """Raise the reason for which automatic commits can't succeed, once."""
+        """Raise the error that makes automatic commits fail, if there is one, and clear it."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -235,9 +238,9 @@ class Committer:
         now = asyncio.get_running_loop().time()
         if self._member_state.session_lost or now > self._member_state.session_deadline:
             raise CommitFailedError(
-                "commit of offsets: the session in ZooKeeper has ended, or may have while this "
-                "process or its event loop was held up (session_timeout_ms). Other members may "
-                "read the partitions now; they begin at the committed offsets"
+                "commit of offsets: the session in ZooKeeper has ended, or may have ended while "
+                "this process or its event loop was held up (session_timeout_ms). Other members "
+                "may read the partitions now; they begin at the committed offsets"
             )
 
     async def _commit_at_intervals(self) -> None:

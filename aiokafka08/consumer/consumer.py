@@ -69,8 +69,9 @@ class AIOKafkaConsumer:
             message that can be fetched. In aiokafka it bounds one response of one broker.
         max_partition_fetch_bytes: the usual size of a fetch of one partition. Larger messages are
             fetched too, up to `fetch_max_bytes`.
-        fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`. For brokers 0.8.0 and
-            0.8.1 at most 100 ms: they keep errors back for the whole wait, and may exceed it.
+        fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`. Brokers 0.8.0 and 0.8.1
+            return an error of a partition only after the whole wait, and sometimes data too; so
+            the client lets them wait for at most 100 ms.
         key_deserializer, value_deserializer: called with bytes or None. What they raise is raised
             by the call that would return the message, each time until you `seek()` past it.
         check_crcs: whether to check the CRC-32 of each message.
@@ -79,18 +80,19 @@ class AIOKafkaConsumer:
         enable_auto_commit: whether to commit positions every `auto_commit_interval_ms`, before
             partitions are revoked, and at the stop. Needs a `group_id`.
         offsets_storage: where committed offsets are stored: "kafka" (brokers from 0.8.2 on),
-            "zookeeper", or "dual" (both; the larger offset is read). None means Kafka from 0.8.2
-            on, but ZooKeeper on 0.8.2 with `zookeeper_connect`.
-        zookeeper_connect: "host:port,.../chroot", for groups on 0.8, and for committed offsets on
-            0.8.0.
+            "zookeeper", or "dual" (both; the larger offset is read). None means ZooKeeper on 0.8.0
+            and 0.8.1, Kafka from 0.9 on. On 0.8.2 it means ZooKeeper if `zookeeper_connect` is
+            given, else Kafka.
+        zookeeper_connect: "host:port,.../chroot". Needed for groups on all brokers before 0.9, and
+            for committed offsets on 0.8.0.
         session_timeout_ms: a member that sends no heartbeat for this long is removed from its
-            group. With groups of brokers also how long a rebalance waits for it (JoinGroup 0 has no
-            `rebalance_timeout_ms`).
+            group. In a group that brokers coordinate, a rebalance also waits this long for each
+            member (JoinGroup 0 has no `rebalance_timeout_ms`).
         max_poll_interval_ms: a consumer that takes no messages for this long leaves its group until
             it takes some.
         partition_assignment_strategy: classes derived from
-            `coordinator.assignors.abstract.AbstractPartitionAssignor`. The default is roundrobin,
-            then range; in ZooKeeper range.
+            `coordinator.assignors.abstract.AbstractPartitionAssignor`. The default is roundrobin
+            and range, in this order of preference. For groups in ZooKeeper the default is range.
         rebalance_backoff_ms, rebalance_max_retries: for groups in ZooKeeper, as in the Scala
             consumer: how long and how often to wait for other members to release partitions.
         on_event: called with each event of `aiokafka08.telemetry`.
@@ -294,9 +296,9 @@ class AIOKafkaConsumer:
         """Read these topics, or the topics whose names match `pattern`.
 
         With a `group_id` the group assigns a share of the partitions to this consumer; without one
-        it reads all partitions. Replaces an earlier subscription of the same kind. New partitions
-        and new matching topics are read from the metadata refresh on that shows them
-        (`metadata_max_age_ms`).
+        it reads all partitions. Replaces an earlier subscription of the same kind. The consumer
+        begins to read a new partition, or a new topic that matches, when a metadata refresh shows
+        it (`metadata_max_age_ms`).
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
@@ -353,9 +355,10 @@ class AIOKafkaConsumer:
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
         """Wait for the next message of these partitions (by default of all) and return it.
 
-        Also waits for a partition that doesn't exist or has no leader, since it may appear.
-        `position()` and `end_offsets()` raise within `request_timeout_ms` then, `ready()` returns
-        False at once, and `on_event` and the log give the reason (`PartitionFailed`).
+        Also waits for a partition that doesn't exist or has no leader, since it may appear. For
+        such a partition `position()` and `end_offsets()` raise within `request_timeout_ms`,
+        `ready()` returns False at once, and `on_event` and the log give the reason
+        (`PartitionFailed`).
 
         Raises:
             ConsumerStoppedError: the consumer was stopped.
@@ -513,7 +516,7 @@ class AIOKafkaConsumer:
         selected = {one.topic_partition: one for one in self._engine.select(partitions)}
         offsets = await self._stop_scope.run(self._engine.fetch_committed(selected))
         for tp, offset in offsets.items():
-            # Another cursor now means that the partition was revoked meanwhile. Another member may
+            # If the cursor was replaced, the partition was revoked meanwhile. Another member may
             # have committed since, so this offset may be stale.
             if offset is not None and self._engine.cursors.get(tp) is selected[tp]:
                 self.seek(tp, offset)
@@ -643,22 +646,25 @@ class AIOKafkaConsumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return where to begin in order to miss no message from a time on, per partition.
+        """Return for each partition the offset from which to read the messages since a given time.
 
         Brokers from 0.10.1 on find the first message whose timestamp is at or after the given one,
         as with aiokafka (ListOffsets 1, KIP-79).
 
         Older brokers (0.8, 0.9, 0.10.0), and brokers that store the topic in message format 0, know
         only times of whole *segments*. A segment takes `log.roll.hours` or `log.segment.bytes` of
-        messages, by default a week or 1 GiB. The result is then the start of the first segment that
-        was written to at or after the time (less a second, since file times are coarse). That is
-        never after the first such message, and often before it. Format 0 has no timestamps, so the
-        earlier messages can't be recognized and skipped.
+        messages, by default a week or 1 GiB. The result is then the start of the first segment
+        whose last write came after the given time. One second is subtracted from the given time
+        first, since file times are coarse. The result is never after the first message that was
+        written since that time, and often before it. Format 0 has no timestamps, so the earlier
+        messages can't be recognized and skipped.
 
-        The time of a segment is that of its file on the leader: its last append, or the copying if
-        the replica was rebuilt (then the result is too early). A producer whose clock is ahead of
-        the broker's may stamp a message later than its segment. Newer brokers too use files and
-        segments where messages have no timestamps or are older than the upgrade of the broker.
+        The last write of a segment is the modification time of its file on the leader. If the
+        leader has copied the file from another replica, this is the time of the copy, and the
+        result is too early. If the clock of a producer is ahead of the broker's, the timestamp of a
+        message may be later than the last write of its segment; a search by time may miss this
+        message. Brokers from 0.10.1 on use file times too, for messages without timestamps and for
+        segments that are older than the upgrade of the broker.
 
         Args:
             timestamps: milliseconds since the epoch.

@@ -4,9 +4,9 @@ Pure: `now` is an argument. `apply_response` returns a `FetchResult`, and `fetch
 A `Cursor` holds the buffered sets (`record_buffer`) and the next fetch (`next_fetch`). The engine
 makes one per assigned partition; `fetcher`, `start_offsets` and `collector` read and change it.
 
-Invariant: at most one fetch of the partition counts, `in_flight`. A seek, a new start and a new
-leader make it stale, and the response to a stale fetch is dropped. An error never moves the
-position.
+Invariant: the response to one fetch at most is applied, the one that is `in_flight`. `seek()`,
+`restart()` and `change_leader()` make this fetch stale: its response is dropped. An error never
+moves the position.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RANDOM = random.Random()
 class StartPosition(enum.Enum):
     """How `start_offsets` is to find the position of a cursor."""
 
-    STORED = "the committed offset; without one as auto_offset_reset says"
+    STORED = "the committed offset; if there is none, what auto_offset_reset says"
     EARLIEST = "the first message kept"
     LATEST = "after the last message"
     REFUSED = "the broker refused the position: verify it against the bounds of the log"
@@ -227,8 +227,9 @@ class Cursor:
         Args:
             fetch: what `begin_fetch` returned.
             fetched: the partition's part of the response.
-            limit_bytes: the size of the largest message that is fetched.
-            waited: whether the broker used the whole wait; None if the request wasn't alone.
+            limit_bytes: the limit for the size of a message; a larger one is an error.
+            waited: whether the broker responded only after the whole wait; None if the request may
+                have contained other partitions (it wasn't sent with `alone`).
             hides_large: see `NextFetch.apply_response`.
             now: loop time.
             now_ms: milliseconds since the epoch.
@@ -274,7 +275,8 @@ class Cursor:
         self.not_before = 0.0
 
     def fail(self, error: Exception, now: float) -> FetchResult:
-        """Keep `error` to be raised. Fetching stops until it was raised, then backs off."""
+        """Keep `error` for the next call. Fetch again only after a call has raised it and the
+        back-off, which begins now, is over."""
         self.error = error
         self.back_off(now)
         return FetchResult.ERROR

@@ -2,7 +2,7 @@
 
 `ConsumerEngine` makes the parts `fetcher`, `start_offsets`, `collector` and `commits`, and is the
 `ConsumerObserver` to which they report. It chooses membership and offset store when it starts, and
-is the `Assignee` that the membership drives. The public consumer calls everything else.
+is the `Assignee` that the membership drives. Its other methods are for the public consumer.
 
 Invariant: `cursors` holds exactly the partitions that are assigned now. A partition that is revoked
 and assigned again gets a new cursor, so a part that still holds the old one can't affect it.
@@ -132,7 +132,7 @@ class ConsumerEngine:
         await self._membership.start()
 
     async def stop(self) -> None:
-        """End all work, each step also if an earlier one fails; then raise the first error."""
+        """End all work. A step that fails doesn't stop the others; then raise the first error."""
         await run_all_steps(
             self.finish,
             self._stop_membership,
@@ -144,7 +144,7 @@ class ConsumerEngine:
     async def finish(self) -> None:
         """End the calls that take messages, and commit what they have returned.
 
-        This comes before the membership ends, since then other members read the partitions.
+        This must come before the membership ends: after that, other members read the partitions.
         """
         self.collector.close()
         await self.commits.stop()
@@ -249,7 +249,7 @@ class ConsumerEngine:
         self._cursor_changed(cursor)
 
     def resume(self, cursor: Cursor) -> None:
-        """Return and fetch messages again."""
+        """Resume fetching and returning messages."""
         cursor.paused = False
         self._cursor_changed(cursor)
         self.collector.add_ready(cursor)
@@ -331,8 +331,9 @@ class ConsumerEngine:
 
     async def revoke(self) -> None:
         """See `Assignee`."""
-        # Partitions that the user has assigned meanwhile, before this began or while the listener
-        # was awaited, aren't the membership's to revoke: check the kind each time.
+        # The user may have called assign() since the membership decided to revoke: before this
+        # method began, or while it awaited a commit or the listener. The membership must not revoke
+        # what the user assigned, so check the kind of the subscription before each step.
         deadline = self.commits.revoke_deadline()
         if self._subscription.kind is not SubscriptionKind.ASSIGNED:
             await self._revoke(frozenset(self.cursors))

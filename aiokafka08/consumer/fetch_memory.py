@@ -8,21 +8,24 @@ take together at most
 
 - The share of a partition is min(max_partition_fetch_bytes, fetch_max_bytes / 2n), but at least
   16 KiB. Below Fetch v3 brokers know no limit for a whole response (docs/brokers.md 7.9), so the
-  limit is kept here. A partition may have one share buffered while it fetches the next one. With so
-  many partitions that the minimum of 16 KiB applies, it fetches only with an empty buffer. So a
-  slow or paused partition never takes the memory of another one.
+  limit is kept here. A partition may have one share buffered while it fetches the next one. If
+  there are so many partitions that the minimum of 16 KiB applies, a partition fetches only while
+  its buffer is empty. So a slow or paused partition never takes the memory of another one.
 - A message larger than a share is fetched with bytes borrowed from one pool for all partitions, in
-  the order of the requests. When another partition needs them, bytes are taken back from a paused
-  one, whose sets are fetched again later.
+  the order of the requests. When another partition needs these bytes, they are taken back from a
+  partition that is paused or that no waiting call reads. Its sets are dropped and fetched again
+  later.
 
-The sets stay views into the frames in which they came. The parts of these frames that are read
-already take at most a quarter of the same memory again (`record_buffer.FrameStore`).
+Each buffered set is a view into the response frame in which it came, and keeps that frame in
+memory. The parts of these frames that belong to no buffered set come on top of the bound: at most a
+quarter of max(fetch_max_bytes, n x 16 KiB) (`record_buffer.FrameStore`).
 
-With 1,000 partitions and the default of 50 MiB a share is 25.6 KiB. Not counted are Python objects
-(SET_OVERHEAD_BYTES per set), a response while it is applied, a compressed set that is being read,
-the records that the user holds, and the memory of up to two responses that each connection keeps
-for the next ones (`protocol.frame`). Sets shrink to a smaller share only as they are read. Brokers
-from 0.11 on may exceed max_bytes by what down-conversion adds to one batch.
+With 1,000 partitions and the default of 50 MiB a share is 25.6 KiB. The bound doesn't count these:
+Python objects (SET_OVERHEAD_BYTES per set), a response while it is applied, a compressed set that
+is being read, the records that the user holds, and the memory of up to two responses that each
+connection keeps for the next ones (`protocol.frame`). When more partitions are assigned, each share
+becomes smaller; a buffer that exceeds its new share shrinks only as the user reads it. Brokers from
+0.11 on may exceed max_bytes by what down-conversion adds to one batch.
 """
 
 from __future__ import annotations

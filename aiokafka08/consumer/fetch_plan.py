@@ -1,7 +1,8 @@
 """Decide which partitions go into the next fetch request to one broker.
 
 Pure. `fetcher` has one `FetchQueue` per leader, updates it after each change of a cursor, and sends
-the `FetchPlan` that `plan` returns. So a request costs what is in it, not what is assigned.
+the `FetchPlan` that `plan` returns. So the CPU time per request depends on the partitions that are
+ready, not on how many are assigned.
 
 A partition in a queue is in one of these states: ready; full (the user must read its buffer first);
 backing off; or out (paused, without a position, or with a fetch in flight). Invariant: every ready
@@ -22,7 +23,8 @@ SHORT_WAIT_S = 0.002
 """The shortest wait of a request that leaves out full partitions; see `_wait_s`."""
 
 ALONE_WAIT_S = 0.5
-"""The shortest wait of a request that finds out whether the broker waits (see `next_fetch`)."""
+"""The shortest wait of a request that tests whether the broker returns at once or holds the
+response back until the wait is over (see `next_fetch`)."""
 
 MAX_REQUEST_BYTES = 128 * 1024 * 1024
 """The most bytes that one request asks for; the remaining partitions come first in the next one."""
@@ -42,7 +44,8 @@ class FetchQueue:
 
     Attributes:
         cursors: all partitions of this queue.
-        queued: whether the last `plan` left out a partition that waits for borrowed memory now.
+        queued: True if the last `plan` left out a partition because borrowed memory was exhausted;
+            that partition waits in the queue of `fetch_memory`.
     """
 
     def __init__(self, node_id: int, memory: FetchMemory, max_wait_s: float) -> None:
@@ -70,7 +73,7 @@ class FetchQueue:
         self._memory.stop_waiting(cursor)
 
     def update(self, cursor: Cursor, now: float) -> bool:
-        """Sort the cursor in anew after a change.
+        """Move the cursor to the state that it is in after a change.
 
         Returns:
             Whether the broker's loop has to plan again: the cursor is ready, or its back-off ends.
@@ -112,7 +115,7 @@ class FetchQueue:
 
         Args:
             now: loop time.
-            wait_limit_s: the longest wait for this line of brokers.
+            wait_limit_s: the longest wait that is allowed for this broker's version.
         """
         self.queued = False
         # A partition that must be fetched alone may have to wait for memory: then plan the others.
@@ -147,8 +150,9 @@ class FetchQueue:
         """Return how long the broker may wait for data.
 
         A full partition isn't in the request, but the user may read its buffer in the next moment,
-        and then it must not wait behind an idle poll. So the poll lasts as long as the last
-        partition has been full: from 2 ms up to the whole wait if the user reads nothing for long.
+        and then it must not wait behind an idle poll. So the poll lasts as long as the time since a
+        partition last became full. That is at least 2 ms, and grows up to the whole wait if no
+        other partition becomes full.
         """
         if self._ready:  # MAX_REQUEST_BYTES left some out
             return 0.0

@@ -8,10 +8,10 @@ Invariant: at most one request per broker is in flight (a broker answers one at 
 connection, docs/brokers.md 3.1). The next request leaves as soon as the response to the last one is
 applied, whatever the user does meanwhile.
 
-A partition that is new, resumed or sought joins the next request to its leader. So it waits for the
-poll in flight once, `fetch_max_wait_ms` at most. A partition whose full buffer was read hardly
-waits at all (`fetch_plan`). A broker that fails is retried after a back-off of its own. An error of
-a partition concerns that partition alone.
+A partition that is new or resumed, or was moved by `seek()`, joins the next request to its leader.
+Until then it waits for the end of the poll in flight, at most `fetch_max_wait_ms`. A partition
+whose full buffer was read hardly waits at all (`fetch_plan`). A broker that fails is retried after
+a back-off of its own. An error of a partition concerns that partition alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ OLD_LINES_WAIT_S = 0.1
 is over (docs/brokers.md 7.3)."""
 
 WAITED_SHARE = 0.8
-"""A response after this share of the wait counts as one after the whole wait (clocks differ)."""
+"""A broker that responds after this share of the wait counts as having waited to the end: the two
+clocks may run at different speeds."""
 
 
 @dataclass(slots=True)
@@ -154,7 +155,7 @@ class Fetcher:
         self._serve_waiter()
 
     def update(self, cursor: Cursor) -> None:
-        """Plan anew after a change of the cursor: read from, sought, paused, resumed, failed."""
+        """Plan anew after a change of the cursor: a read, `seek()`, pause, resume or failure."""
         self._release_memory(cursor)
         self._update_queue(cursor)
         self._serve_waiter()
@@ -273,7 +274,7 @@ class Fetcher:
             fetched = response.pop(cursor.topic_partition, None)
             if fetched is None:
                 if cursor.abandon_fetch(fetch):
-                    error = KafkaProtocolError("the broker left it out of its response")
+                    error = KafkaProtocolError("the broker left this partition out of its response")
                     cursor.back_off(loop.time())
                     self._emit_failure(cursor, error)
                     self.update(cursor)
@@ -296,7 +297,7 @@ class Fetcher:
     def _carry_out(self, result: FetchResult, fetch: PartitionFetch, error_code: int) -> None:
         cursor = fetch.cursor
         match result:
-            case FetchResult.DATA | FetchResult.EMPTY:  # EMPTY may have moved over a hole
+            case FetchResult.DATA | FetchResult.EMPTY:  # with EMPTY the position may pass a gap
                 self._observer.messages_fetched(cursor)
             case FetchResult.ERROR:
                 self._emit_failure(cursor, cursor.error)
@@ -358,7 +359,10 @@ class Fetcher:
         return self._max_wait_s
 
     async def _find_leaders(self) -> None:
-        """Refresh the metadata while partitions have no leader: no response names a new one."""
+        """Refresh the metadata while partitions have no leader.
+
+        Such a partition is in no fetch request, so no error code reveals its new leader.
+        """
         config = self._router.config
         backoff = config.backoff()
         while True:

@@ -8,8 +8,9 @@ it does bring shows the reason (observed on real brokers, docs/brokers.md 7.1, 7
 
 - A partial message with its header. Grow the fetch size to the size that the header states; above
   the limit the message is too large.
-- A filler and nothing else, or only messages from before the offset. The offset is empty (a
-  transaction marker, or removed by compaction). Continue at the next offset, one at a time.
+- Only messages from before the offset, or only a filler: an entry with offset -1 and a size that
+  exceeds the rest, with which brokers from 0.11 on end a set. The offset is empty (a transaction
+  marker, or removed by compaction). Continue at the next offset, one at a time.
 - Nothing at all. Fetch once more, since the watermark may have moved between the read and the
   response. Then grow to the limit: only brokers from 0.11 on hide a message that doesn't fit, the
   older ones show a part of it. Then fetch the partition alone, and see how long the broker waits. A
@@ -18,10 +19,12 @@ it does bring shows the reason (observed on real brokers, docs/brokers.md 7.1, 7
 
 No CRC covers an offset. An offset at or above the response's high watermark is damaged, or was
 written while the broker read the log (docs/brokers.md 7.14). The messages before it are used, and
-the rest is fetched again. If the offset is still above the watermark then, it is corrupt.
+the rest is fetched again. If two responses in a row begin with an offset at or above the watermark,
+it is corrupt.
 
-Invariant: the search ends, since each step grows the size, raises the offset or is counted. An
-offset is passed over only after a response has shown that no message is there.
+Invariant: the search ends. Each response grows the size (up to the limit), raises the offset, or
+uses up one of a fixed number of retries. An offset is passed over only after a response has shown
+that no message is there.
 """
 
 from __future__ import annotations
@@ -45,8 +48,9 @@ from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
 EMPTY_WAITS = 3
-"""How many fetches alone must wait in vain before the rest of the log counts as empty. A broker
-that was slow once doesn't count as a broker that has waited."""
+"""How many responses without any message, each after the whole wait, show that the log is empty up
+to the watermark. One isn't enough, since the broker may just have been slow. The requests contain
+this partition only."""
 
 _LAST_OFFSET = 2**63 - 1
 
@@ -71,7 +75,7 @@ class FetchFinding(NamedTuple):
     message_bytes: int | None = None
     """TOO_LARGE: the size that the message states, if the response shows it."""
     message_set: Buffer | None = None
-    """DATA: the part of the response to use, mostly all of it."""
+    """DATA: the part of the response to use; usually all of it."""
     next_offset: int | None = None
     """CORRUPT: the offset of the next message, if it is known."""
 
@@ -103,7 +107,7 @@ class NextFetch:
         self.size_bytes = 0
         self.alone = False
         self._above_watermark = False  # the last response had an offset above the watermark
-        self._was_empty = False  # the last response had nothing, below the watermark
+        self._was_empty = False  # the last response was empty, with the watermark above
         self._empty_waits = 0
         self._lowest_watermark = 0  # of the empty waits
 
@@ -127,7 +131,8 @@ class NextFetch:
             high_watermark: that of the response.
             requested_bytes: max_bytes of the request.
             limit_bytes: the largest size to grow to.
-            waited: whether the broker used the whole wait; None if the request wasn't alone.
+            waited: whether the broker responded only after the whole wait; None if the request may
+                have contained other partitions (it wasn't sent with `alone`).
             hides_large: whether this broker may show nothing at all of a message that doesn't fit.
         """
         found = survey(message_set)
@@ -241,8 +246,8 @@ class NextFetch:
 def may_hide_large(version: BrokerVersion | None) -> bool:
     """Whether such a broker may show nothing of a message that doesn't fit the fetch size.
 
-    Brokers from 0.11 on do. Their supported requests don't tell them from 0.10, so 0.10 counts too,
-    and so does a broker whose version isn't known yet (None).
+    Brokers from 0.11 on do. `BrokerLine` doesn't distinguish them from 0.10, so the result is True
+    for 0.10 too. It is also True for an unknown version (None).
     """
     return version is None or version.line >= BrokerLine.V0_10
 

@@ -41,7 +41,8 @@ class ConsumerObserver(Protocol):
     def position_found(self, cursor: Cursor) -> None:
         """Fetch, and wake calls that wait for the position.
 
-        Called by `start_offsets`, when it has set a position, or an error to raise.
+        Called by `start_offsets`, when the search has ended: the cursor now has a position, or an
+        error to raise if none was found.
         """
 
     def messages_returned(self, cursor: Cursor) -> None:

@@ -5,17 +5,21 @@ the only entry; it needs a started `Router`, and nothing else of the consumer bu
 algorithm for fetch sizes and empty offsets.
 
 Invariant: the sets come in offset order and cover each offset of the range once. A range always
-ends, either when its last offset is passed or with an error, also if offsets are empty. If the log
-ends before the range does, the range's end is fetched. A log that is shorter refuses that offset:
-then messages are gone. Otherwise they aren't committed yet (docs/brokers.md 9.5), and are waited
-for.
+ends, either when its last offset is passed or with an error, also if offsets are empty.
+
+If the high watermark is below the end of the range, `range` fetches at the end of the range, to see
+whether the log itself is long enough. If the broker refuses that offset, the log is shorter than
+the range, and the missing messages are gone. If it doesn't refuse, the messages
+exist, and `range` waits for the watermark to rise: it lags for a moment after a failover
+(docs/brokers.md 9.5).
 
 The offset after a set is known only when the set is there. To have several requests in flight
-anyway, each further request begins at a guessed offset: where sets as long as the shortest of the
-recent ones would end. A guess that is too low costs a few bytes that are fetched twice; one that is
-too high costs a request for the gap. If too many guesses are wrong (large compressed sets, messages
-of very different sizes), there is one request at a time. What is fetched and not yielded yet is at
-most `in_flight` times `max_bytes`, or one message of up to `limit_bytes`.
+anyway, each further request begins at a guessed offset. The guess assumes that each set spans as
+many offsets as the shortest of the recent sets. A guess that is too low costs a few bytes that are
+fetched twice; one that is too high costs a request for the gap. If too many guesses are wrong
+(large compressed sets, messages of very different sizes), there is one request at a time. What is
+fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up to
+`limit_bytes`.
 """
 
 from __future__ import annotations
@@ -62,13 +66,15 @@ WAIT_S = 0.5
 """How long a broker may wait for data. Data below the end of the range is there at once."""
 
 _WAITED_SHARE = 0.8
-"""A response after this share of the wait counts as one after the whole wait (clocks differ)."""
+"""A broker that responds after this share of the wait counts as having waited to the end: the two
+clocks may run at different speeds."""
 
 _SPANS = 8
 """From how many recent sets the next offsets are guessed."""
 
 _WRONG_GUESSES = 4
-"""How many wrong guesses are allowed in any case; beyond that one in so many."""
+"""How many wrong guesses are always allowed. One more is allowed for every _WRONG_GUESSES guesses
+made. Beyond that, there is one request at a time."""
 
 _SPARE_BYTES = 16 * 1024
 """Added to the estimated size of a gap."""
@@ -120,7 +126,7 @@ async def read_range(
         start: the first offset.
         end: the offset after the last one; not above the high watermark.
         max_bytes: the usual size of a fetch.
-        limit_bytes: the size of the largest message that is fetched.
+        limit_bytes: the limit for the size of a message; a larger one is an error.
         in_flight: how many fetches may be in flight or waiting to be yielded.
         timeout_s: seconds without progress until the read fails; by default `request_timeout_ms`.
         missing_s: seconds for which metadata may lack the partition until it counts as deleted (a
@@ -239,7 +245,10 @@ class _RangeReader:
     # --- fetches and responses --------------------------------------------------------------------
 
     async def _next_response(self) -> tuple[_RangeFetch, tuple[FetchedPartition, float]]:
-        """Return the response to a fetch at the next offset, or to an earlier one that has it."""
+        """Return the fetch to apply next, with its response.
+
+        It began at the next offset, or at an earlier offset if its response reaches beyond that.
+        """
         wanted, fetches = self._next_fetch, self._fetches
         while fetches and fetches[0].offset < wanted.offset:
             fetch = fetches.popleft()
@@ -249,7 +258,7 @@ class _RangeReader:
                 return fetch, (fetched, elapsed_s)
             self._wrong_guesses += 1
         size = max(self._max_bytes, wanted.size_bytes)
-        if wanted.alone:  # responses on the same connection would count as the broker's wait
+        if wanted.alone:  # or the time for the other responses would look like the broker's wait
             await asyncio.gather(*(fetch.task for fetch in fetches), return_exceptions=True)
             fetches.clear()
         elif fetches and fetches[0].offset == wanted.offset and fetches[0].max_bytes < size:
@@ -377,8 +386,9 @@ class _RangeReader:
     async def _verify_bounds(self, offset: int, refused: int) -> None:
         """Raise if the log doesn't have `offset`, or ends before `refused`.
 
-        A refusal alone proves nothing (KAFKA-2477); the bounds of the log do. The end must be seen
-        twice, with new metadata in between: it may be that of a broker that doesn't lead any more.
+        A refusal alone proves nothing (KAFKA-2477); the bounds of the log do. A log end before
+        `refused` must be seen twice, with a metadata refresh in between: the first one may come
+        from a broker that doesn't lead any more.
         """
         limit_s, tp = self._limit_s, self._tp
         first = (await list_offsets(self._router, {tp: EARLIEST}, timeout_s=limit_s))[tp]
@@ -400,5 +410,5 @@ class _RangeReader:
         return KafkaTimeoutError(
             f"topic {topic!r}, partition {partition}: no progress at offset "
             f"{self._next_fetch.offset} of the range up to {self._end} within "
-            f"{self._limit_s * 1000:.0f} ms; last seen: {reason}"
+            f"{self._limit_s * 1000:.0f} ms; last error: {reason}"
         )

@@ -200,7 +200,7 @@ class RecordBuffer:
         self._current_start = self._current_end = 0  # positions before and after that slice
         self._undeserialized: list[Record] = []  # decoded; a deserializer failed on the first one
         self._end = 0
-        self._started_count = 0  # records of all slices that `remaining` was set to
+        self._started_count = 0  # records in the current and all former slices
         self.buffered_bytes = self.decompressed_bytes = 0
         self.remaining: Iterator[Record] = iter(self._current)
 

@@ -7,8 +7,8 @@ cursors; this module reports to it through `observer`.
 
 Invariant: a position that a broker refused is given up only when the bounds of the log show that it
 is outside. The refusal alone proves nothing. 0.8 refuses in a race with an append (KAFKA-2477), and
-the log of a new leader may end earlier for a moment (docs/brokers.md 7.10). So an offset must be
-seen after the end of the log several times.
+the log of a new leader may end earlier for a moment (docs/brokers.md 7.10). So an offset beyond the
+end of the log is given up only after BEYOND_END_TRIES checks in a row have shown this.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import OffsetReset, PartitionFailed
 
 BEYOND_END_TRIES = 3
-"""How often an offset must be seen after the end of the log until it is given up."""
+"""How many checks in a row must find an offset beyond the end of the log before it is given up."""
 
 
 class _PositionSearch(NamedTuple):
-    """A cursor, and what it was when the request was decided; a seek since then changes these."""
+    """A cursor, with its `start` and `next_fetch` at the time when the request was decided.
+
+    A seek since then has replaced the cursor's own values: the result of the request is stale.
+    """
 
     cursor: Cursor
     start: StartPosition | None
@@ -267,10 +270,10 @@ class StartOffsets:
 
 
 def _searches(cursors: list[Cursor]) -> list[_PositionSearch]:
-    """Keep what the cursors are now, when the request is decided: its task begins only later."""
+    """Copy the state of these cursors when the request is decided: its task starts later."""
     return [_PositionSearch(cursor, cursor.start, cursor.next_fetch) for cursor in cursors]
 
 
 def _current(searches: list[_PositionSearch]) -> list[Cursor]:
-    """Return the cursors that weren't sought, or removed and replaced, since."""
+    """Return the cursors without a seek or a revocation since their request was decided."""
     return [one.cursor for one in searches if one.is_current]

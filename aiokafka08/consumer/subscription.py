@@ -1,11 +1,11 @@
 """What the user wants to read: topics, a pattern, or named partitions.
 
-Pure. The public consumer changes the `Subscription`; membership and engine read it, and use a
-snapshot of the cluster to find the topics and partitions that it means now. `membership` decides
-which of these partitions this consumer reads.
+Pure. The public consumer changes the `Subscription`; membership and engine read it. `topics()` and
+`partitions()` return what it covers in a snapshot of the cluster. `membership` decides which of
+these partitions this consumer reads.
 
 Invariant: a subscription is of one kind at a time; to change the kind takes `unsubscribe`. Each
-change raises `number`, so that a task can see that the subscription has changed while it waited.
+change increments `number`, so that a task can see whether the subscription changed while it waited.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Subscription:
 
     @property
     def by_topic(self) -> bool:
-        """Whether it is to topics or a pattern, so that a membership assigns the partitions."""
+        """Whether the user has subscribed to topics or a pattern: the membership then assigns the
+        partitions."""
         return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
 
     @property
@@ -116,7 +117,7 @@ class Subscription:
         self._topics, self._partitions, self._pattern = frozenset(), frozenset(), None
 
     def topics(self, snapshot: ClusterSnapshot) -> frozenset[str]:
-        """Return the topics that this subscription means in the snapshot."""
+        """Return the topics that this subscription covers in the snapshot."""
         if self._pattern is None:
             return self._topics
         return frozenset(
@@ -126,7 +127,7 @@ class Subscription:
         )
 
     def partitions(self, snapshot: ClusterSnapshot) -> frozenset[TopicPartition]:
-        """Return the partitions that this subscription means in the snapshot."""
+        """Return the partitions that this subscription covers in the snapshot."""
         if self.kind is SubscriptionKind.ASSIGNED:
             return self._partitions
         return frozenset(
@@ -147,8 +148,8 @@ class Subscription:
     def _set_kind(self, kind: SubscriptionKind) -> None:
         if self.kind not in (SubscriptionKind.NONE, kind):
             raise IllegalStateError(
-                f"subscription to {kind.value}: there is one to {self.kind.value}. Call "
-                "unsubscribe() first"
+                f"subscription to {kind.value}: this consumer is subscribed to {self.kind.value}, "
+                "and a subscription has only one kind. Call unsubscribe() first"
             )
         self.kind = kind
         self.number += 1
