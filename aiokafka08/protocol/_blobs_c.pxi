@@ -63,7 +63,10 @@ cdef class Blobs:  # the .pxd declares its attributes
         return narrow
 
     cdef Py_ssize_t find(self, Py_ssize_t index, const char **begin) noexcept nogil:
-        """Return the size of an existing row and where it begins; -1: null."""
+        """Return the size of a row, -1 if it is null; set `begin` to its first byte.
+
+        The caller has checked that 0 <= index < count.
+        """
         cdef Py_ssize_t row = self._first + index
         cdef int64_t at
         if self._nullable and not (<const uint8_t *>self._validity.buf)[row >> 3] >> (row & 7) & 1:
@@ -75,4 +78,4 @@ cdef class Blobs:  # the .pxd declares its attributes
 
 
 cdef object wrong_offsets():
-    return ValueError("buffers of a column: offsets fall, or lead out of the data")
+    return ValueError("buffers of a column: offsets decrease or exceed the data")

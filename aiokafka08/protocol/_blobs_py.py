@@ -1,11 +1,12 @@
 """The pure twin of `Blobs`: a binary column in Arrow's layout, read as a sequence of bytes.
 
-`aiokafka08.arrow` makes `Blobs` of the columns of a batch, and `MessageSetBuilder.extend` appends
-from them (the compiled twins without a Python object per message). `Columns` is the opposite
-direction. This module is the reference for the compiled twin (`_blobs_c.pxi`); other modules use it
-by way of `message_set`.
+`aiokafka08.arrow` wraps each binary column of an Arrow batch in `Blobs`, and
+`MessageSetBuilder.extend` appends messages from them. The compiled twin of `extend` does so without
+making a Python object per message. `Columns` is the opposite direction, from messages to Arrow.
+This module is the reference for the compiled twin (`_blobs_c.pxi`); other modules use it by way of
+`message_set`.
 
-Invariant: `__init__` checks offsets and lengths, so no later access leads out of the buffers.
+Invariant: `__init__` checks offsets and lengths, so no later access reads outside of the buffers.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ class Blobs(Sequence[bytes | None]):
     The buffers are referenced, not copied, and must not change.
 
     Args:
-        first: the buffers' row that is row 0 here (Arrow's `offset` of a slice).
-        count: how many rows.
-        validity: a bit per row, the lowest of a byte first: 1 for a value, 0 for null; None if no
-            row is null.
+        first: index in the buffers of the first row of this sequence (`offset` of an Arrow slice).
+        count: the number of rows in this sequence.
+        validity: a bit per row of the buffers: 1 for a value, 0 for null. The first row has the
+            lowest bit of the first byte. None if no row is null.
         offsets: where each row begins in `data`, then where the last one ends; native int32.
         data: the bytes of all rows; None if there are none.
         wide: True if the offsets are int64 (Arrow's large types).
 
     Raises:
-        ValueError: the buffers hold fewer rows, or offsets fall or lead out of `data`.
+        ValueError: the buffers hold fewer than `first + count` rows, or the offsets decrease or
+            point outside of `data`.
     """
 
     __slots__ = ("_bits", "_count", "_data", "_first", "_offsets")
@@ -62,7 +64,7 @@ class Blobs(Sequence[bytes | None]):
         if count:
             used = self._offsets[first : first + count + 1]
             if used[0] < 0 or used[-1] > len(self._data) or any(a > b for a, b in pairwise(used)):
-                raise ValueError("buffers of a column: offsets fall, or lead out of the data")
+                raise ValueError("buffers of a column: offsets decrease or exceed the data")
 
     def __len__(self) -> int:
         return self._count

@@ -30,7 +30,10 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
     cdef int _append(
         self, object key, object value, int64_t timestamp_ms, Py_ssize_t limit
     ) except -1:
-        """Append and return 1; return 0 if the set would exceed `limit`; a limit < 0 is none."""
+        """Append a message and return 1, or return 0 if the set would then exceed `limit`.
+
+        A negative `limit` means no limit. An empty builder takes its first message at any size.
+        """
         cdef Py_ssize_t key_size = -1, value_size = -1
         cdef const char *key_at = NULL
         cdef const char *value_at = NULL
@@ -84,7 +87,7 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         return 1
 
     cdef void _seal(self, char *begin, Py_ssize_t body) noexcept:
-        """Write offset, size and CRC before a body that is in the buffer."""
+        """Fill in the offset, size and CRC at `begin`; the body after them is already written."""
         put_int64(begin, self._count)
         put_int32(begin + 8, <int32_t>(body + 4))
         put_int32(begin + 12, <int32_t>crc_of(begin + BODY_AT, body))
@@ -95,7 +98,7 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         self._append(key, value, timestamp_ms if self.magic else -1, -1)
 
     def extend(self, keys, values, timestamps_ms, Py_ssize_t start, Py_ssize_t limit_bytes):
-        cdef object all_keys = None, all_values, each = None, key = None
+        cdef object all_keys = None, all_values, all_timestamps = None, key = None
         cdef int64_t timestamp = -1
         cdef Py_ssize_t index, count
         if (
@@ -108,24 +111,25 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         if keys is not None:
             all_keys = PySequence_Fast(keys, "keys must be a sequence")
         if not isinstance(timestamps_ms, int):
-            each = PySequence_Fast(timestamps_ms, "timestamps_ms must be a sequence")
+            all_timestamps = PySequence_Fast(timestamps_ms, "timestamps_ms must be a sequence")
         elif self.magic:
             timestamp = timestamps_ms
         count = PySequence_Fast_GET_SIZE(all_values)
         limit_bytes = max(limit_bytes, 0)
         index = start
         while index < count:
-            # In `_append`, a value that isn't bytes runs its own code, which may shorten the lists.
+            # Check the lengths each time: `_append` converts a key or value that isn't bytes by the
+            # buffer protocol, which may run Python code that shortens these lists.
             if index >= PySequence_Fast_GET_SIZE(all_values):
                 raise IndexError("values got shorter")
             if all_keys is not None:
                 if index >= PySequence_Fast_GET_SIZE(all_keys):
                     raise IndexError("there are fewer keys than values")
                 key = <object>PySequence_Fast_GET_ITEM(all_keys, index)
-            if each is not None and self.magic:
-                if index >= PySequence_Fast_GET_SIZE(each):
+            if all_timestamps is not None and self.magic:
+                if index >= PySequence_Fast_GET_SIZE(all_timestamps):
                     raise IndexError("there are fewer timestamps than values")
-                timestamp = <object>PySequence_Fast_GET_ITEM(each, index)
+                timestamp = <object>PySequence_Fast_GET_ITEM(all_timestamps, index)
             if not self._append(
                 key, <object>PySequence_Fast_GET_ITEM(all_values, index), timestamp, limit_bytes
             ):
@@ -198,24 +202,24 @@ cdef Py_ssize_t extend_blobs(
 ) except -1:
     """Do what `MessageSetBuilder.extend` does, without an object per message."""
     cdef Py_buffer times
-    cdef bint each = not isinstance(timestamps_ms, int)
+    cdef bint per_message = not isinstance(timestamps_ms, int)
     cdef int64_t timestamp = -1
     cdef const char *key = NULL
     cdef const char *value = NULL
     cdef Py_ssize_t index, key_size = -1, value_size
     if start < 0:
         raise IndexError(f"start={start}")
-    if builder.magic and not each:
+    if builder.magic and not per_message:
         timestamp = timestamps_ms
     limit = max(limit, 0)
-    PyObject_GetBuffer(timestamps_ms if each else b"", &times, PyBUF_SIMPLE)
+    PyObject_GetBuffer(timestamps_ms if per_message else b"", &times, PyBUF_SIMPLE)
     try:
         for index in range(start, values._count):
             if keys is not None:
                 if index >= keys._count:
                     raise IndexError("there are fewer keys than values")
                 key_size = keys.find(index, &key)
-            if each and builder.magic:
+            if per_message and builder.magic:
                 if index >= times.len // 8:
                     raise IndexError("there are fewer timestamps than values")
                 memcpy(&timestamp, <const char *>times.buf + 8 * index, 8)

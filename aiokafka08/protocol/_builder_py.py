@@ -3,8 +3,8 @@
 This module is the reference for the compiled twin (`_builder_c.pxi`). Other modules use it by way
 of `message_set`.
 
-Invariant: `build()` returns a set that a broker accepts, and a set built before stays as it is when
-more messages are appended.
+Invariant: `build()` returns a set that a broker accepts; later appends don't change the returned
+set.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ class MessageSetBuilder:
         magic, buffer, count = self.magic, self._buffer, self._count
         newest = self.max_timestamp_ms
         timestamp = timestamps_ms if isinstance(timestamps_ms, int) else -1
-        each = None if isinstance(timestamps_ms, int) else timestamps_ms
+        all_timestamps = None if isinstance(timestamps_ms, int) else timestamps_ms
         limit_bytes -= BODY_AT
         try:
             for index in range(start, len(values)):
-                if each is not None:
-                    timestamp = each[index]
+                if all_timestamps is not None:
+                    timestamp = all_timestamps[index]
                 key = None if keys is None else keys[index]
                 body = _encode(magic, 0, timestamp, key, values[index])
                 if len(buffer) + len(body) > limit_bytes and count:
@@ -119,8 +119,8 @@ class MessageSetBuilder:
     def build(self) -> Buffer:
         """Return the message set, with offsets from 0 on (the broker assigns the real ones).
 
-        It is empty if nothing was appended, with a codec too: a broker reports an empty wrapper as
-        stored (docs/brokers.md 6.8).
+        If nothing was appended, it is empty even with a codec, instead of a wrapper without
+        messages: a broker would report such a wrapper as stored (docs/brokers.md 6.8).
         """
         if self.codec is Codec.NONE or not self._count:
             return bytes(self._buffer)

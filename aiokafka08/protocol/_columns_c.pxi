@@ -1,7 +1,7 @@
 # The compiled twin of `_columns_py` (`Columns`); part of `_message_set_c.pyx`.
 
 cdef class _Bytes:
-    """A growing bytearray, of which the first `used` bytes count."""
+    """A growing bytearray; its first `used` bytes hold data, the rest is spare room."""
 
     cdef bytearray data
     cdef char *at
@@ -29,13 +29,14 @@ cdef class Columns:
     cdef Py_ssize_t _max_bytes
     cdef Py_ssize_t _size
     cdef Py_ssize_t _count
-    cdef Py_ssize_t _rows  # so many fit into the buffers
+    cdef Py_ssize_t _capacity  # the number of messages that fit into the buffers
     cdef int64_t _last_offset
     cdef bint _is_read
-    cdef Py_ssize_t _keys
-    cdef Py_ssize_t _values
-    cdef Py_ssize_t _times
-    cdef Py_ssize_t _types
+    # The numbers of messages whose key, value, timestamp or timestamp type isn't null:
+    cdef Py_ssize_t _key_count
+    cdef Py_ssize_t _value_count
+    cdef Py_ssize_t _timestamp_count
+    cdef Py_ssize_t _type_count
     cdef _Bytes _key
     cdef _Bytes _value
     cdef _Bytes _key_offsets
@@ -51,8 +52,8 @@ cdef class Columns:
     def __init__(self, max_bytes=DEFAULT_MAX_COLUMN_BYTES):
         check_max_bytes(max_bytes)
         self._max_bytes = max_bytes
-        self._size = self._count = self._rows = 0
-        self._keys = self._values = self._times = self._types = 0
+        self._size = self._count = self._capacity = 0
+        self._key_count = self._value_count = self._timestamp_count = self._type_count = 0
         self._is_read = False
         self._last_offset = -1
         self._key, self._value = _Bytes(), _Bytes()
@@ -86,20 +87,20 @@ cdef class Columns:
         """Make room for `more` messages, not counting the bytes of their keys and values."""
         cdef Py_ssize_t rows = self._count + more, bits
         cdef _Bytes one
-        if rows <= self._rows:
+        if rows <= self._capacity:
             return 0
-        rows = max(rows, 2 * self._rows, 64)
+        rows = max(rows, 2 * self._capacity, 64)
         for one in (self._offset, self._timestamp):
             one.grow(8 * rows)
         for one in (self._timestamp_type,):
             one.grow(4 * rows)
         for one in (self._key_offsets, self._value_offsets):
             one.grow(4 * (rows + 1))
-        bits = (self._rows + 7) // 8
+        bits = (self._capacity + 7) // 8
         for one in (self._key_bits, self._value_bits, self._timestamp_bits, self._type_bits):
             one.grow((rows + 7) // 8)
             memset(one.at + bits, 0, one.room - bits)
-        self._rows = rows
+        self._capacity = rows
         return 0
 
     cdef int add(self, Message *m) except -1:
@@ -107,16 +108,16 @@ cdef class Columns:
         cdef Py_ssize_t key_size = max(m.key_size, 0), value_size = max(m.value_size, 0)
         if self._size + key_size + value_size > INT32_MAX:
             raise too_long()
-        if row == self._rows:
+        if row == self._capacity:
             self.reserve(1)
         if m.key_size >= 0:
             put_bytes(self._key, m.key, key_size)
             set_bit(self._key_bits, row)
-            self._keys += 1
+            self._key_count += 1
         if m.value_size >= 0:
             put_bytes(self._value, m.value, value_size)
             set_bit(self._value_bits, row)
-            self._values += 1
+            self._value_count += 1
         (<int32_t *>self._key_offsets.at)[row + 1] = <int32_t>self._key.used
         (<int32_t *>self._value_offsets.at)[row + 1] = <int32_t>self._value.used
         (<int64_t *>self._offset.at)[row] = m.offset
@@ -126,11 +127,11 @@ cdef class Columns:
         else:
             (<int32_t *>self._timestamp_type.at)[row] = m.timestamp_type
             set_bit(self._type_bits, row)
-            self._types += 1
+            self._type_count += 1
             if 0 <= m.timestamp_ms <= most_timestamp_ms:
                 (<int64_t *>self._timestamp.at)[row] = m.timestamp_ms * 1000
                 set_bit(self._timestamp_bits, row)
-                self._times += 1
+                self._timestamp_count += 1
             else:
                 (<int64_t *>self._timestamp.at)[row] = 0
         self._size += key_size + value_size
@@ -157,21 +158,25 @@ cdef class Columns:
             self.add(&m)
 
     def column_key(self):
-        return self._binary(self._key_bits, self._key_offsets, self._key, self._count - self._keys)
+        return self._binary(
+            self._key_bits, self._key_offsets, self._key, self._count - self._key_count
+        )
 
     def column_value(self):
         return self._binary(
-            self._value_bits, self._value_offsets, self._value, self._count - self._values
+            self._value_bits, self._value_offsets, self._value, self._count - self._value_count
         )
 
     def column_offset(self):
         return self._fixed(None, self._offset, 8, 0)
 
     def column_timestamp(self):
-        return self._fixed(self._timestamp_bits, self._timestamp, 8, self._count - self._times)
+        return self._fixed(
+            self._timestamp_bits, self._timestamp, 8, self._count - self._timestamp_count
+        )
 
     def column_timestamp_type(self):
-        return self._fixed(self._type_bits, self._timestamp_type, 4, self._count - self._types)
+        return self._fixed(self._type_bits, self._timestamp_type, 4, self._count - self._type_count)
 
     cdef object _binary(self, _Bytes bits, _Bytes offsets, _Bytes data, Py_ssize_t nulls):
         self._is_read = True

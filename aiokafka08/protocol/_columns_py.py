@@ -1,12 +1,12 @@
 """The pure twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
 
-`MessageSetReader.read_columns` appends messages to a `Columns`; `aiokafka08.arrow`, which alone
-imports pyarrow, wraps the buffers of its columns. This module is the reference for the compiled
-twin (`_columns_c.pxi`, which takes constants and errors from here). Other modules use it by way of
-`message_set`.
+`MessageSetReader.read_columns` appends messages to a `Columns`. `aiokafka08.arrow` wraps the
+buffers of a `Columns` in pyarrow arrays; only that module imports pyarrow. This module is the
+reference for the compiled twin (`_columns_c.pxi`, which takes constants and errors from here).
+Other modules use it by way of `message_set`.
 
-Invariant: each buffer is in native byte order and in the layout of Arrow's format (validity bits,
-the lowest first; int32 offsets, one more than messages), so Arrow needs no copy of it.
+Invariant: each buffer is in native byte order and in the layout of Arrow's format (validity bits
+from the lowest on; for n messages n + 1 int32 value offsets), so Arrow needs no copy of it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from aiokafka08.structs import ConsumerRecord
 
 DEFAULT_MAX_COLUMN_BYTES: Final = 64 * 1024 * 1024
 MAX_COLUMN_BYTES: Final = 2**30
-"""The highest `max_bytes`: above it, one more message must still fit below an int32 offset."""
-_MAX_OFFSET: Final = 2**31 - 1
+"""The highest `max_bytes`. The message that reaches it may add up to 1 GiB more: the int32 offsets
+of Arrow address 2 GiB."""
+_MAX_VALUE_OFFSET: Final = 2**31 - 1  # Arrow's offset of a value in its buffer
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 """The highest timestamp that fits into an int64 in microseconds."""
 
@@ -105,7 +106,7 @@ class Columns:
         return self._decoded.offsets[-1] if self._decoded else -1
 
     def extend(self, records: Iterable[ConsumerRecord[bytes, bytes]]) -> None:
-        """Append decoded records, even if it is full.
+        """Append decoded records, even if `max_bytes` is reached.
 
         Raises:
             OverflowError: all keys and values together have 2 GiB or more.
@@ -130,7 +131,7 @@ class Columns:
         own, size = self._decoded, 0
         for sizes in (decoded.key_sizes, decoded.value_sizes):
             size += sum(sizes) + sizes.count(-1)
-        if self.size_bytes + size > _MAX_OFFSET:
+        if self.size_bytes + size > _MAX_VALUE_OFFSET:
             raise too_long()
         own.offsets += decoded.offsets
         own.timestamps += decoded.timestamps
@@ -159,7 +160,7 @@ class Columns:
     def column_timestamp(self) -> Column:
         """Return the timestamps: int64, microseconds since the epoch.
 
-        Null for a message without one (format 0, or negative) or with one > `MAX_TIMESTAMP_MS`.
+        Null if the message has no timestamp (format 0), or one < 0 or > `MAX_TIMESTAMP_MS`.
         """
         self._is_read = True
         times = self._decoded.timestamps
@@ -192,7 +193,8 @@ def already_read() -> ValueError:
 def too_long() -> OverflowError:
     """Make the error for more bytes than int32 offsets can address."""
     return OverflowError(
-        "append to Columns: keys or values have 2 GiB or more; expected less. Read fewer messages"
+        "append to Columns: all keys and values together have 2 GiB or more; expected less. "
+        "Read fewer messages"
     )
 
 

@@ -12,8 +12,8 @@ layout; both twins pass the same tests. Python code uses this module by way of `
 One extension module for all: the reader writes into `Columns` and the builder reads `Blobs` message
 by message, which would be slower across a module boundary.
 
-Invariant: bytes from the network are hostile, so each length is checked against the bytes left
-before it is used. Sums of offsets, which may exceed 64 bits, have 128.
+Invariant: bytes from the network are hostile, so before a length is used, it is checked against
+the number of remaining bytes. Sums of offsets can exceed 64 bits, so they are 128 bits wide.
 """
 
 from cpython.array cimport array, clone
@@ -72,9 +72,10 @@ cdef extern from "Python.h":
 
 cdef enum:
     ENTRY_HEADER_BYTES = 12  # offset and size
-    BODY_AT = 16  # where the bytes begin that the CRC covers
-    LEAST_0 = 14  # the least size field of format 0, and of format 1
-    LEAST_1 = 22
+    BODY_AT = 16  # the magic byte, the first byte that the CRC covers
+    # The smallest valid value of a message's size field, by format:
+    MIN_MESSAGE_BYTES_0 = 14
+    MIN_MESSAGE_BYTES_1 = 22
     MIN_ENTRY_BYTES = 26
     CODEC_BITS = 0x07
     LOG_APPEND_TIME_BIT = 0x08

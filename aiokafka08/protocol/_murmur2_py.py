@@ -1,7 +1,8 @@
-"""The pure twin of the Java client's key hash, and of the partitions that follow from it.
+"""Choose partitions by the Java client's hash of the key, murmur2 (pure Python).
 
-This module is the reference for the compiled twin (`_murmur2.h`, `_message_set_c.pyx`). The
-producer's partitioners and Arrow messages call it by way of `message_set`.
+This module is the reference for the compiled twin (`_murmur2.h`, `_message_set_c.pyx`). Its
+callers are `producer.partitioner`, and `producer.messages` for Arrow columns; they import it from
+`message_set`.
 
 Invariant: a key goes to the partition that the Java client's default partitioner gives it.
 """
@@ -21,7 +22,7 @@ _LITTLE_WORDS: Final = struct.Struct("<I")
 
 
 def murmur2(data: bytes) -> int:
-    """Return the Java client's murmur2 hash as an unsigned number, as aiokafka's function does.
+    """Return the Java client's murmur2 hash, unsigned like the result of aiokafka's `murmur2`.
 
     Java's `int` has the same 32 bits (`org.apache.kafka.common.utils.Utils.murmur2`).
     """

@@ -17,7 +17,7 @@ cdef void walk_headers(const char *data, Py_ssize_t end, Headers *found) noexcep
             if offset >= 0:
                 found.tail_size = ENTRY_HEADER_BYTES + size
             break
-        if size < LEAST_0:
+        if size < MIN_MESSAGE_BYTES_0:
             break
         if offset > found.highest:
             found.highest = offset
@@ -61,7 +61,7 @@ cdef Py_ssize_t at_key_size = slot_offset(ConsumerRecord, "serialized_key_size")
 cdef Py_ssize_t at_value_size = slot_offset(ConsumerRecord, "serialized_value_size")
 cdef Py_ssize_t at_headers = slot_offset(ConsumerRecord, "headers")
 cdef object record_type = ConsumerRecord
-track_when_assigned(ConsumerRecord)
+track_when_assigned(ConsumerRecord)  # the garbage collector tracks a record once it is changed
 cdef object no_headers = ()
 
 
@@ -78,8 +78,9 @@ cdef inline int fill(object record, Py_ssize_t at, object value) except -1:
 cdef object new_record(object topic, object partition, Message *m):
     """Do what calling ConsumerRecord does, without the call; each slot is filled.
 
-    The record is untracked: nothing in it leads back to it, and a garbage collection that visited
-    it would take as long as making it.
+    The garbage collector doesn't track the record. No field refers back to the record, so it is in
+    no cycle (until a caller assigns a field: `track_when_assigned`). To visit a tracked record in
+    one garbage collection would take as long as to make it.
     """
     cdef object record = PyType_GenericAlloc(<PyTypeObject *>record_type, 0)
     PyObject_GC_UnTrack(record)
@@ -124,8 +125,9 @@ cdef class MessageSetReader:
     cdef object _partition
     cdef object _message_set
     cdef object _limit
-    # The bytes of `_message_set`, exported only during a call: garbage collection clears a
-    # memoryview in a cycle even while its bytes are exported.
+    # The address of the bytes of `_message_set`. In the outermost reader it is valid only during a
+    # call, which holds a buffer export of its own, and NULL between calls. A memoryview attribute
+    # wouldn't protect the address: garbage collection of a cycle releases it, even while in use.
     cdef const char *_data
     cdef Py_ssize_t _end
     cdef Py_ssize_t _pos
@@ -134,14 +136,14 @@ cdef class MessageSetReader:
     cdef bint _check_crcs
     cdef MessageSetReader _inner
     cdef _Decompression _decompression
-    # Set in the reader of a wrapper's inside:
+    # Set in the reader of the messages inside a wrapper (see `_open`):
     cdef int _nesting
-    cdef object _after_wrapper
-    cdef int128 _relative_to
+    cdef object _after_wrapper  # the offset after the wrapper
+    cdef int128 _relative_to  # added to each offset (format 1)
     cdef bint _has_offset
-    cdef int64_t _offset
+    cdef int64_t _offset  # the offset of each message (nested in format 0)
     cdef bint _has_timestamp
-    cdef int64_t _timestamp
+    cdef int64_t _timestamp  # the wrapper's, under LogAppendTime
 
     def __init__(
         self,
@@ -234,7 +236,10 @@ cdef class MessageSetReader:
         return count
 
     cdef bint _next(self, Message *m) except -1:
-        """Read the next message, whose pointers lead into the set; return False if none is left."""
+        """Read the next message into `m`, whose `key` and `value` then point into the set.
+
+        Return False if no message is left, or if the call paused before a wrapper.
+        """
         cdef Found found
         while True:
             if self._inner is not None:
@@ -266,7 +271,7 @@ cdef class MessageSetReader:
             if size > end - pos - ENTRY_HEADER_BYTES:
                 self._pos = end
                 return END
-            if size < LEAST_0:
+            if size < MIN_MESSAGE_BYTES_0:
                 raise self._impossible_size(get_int64(data + pos), size)
             stop = pos + ENTRY_HEADER_BYTES + size
             self._pos = stop
@@ -289,7 +294,7 @@ cdef class MessageSetReader:
                 m.timestamp_type = -1
                 m.timestamp_ms = -1
                 at = pos + 18
-            elif magic == 1 and size >= LEAST_1:
+            elif magic == 1 and size >= MIN_MESSAGE_BYTES_1:
                 if self._has_timestamp:
                     m.timestamp_ms = self._timestamp
                     m.timestamp_type = 1
@@ -299,7 +304,7 @@ cdef class MessageSetReader:
                 at = pos + 26
             else:
                 raise self._corrupt(offset, f"magic {magic} with size {size}")
-            # The two length fields fit: the size was checked against the least size.
+            # The two length fields fit: the size was checked against the smallest one.
             key_size = get_int32(data + at)
             at += 4
             m.key = data + at
@@ -368,8 +373,8 @@ cdef class MessageSetReader:
             rest = inner._end - inside.whole_bytes
             if rest >= ENTRY_HEADER_BYTES:
                 size = get_int32(begin + inside.whole_bytes + 8)
-                if size < LEAST_0:
-                    raise self._corrupt(offset, f"the size of one inside is {size}")
+                if size < MIN_MESSAGE_BYTES_0:
+                    raise self._corrupt(offset, f"a size field inside it says {size}")
             if inside.highest >= 0:
                 inner._relative_to = offset - inside.highest
         return inner

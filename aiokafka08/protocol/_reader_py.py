@@ -31,8 +31,9 @@ from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _unpack_offset_size = struct.Struct(">qi").unpack_from
-# Both headers include the value length at its place after an empty or null key: the smallest
-# message is that long.
+# Both structs end with the value length, at its position after an empty or null key. After a longer
+# key the reader unpacks the value length again. Unpacking stays within the message, since even the
+# smallest one has all these fields.
 _unpack_header_0 = struct.Struct(">qiIbbii").unpack_from
 _unpack_header_1 = struct.Struct(">qiIbbqii").unpack_from
 _unpack_int32 = struct.Struct(">i").unpack_from
@@ -75,10 +76,10 @@ def survey(message_set: Buffer) -> Survey:
 
 
 class _Decompression:
-    """What one call has decompressed; the reader of a wrapper's inside shares its outer reader's.
+    """Count what one call decompresses. A reader shares it with the readers of its wrappers.
 
     Attributes:
-        pause_after_bytes: no further wrapper is opened after so many bytes in one call.
+        pause_after_bytes: a call that has decompressed this many bytes opens no further wrapper.
         decompressed_bytes: the bytes that the current call has decompressed.
         paused: True if the current call ended because of `pause_after_bytes`.
     """
@@ -100,7 +101,7 @@ class MessageSetReader:
     The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
     returned offsets never fall. It ignores a cut-off tail. After a corrupt message each further
-    call raises: seek past that message.
+    call raises: the consumer has to seek past that message and make a new reader.
 
     Args:
         topic_partition: for the records and the error texts.
@@ -109,7 +110,7 @@ class MessageSetReader:
         check_crcs: check the CRC of each message, inside wrappers too.
         max_decompressed_bytes: a wrapper that decompresses to more is a corrupt message.
         end_offset: the first message at or above this offset ends the set and isn't decoded.
-        pause_after_bytes: a call that has decompressed so many bytes opens no further wrapper.
+        pause_after_bytes: a call that has decompressed this many bytes opens no further wrapper.
 
     Attributes:
         error: why the next message is corrupt; None if none was found yet.
@@ -160,7 +161,7 @@ class MessageSetReader:
         self._limit = max_decompressed_bytes
         self._decompression = _Decompression(pause_after_bytes)
         self._inner: MessageSetReader | None = None
-        # Set in the reader of a wrapper's inside:
+        # Set in the reader of the messages inside a wrapper:
         self._nesting = 0
         self._after_wrapper: int | None = None  # the offset after the wrapper
         self._relative_to = 0  # added to each offset (format 1)
@@ -184,20 +185,21 @@ class MessageSetReader:
         self._view = memoryview(message_set)
 
     def read(self, max_records: int) -> list[ConsumerRecord[bytes, bytes]]:
-        """Return up to `max_records` next messages; an empty list if there are none left (unless
-        `paused`).
+        """Return the next messages, at most `max_records`.
+
+        An empty list means that no messages are left, or that the call paused (see `paused`).
 
         Raises:
             CorruptRecordException: the next message is corrupt; all before it were returned.
         """
         self._decompression.begin_call()
-        return self._records(self._read(max_records, part=False))
+        return self._records(self._read(max_records, stop_at_wrapper=False))
 
     def read_columns(self, columns: Columns, max_records: int) -> int:
         """Append up to `max_records` next messages to `columns`, until that is full.
 
-        Return how many were appended; 0 if there are none left (unless `paused`) or `columns` is
-        full.
+        Return how many were appended. 0 means that no messages are left, that the call paused (see
+        `paused`), or that `columns` was full before.
 
         Raises:
             CorruptRecordException: as `read`.
@@ -205,9 +207,9 @@ class MessageSetReader:
         self._decompression.begin_call()
         left = max_records
         while left > 0 and not columns.is_full and not self.paused:
-            # In parts, since the decoded messages of one part take memory beside the columns.
+            # In parts: a part takes memory as decoded messages, in addition to the columns.
             try:
-                decoded = self._read(min(left, _COLUMN_PART), part=True)
+                decoded = self._read(min(left, _COLUMN_PART), stop_at_wrapper=True)
             except CorruptRecordException:
                 if left < max_records:
                     break
@@ -236,12 +238,16 @@ class MessageSetReader:
             )
         )
 
-    def _read(self, max_records: int, *, part: bool) -> DecodedMessages:
-        """Do what `read` does; with `part` stop before the next wrapper if there are messages."""
+    def _read(self, max_records: int, *, stop_at_wrapper: bool) -> DecodedMessages:
+        """Do what `read` does, but return lists of fields instead of records.
+
+        With `stop_at_wrapper` return before reading inside the next wrapper, once at least one
+        message is decoded.
+        """
         decoded = DecodedMessages()
         if self.error is None:
             try:
-                self._read_into(decoded, max_records, part=part)
+                self._read_into(decoded, max_records, stop_at_wrapper=stop_at_wrapper)
             except CorruptRecordException as error:
                 self.error = error
         if self.error is not None and not decoded:
@@ -249,16 +255,22 @@ class MessageSetReader:
             raise self.error.with_traceback(None)
         return decoded
 
-    def _read_into(self, decoded: DecodedMessages, max_records: int, *, part: bool) -> None:
+    def _read_into(
+        self, decoded: DecodedMessages, max_records: int, *, stop_at_wrapper: bool
+    ) -> None:
         while True:
             if self._inner is not None:
-                self._inner._read_into(decoded, max_records, part=part)
-                if len(decoded) >= max_records or (part and decoded) or self._decompression.paused:
+                self._inner._read_into(decoded, max_records, stop_at_wrapper=stop_at_wrapper)
+                if (
+                    len(decoded) >= max_records
+                    or (stop_at_wrapper and decoded)
+                    or self._decompression.paused
+                ):
                     return
                 self._fetch_offset = max(self._fetch_offset, self._inner._fetch_offset)
                 self._inner = None
             self._read_entries(decoded, max_records)
-            if (part and decoded) or self._inner is None:
+            if (stop_at_wrapper and decoded) or self._inner is None:
                 return
 
     def _read_entries(self, decoded: DecodedMessages, max_records: int) -> None:
@@ -295,8 +307,10 @@ class MessageSetReader:
             offset = offset + relative_to if fixed_offset is None else fixed_offset
             if offset < fetch_offset:
                 continue
+            # A wrapper isn't skipped: its offset is that of its last message, and the messages
+            # before that one may be below the end offset.
             if offset >= end_offset and not attributes & CODEC_MASK:
-                next_pos = end  # not for a wrapper: its offset is that of its last message
+                next_pos = end
                 break
             if check_crcs and crc32(view[pos + BODY_AT : stop]) != crc:
                 raise self._corrupt(offset, offset + 1, "its CRC doesn't match")
@@ -352,7 +366,10 @@ class MessageSetReader:
         self._fetch_offset = fetch_offset
 
     def _check_tail(self, pos: int, fetch_offset: int) -> None:
-        """Raise if the bytes left are no cut-off message: their size field says they are whole."""
+        """Raise if the rest, too short for a message, has a size field that fits into the rest.
+
+        The size field of a cut-off message would extend beyond the end of the set.
+        """
         if self._end - pos >= ENTRY_HEADER_BYTES:
             offset, size = _unpack_offset_size(self._data, pos)
             if pos + ENTRY_HEADER_BYTES + size <= self._end:
@@ -361,7 +378,7 @@ class MessageSetReader:
     def _open(
         self, offset: int, magic: int, attributes: int, timestamp: int | None, value: bytes | None
     ) -> MessageSetReader:
-        """Decompress a wrapper and return the reader of its inside."""
+        """Decompress a wrapper and return a reader of the messages inside it."""
         if self._nesting == MAX_NESTING:
             raise self._corrupt(offset, offset + 1, "it is a wrapper in a wrapper in a wrapper")
         if value is None:
@@ -386,7 +403,8 @@ class MessageSetReader:
         if magic == 1 and attributes & LOG_APPEND_TIME:
             inner._timestamp = timestamp
         if self._nesting:
-            # 0.9.0.1 gave the nested wrapper one offset and left the offsets inside unchanged.
+            # 0.9.0.1 gave the nested wrapper an offset and left the offsets inside it unchanged, so
+            # all messages inside it get the offset of the nested wrapper.
             inner._offset = offset
         elif magic == 1:
             # Relative offsets (KIP-31): the wrapper's offset is that of the last message inside.
@@ -395,7 +413,7 @@ class MessageSetReader:
             if len(rest) == ENTRY_HEADER_BYTES:
                 size = _unpack_offset_size(rest)[1]
                 if size < MIN_MESSAGE_BYTES[0]:  # no last message, so no offset
-                    raise self._corrupt(offset, offset + 1, f"the size of one inside is {size}")
+                    raise self._corrupt(offset, offset + 1, f"a size field inside it says {size}")
             if inside.next_offset is not None:
                 inner._relative_to = offset + 1 - inside.next_offset
         return inner

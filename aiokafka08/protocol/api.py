@@ -176,8 +176,8 @@ class FetchResponse(Response):
 class FetchRequest(Request[FetchResponse]):
     """A long poll: the broker responds once it has `min_bytes`, or after `max_wait_ms`.
 
-    `replica_id` is -1 for clients; the broker takes an id ≥ 0 for a follower's, whose fetches can
-    move the high watermark.
+    `replica_id` is -1 for clients; the broker treats a fetch with an id ≥ 0 as the fetch of a
+    follower, which can move the high watermark.
     """
 
     api = ApiKey.FETCH
@@ -216,6 +216,7 @@ class ListedOffsets:
 
     partition: Int32
     error_code: Int16
+    # In version 0, the only one with this field, it is never null: hence NullSince(1).
     offsets: Annotated[list[Int64] | None, NullSince(1), Since(0, last=0, absent=None)] = None
     timestamp: Annotated[Int64, Since(1, absent=-1)] = -1
     offset: Annotated[Int64, Since(1, absent=-1)] = -1
@@ -276,7 +277,7 @@ class MetadataResponse(Response):
 
 @dataclass(slots=True)
 class MetadataRequest(Request[MetadataResponse]):
-    """`topics` for all topics: `[]` in version 0, None in version 1 (there `[]` means no topic)."""
+    """To ask for all topics, `topics` is `[]` in version 0, None in version 1 (`[]`: no topic)."""
 
     api = ApiKey.METADATA
     versions = range(2)
@@ -312,7 +313,7 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """Offsets to commit.
 
     Version 0 commits to ZooKeeper, 1 and 2 commit to `__consumer_offsets`; these are two separate
-    stores. A commit from outside a group's membership has generation -1 and member "".
+    stores. The commit of a client that isn't a member of the group has generation -1 and member "".
     """
 
     api = ApiKey.OFFSET_COMMIT
@@ -623,7 +624,7 @@ def decode_correlation_id(frame: Buffer) -> int:
 def decode_response(request: type[Request[R]], version: int, frame: Buffer) -> R:
     """Decode a response from its frame (without the size prefix, with the correlation id).
 
-    If the frame is a memoryview, the fields of bytes are views of it.
+    If the frame is a memoryview, fields of type `Bytes` are views of it.
 
     Raises:
         KafkaProtocolError: the frame is cut short, malformed, or longer than the response.

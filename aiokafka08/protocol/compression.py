@@ -1,12 +1,13 @@
 """Compression of message sets: gzip, snappy (xerial and raw) and lz4, in Kafka's framings.
 
 The builders `compress` a message set into the value of a wrapper message; the readers `decompress`
-that value. They handle wrappers, offsets and CRCs, and raise the public errors (`message_set`).
-`decompress` accepts what the Java consumer accepts.
+that value. The builders and readers (see `message_set`), not this module, handle wrappers, offsets
+and CRCs, and turn the errors of this module into public ones. `decompress` accepts what the
+Java consumer accepts.
 
-Invariant: compressed bytes can't make this module allocate more memory than the limit allows (each
-length in them is checked first), nor raise any error but `CorruptCompressedData` and
-`DecompressedTooLarge`.
+Invariant: whatever the compressed bytes are, `decompress` allocates at most about twice its `limit`
+(for lz4 4 MiB more), since it checks each length in them first, and they can make it raise no other
+errors than `CorruptCompressedData` and `DecompressedTooLarge`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ try:
 
     _missing: str | None = None
 except ModuleNotFoundError as error:
-    # Both are dependencies, but are missing where only the sources are (Spark executors that get
-    # them as a zip): without a codec and with gzip the package must work there.
+    # Both are dependencies, but a Spark executor that gets this package as a zip of its sources has
+    # neither. The package must work there too, as long as messages are uncompressed or gzip.
     _missing = error.name or "python-snappy"
 
 __all__ = [
@@ -71,9 +72,10 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int =
     Args:
         codec: the codec; `Codec.NONE` copies the data.
         data: contiguous bytes.
-        magic: message format of the wrapper. It decides the header checksum of an lz4 frame:
-            brokers below 0.10 accept only the wrong one, and brokers from 0.10 on expect the wrong
-            one in format 0 and the right one in format 1 (KAFKA-3160).
+        magic: message format of the wrapper. It decides the header checksum of an lz4 frame.
+            Kafka before 0.10 computed that checksum wrongly. Brokers below 0.10 accept only the
+            wrong checksum; brokers from 0.10 on expect the wrong one in format 0 and the right one
+            in format 1 (KAFKA-3160).
 
     Raises:
         ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
@@ -142,7 +144,7 @@ def _copy(data: memoryview, limit: int) -> bytes:
 _GZIP_LEVEL: Final = 6  # Java's default
 _GZIP_WBITS: Final = 31  # 16: with gzip header and trailer; 15: the full window
 _GZIP_MEMBER: Final = b"\x1f\x8b\x08"
-_GZIP_STRAY_BYTES: Final = 18  # Java's GZIPInputStream ignores so few bytes after a member
+_GZIP_STRAY_BYTES: Final = 18  # Java's GZIPInputStream ignores up to 18 bytes after a member
 _FIRST_STEP_BYTES: Final = 512
 
 
@@ -169,7 +171,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
             if piece:
                 pieces.append(piece)
                 remaining -= len(piece)
-            # Since the output had room left, zlib has read the input up to the member's end.
+            # The output had room left, so zlib has read the whole part, or up to the member's end.
             position += len(part) - len(member.unused_data)
             step *= 2
         if (
@@ -199,7 +201,8 @@ def _snappy_stream(data: memoryview) -> Iterator[bytes]:
 
 
 def _unsnappy(data: memoryview, limit: int) -> bytes:
-    # A raw block can't begin with the magic: its first element would copy from before its start.
+    # A raw block can't begin with the magic. As a raw block, the magic would be a size and a copy
+    # element, and there is no output yet that this element could copy.
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _unsnappy_block(data, limit, limit)
     plain = bytearray()
@@ -296,7 +299,8 @@ def _unlz4(data: memoryview, limit: int) -> bytes:
     # The checksums of header, blocks and content are skipped, and so is the content size. The
     # message's CRC covers the frame already, so these checksums could only detect a bug in the
     # writer: the header's is right or wrong depending on the writer's version, and xxh32 over the
-    # content would cost far more in Python than the decompression. Java skips the last two too.
+    # content would cost far more in Python than the decompression. Java also skips the content
+    # checksum and the content size.
     after_block = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
     # One scratch buffer for all blocks; a byte of lz4 decompresses to at most 255.
     scratch = memoryview(bytearray(min(block_max, 255 * len(data))))
@@ -319,7 +323,7 @@ def _unlz4(data: memoryview, limit: int) -> bytes:
             )
         block = data[position : position + size]
         if not word & _LZ4_STORED:
-            try:  # returns the true size from cramjam 2.11 on
+            try:  # cramjam >= 2.11 returns the size of the decompressed block
                 block = scratch[: cramjam.lz4.decompress_block_into(block, scratch)]
             except cramjam.DecompressionError:
                 raise CorruptCompressedData(
@@ -344,7 +348,7 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
     if flags & _LZ4_VERSION_BITS != _LZ4_VERSION:
         raise CorruptCompressedData(f"lz4: frame version {flags >> 6}; expected 1")
     if not flags & _LZ4_INDEPENDENT_BLOCKS:
-        raise CorruptCompressedData("lz4: linked blocks; expected independent ones, as Kafka does")
+        raise CorruptCompressedData("lz4: linked blocks; expected independent ones")
     if flags & _LZ4_DICTIONARY:
         raise CorruptCompressedData("lz4: it needs a dictionary; Kafka has none")
     size_code = block_bits >> 4

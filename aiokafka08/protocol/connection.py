@@ -3,8 +3,9 @@
 `ClientConnection` assigns correlation ids, encodes requests and owns the FIFO of requests in
 flight. `net.transport` does the I/O and calls it, `frame` cuts the stream, `api` decodes.
 
-Invariant: a response carries the correlation id of the oldest request in flight; with any other id
-the connection is unusable, since brokers respond in the order of the requests.
+Invariant: a response carries the correlation id of the oldest request in flight, since brokers
+respond in the order of the requests; with any other id the connection is unusable. The only
+exception is the id 0 in a response to GroupCoordinator (docs/brokers.md 8.9).
 """
 
 from __future__ import annotations

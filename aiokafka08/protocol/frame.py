@@ -26,13 +26,15 @@ _KEPT_BUFFERS = 2
 """One buffer is read by the frame's owner while the other one receives the next frame."""
 
 _KEPT_BYTES = 4 * 1024 * 1024
-"""The size of the largest buffer kept: enough for three partitions of 1 MiB, a fetch's default."""
+"""The size of the largest buffer kept: enough for a fetch of three partitions at 1 MiB each, the
+default of `max_partition_fetch_bytes`."""
 
 
 class _FrameBuffers:
     """Allocate the buffers of large frames; reuse the buffer of an earlier frame if possible.
 
-    A new buffer costs as much as filling it: it is zeroed, and each of its pages is a page fault.
+    Allocating a buffer takes as long as filling it with the frame: the new memory is zeroed, and
+    the first access to each of its pages is a page fault.
     """
 
     __slots__ = ("_kept",)

@@ -1,4 +1,4 @@
-"""Message formats 0 and 1: the layout of a message on the wire, for both twins.
+"""Message formats 0 and 1: the layout of a message on the wire.
 
     offset int64 | size int32 | crc uint32 | magic int8 | attributes int8
     | timestamp int64 (magic 1 only) | key length int32 | key | value length int32 | value
@@ -7,7 +7,8 @@ The size field counts the bytes after it. The CRC covers the bytes from the magi
 of the attributes are the codec, bit 3 is the timestamp type. A message with a codec is a wrapper:
 its value is a compressed message set, its offset that of the last message inside.
 
-The builders, the readers and `message_set` take the constants of the formats from here.
+The builders, the readers and `message_set` take the constants of the formats from here. (The
+compiled implementation has copies of them in `_message_set_c.pyx`.)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from aiokafka08.structs import TopicPartition
 ENTRY_HEADER_BYTES: Final = 12
 """Offset and size, the fields before each message."""
 BODY_AT: Final = 16
-"""Where the bytes begin that the CRC covers: after offset, size and CRC."""
+"""Position of the first byte that the CRC covers, after offset, size and CRC."""
 MIN_MESSAGE_BYTES: Final = (14, 22)
 """The least value of a message's size field, by magic: that of an empty key and value."""
 
@@ -30,11 +31,12 @@ LOG_APPEND_TIME: Final = 0x08
 """Attribute bit: the timestamp is the broker's."""
 
 MAX_NESTING: Final = 2
-"""The deepest wrapper in a wrapper: 0.9.0.1 stores such a set unchanged (docs/brokers.md 6.7)."""
+"""The maximum number of nested wrappers, including the outermost one. 2, since 0.9.0.1 stores a
+wrapper in a wrapper unchanged (docs/brokers.md 6.7)."""
 
 
 def message_size(magic: int, key: Buffer | None, value: Buffer | None) -> int:
-    """Return the bytes that a message takes in a message set, with its offset and size fields."""
+    """Return the size of a message in a message set, including its offset and size fields."""
     size = 26 if magic == 0 else 34
     if key is not None:
         size += len(key)

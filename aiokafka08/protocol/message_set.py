@@ -1,4 +1,4 @@
-"""Message sets of formats 0 and 1: building, decoding, and the door to the two implementations.
+"""Build and decode message sets of formats 0 and 1.
 
 - `MessageSetBuilder` (the producer) appends messages in wire format: from lists, or from `Blobs`,
   the buffers of an Arrow column.

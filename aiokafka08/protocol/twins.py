@@ -3,8 +3,8 @@
 Two extension modules are optional: `protocol._message_set_c` and `producer._producer_c`. Each has a
 pure twin that behaves alike. This module is the only place that reads AIOKAFKA08_IMPL and that
 handles the failed import of an extension module (not built, built for another Python, a zip of the
-sources). Its callers are the two doors, `protocol.message_set` and `producer.fast_path`; all other
-modules import from the doors.
+sources). Its callers are `protocol.message_set` and `producer.fast_path`, which export the chosen
+twin; all other modules import from these two.
 
 Invariant: with AIOKAFKA08_IMPL=python no extension module is imported; with =c a missing one raises
 ImportError; without it a missing one is replaced by its pure twin. The compiled producer never runs
@@ -63,9 +63,10 @@ def load_compiled_producer(*slot_classes: type) -> ModuleType | None:
     """Import the compiled twin of the producer's fast path; None: use the pure one.
 
     Args:
-        slot_classes: the classes whose slots it reads and writes, in the order of its `bind()`.
+        slot_classes: the classes whose slots the compiled twin reads and writes, in the order of
+            the arguments of its function `bind()`.
 
     Raises:
-        ImportError: AIOKAFKA08_IMPL=c, and it can't be imported.
+        ImportError: AIOKAFKA08_IMPL=c, and the compiled twin can't be imported.
     """
     return None if compiled_message_set is None else _load(_PRODUCER, slot_classes)

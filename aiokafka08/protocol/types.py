@@ -4,9 +4,9 @@ A struct is a `@dataclass(slots=True)` whose fields are annotated with the wire 
 `coordinator.protocol` and the sticky assignor declare structs; `compiled(struct, version)` compiles
 each once per version. Neighbouring fixed-width fields become one `struct.Struct`.
 
-Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are. It
-checks each length, and the least size of an array's items, against the bytes left before it
-allocates memory.
+Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are.
+Before a reader allocates memory, it checks that the remaining bytes can hold the stated length (for
+an array: the stated count, times the minimum size of an item).
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Fixed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sized:
-    """Bytes after their length; `code` is the length's letter in `struct`, -1 means null."""
+    """A length field, then that many bytes; a length of -1 means null.
+
+    `code` is the letter of the length field in `struct` formats.
+    """
 
     code: str
     text: bool
@@ -71,14 +74,14 @@ Bytes = Annotated[Buffer, Sized("i", text=False, nullable=False)]
 
 
 class CompiledType(typing.NamedTuple):
-    """The reader and the writer of a type in one version, and its least size in bytes."""
+    """The reader and the writer of a type in one version, and its minimum size in bytes."""
 
     read: Reader
     write: Writer
     min_size: int
 
 
-def short(what: str, needed: int, left: int) -> KafkaProtocolError:
+def cut_short(what: str, needed: int, left: int) -> KafkaProtocolError:
     """Make the error for a value that would extend beyond its frame."""
     return KafkaProtocolError(f"frame cut short: {what} needs {needed} bytes, {left} are left")
 
@@ -94,13 +97,13 @@ def _compile(type_: Any, version: int, type_args: dict[TypeVar, Any]) -> Compile
             if isinstance(wire, Sized):
                 return _compile_sized(wire)
             if isinstance(wire, NullSince) and version < wire.first:
-                array = _array_in(type_.__origin__)
-                return _compile_array(array, version, type_args, nullable=False)
+                item = _item_type_of(type_.__origin__)
+                return _compile_array(item, version, type_args, nullable=False)
         return _compile(type_.__origin__, version, type_args)
     if origin is list:
         return _compile_array(typing.get_args(type_)[0], version, type_args, nullable=False)
     if origin in (typing.Union, builtin_types.UnionType):
-        return _compile_array(_array_in(type_), version, type_args, nullable=True)
+        return _compile_array(_item_type_of(type_), version, type_args, nullable=True)
     if origin is not None:  # a generic struct, Topic[ProducePartition]
         parameters = origin.__parameters__
         return _compile_struct(
@@ -119,7 +122,7 @@ compiled: Callable[[Any, int], CompiledType] = functools.cache(_compile_alone)
 """Compile a struct class, or any annotated wire type, for a version. Cached."""
 
 
-def _array_in(nullable: Any) -> Any:
+def _item_type_of(nullable: Any) -> Any:
     """Return the item type of `list[item] | None`."""
     (array,) = (arg for arg in typing.get_args(nullable) if arg is not type(None))
     return typing.get_args(array)[0]
@@ -131,7 +134,7 @@ def _compile_fixed(wire: Fixed) -> CompiledType:
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
         if end - pos < size:
-            raise short("an integer", size, end - pos)
+            raise cut_short("an integer", size, end - pos)
         return unpack_from(data, pos)[0], pos + size
 
     def write(value: Any, out: list[Buffer]) -> None:
@@ -149,7 +152,7 @@ def _compile_sized(wire: Sized) -> CompiledType:
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
         if end - pos < size:
-            raise short(f"the length of {what}", size, end - pos)
+            raise cut_short(f"the length of {what}", size, end - pos)
         length = unpack_from(data, pos)[0]
         pos += size
         if length < 0:
@@ -157,7 +160,7 @@ def _compile_sized(wire: Sized) -> CompiledType:
                 return None, pos
             raise KafkaProtocolError(f"{what}: length {length}; expected >= 0")
         if length > end - pos:
-            raise short(what, length, end - pos)
+            raise cut_short(what, length, end - pos)
         value: Any = data[pos : pos + length]
         if text:
             try:
@@ -190,7 +193,7 @@ def _compile_array(
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
         if end - pos < 4:
-            raise short("an array count", 4, end - pos)
+            raise cut_short("an array count", 4, end - pos)
         count = unpack_from(data, pos)[0]
         pos += 4
         if count < 0:
@@ -198,7 +201,7 @@ def _compile_array(
                 return None, pos
             raise KafkaProtocolError(f"an array: count {count}; expected >= 0")
         if count * item_size > end - pos:
-            raise short(f"an array of {count}", count * item_size, end - pos)
+            raise cut_short(f"an array of {count}", count * item_size, end - pos)
         items: list[Any] = []
         append = items.append
         for _ in range(count):
@@ -283,7 +286,7 @@ def _run_reader(names: tuple[str, ...], packer: struct.Struct) -> Any:
 
     def read(data: Buffer, pos: int, end: int, target: Any) -> int:
         if end - pos < size:
-            raise short(", ".join(names), size, end - pos)
+            raise cut_short(", ".join(names), size, end - pos)
         for name, value in zip(names, unpack_from(data, pos), strict=True):
             setattr(target, name, value)
         return pos + size
