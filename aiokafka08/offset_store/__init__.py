@@ -1,9 +1,9 @@
 """Read and write the committed offsets of a group, wherever the cluster keeps them.
 
-`OffsetStore` is the interface; each kind has a module: `kafka_store`, `zookeeper_v0_store` (through
-brokers), `zookeeper_store` (directly), `dual_store` and `no_store`. `choose` picks one when the
-router has started. The consumer and the admin client use the store; `consumer.commits` decides what
-is committed and when.
+`OffsetStore` is the interface; each kind has a module: `kafka_store`, `zookeeper_v0_store`
+(ZooKeeper, by version 0 of the requests to brokers), `zookeeper_store` (ZooKeeper, directly),
+`dual_store` and `no_store`. `choose` picks one when the router has started. The consumer and the
+admin client use the store; `consumer.commits` decides what is committed and when.
 
 Invariant: "nothing is committed" is None, in whichever form the broker says it. A partition that a
 response leaves out is an error, never a success (docs/brokers.md 8.3).
@@ -22,7 +22,7 @@ class CommitIdentity(NamedTuple):
 
     The `Committer` of `consumer.commits` makes it when it reads the positions; the original is the
     mutable `consumer.member_state.MemberState`. Brokers from 0.9 on accept offsets of a live group
-    only from its members. Generation -1 and member "" mark a commit outside of any membership.
+    only from its members. Generation -1 and member "" make a commit outside of any membership.
     """
 
     generation: int = -1
@@ -65,7 +65,7 @@ class OffsetStore(Protocol):
         """Commit all these offsets.
 
         Raises:
-            CommitFailedError: the generation of `identity` has ended. If a broker refused it, its
-                error is the cause.
-            KafkaError: some partitions were not committed; names them.
+            CommitFailedError: the generation of `identity` has ended. If a broker refused the
+                commit, `__cause__` is the broker's error.
+            KafkaError: some partitions were not committed; the error names them.
         """
