@@ -20,9 +20,10 @@ class ConsumerRebalanceListener(abc.ABC):
 
     @abc.abstractmethod
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """Called before these partitions are revoked; none of their messages is returned after it.
+        """Called before these partitions are revoked.
 
-        The place to save positions, or to finish work in progress.
+        When the call begins, the consumer has already stopped returning their messages. The place
+        to save positions, or to finish work in progress.
         """
 
     @abc.abstractmethod

@@ -2,8 +2,8 @@
 
 The table is the subclasses of `BrokerResponseError`. Each holds a code (`errno`), Kafka's name for
 it (`message`), its meaning (`description`) and what a client does about it (`action`). Class names
-are aiokafka's, so `except` clauses keep working after a change of import. All that is `retriable`
-in aiokafka is so here; codes -1, 8, 9 and 13 are retriable here only.
+are aiokafka's, so `except` clauses keep working after a change of import. Each class that is
+`retriable` in aiokafka is retriable here. Codes -1, 8, 9 and 13 are retriable here, but not there.
 
 Invariant: no other module of the package names an error code by its number; they use
 `SomeError.errno`. This module decides no retries: `net.retry`, `producer` and `consumer` do.
@@ -46,7 +46,8 @@ class KafkaError(RuntimeError):
     def text(self) -> str:
         """The message, without the class name that `str()` puts before it.
 
-        It is the first string in `args`; other items there are for programs.
+        It is the first string in `args`. The other items of `args` are values for the calling code,
+        such as a `TopicPartition`.
         """
         return next((one for one in self.args if isinstance(one, str)), super().__str__())
 
@@ -102,7 +103,7 @@ class KafkaProtocolError(KafkaError):
 
 
 class CorrelationIdError(KafkaProtocolError):
-    """A response carries another correlation id than the oldest request in flight."""
+    """A response carries a different correlation id from the oldest request in flight."""
 
 
 class UnrecognizedBrokerVersion(KafkaError):
@@ -122,14 +123,14 @@ class CommitFailedError(KafkaError):
 class NoOffsetForPartitionError(KafkaError):
     """There is no committed offset, and `auto_offset_reset` is "none".
 
-    From a consumer `args[0]` is the `TopicPartition`, as aiokafka's.
+    If a consumer raises it, `args[0]` is the `TopicPartition`, as in aiokafka.
     """
 
 
 class RecordTooLargeError(KafkaError):
     """A message in the log is larger than the consumer's limits allow it to fetch.
 
-    `args[1]` is the `TopicPartition` and `args[2]` the offset, as aiokafka's.
+    `args[1]` is the `TopicPartition` and `args[2]` the offset, as in aiokafka.
     """
 
 
@@ -187,7 +188,7 @@ class UnknownError(BrokerResponseError):
 
 
 class OffsetOutOfRangeError(BrokerResponseError):
-    """From a consumer `args[0]` is `{TopicPartition: offset}`, as aiokafka's."""
+    """If a consumer raises it, `args[0]` is `{TopicPartition: offset}`, as in aiokafka."""
 
     errno = 1
     message = "OFFSET_OUT_OF_RANGE"

@@ -3,11 +3,13 @@
 `aiokafka08` and `aiokafka08.testing` use it. pytest imports both in every session of an environment
 where they are installed, because of `testing.pytest_plugin`; most sessions need neither.
 
-Invariant: importing such a package imports no module below it.
+Invariant: after `import aiokafka08.testing`, the only modules of `aiokafka08` in `sys.modules` are
+`aiokafka08`, `aiokafka08.testing` and this one; after `import aiokafka08`, the first and this one.
 
-The package imports the same names under `if TYPE_CHECKING`, for type checkers and import-linter,
-and calls `import_when_used()` in the `else`, so that type checkers report a misspelt name.
-tests/test_package.py checks that both lists agree.
+Each of the two packages has two lists of its public names. Under `if TYPE_CHECKING` it imports
+them, for type checkers and import-linter. In the `else` it passes them to `import_when_used()`,
+where type checkers don't look, so that they report a misspelt name. tests/test_package.py checks
+that both lists agree.
 """
 
 from __future__ import annotations

@@ -55,7 +55,10 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset found by time; `timestamp` is None if the broker line doesn't report it."""
+    """An offset found by time.
+
+    `timestamp` is None if the broker's version is too old to report it.
+    """
 
     offset: int
     timestamp: int | None

@@ -4,8 +4,9 @@ An event is a small frozen dataclass. All parts of a client call `Telemetry.emit
 the event, logs it and passes it to the user's `on_event` hook. `metrics()` of producer and consumer
 return the counters, together with gauges that their owners compute.
 
-Invariant: an event that reads the same is logged above DEBUG at most once in 30 s. Events and log
-lines never contain keys or values of messages.
+Invariant: of events that compare equal, at most one in 30 s is logged above DEBUG. `Telemetry`
+remembers about 1,000 different events; then it forgets all of them, and the rule starts anew.
+Events and log lines never contain keys or values of messages.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS = 30.0
-"""For how long an event that reads the same is logged at DEBUG; likewise for errors of the hook."""
+"""After an event was logged at its own level, equal events are logged at DEBUG for this long.
+
+The same holds for exceptions of one type that the `on_event` hook raises.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Connected(Event):
-    """A lane (a connection with one purpose) was opened; `broker` is the line, such as "0.8.2"."""
+    """A lane (a connection with one purpose) was opened.
+
+    `broker` is the version family of the broker, such as "0.8.2".
+    """
 
     name = "connections_opened"
     address: str
@@ -56,7 +63,10 @@ class Connected(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disconnected(Event):
-    """A lane was closed, by either side; `lost` requests will have no response."""
+    """A lane was closed by the client or the broker.
+
+    `lost` is the number of requests in flight, which will have no response.
+    """
 
     name = "connections_closed"
     address: str
@@ -77,7 +87,10 @@ class ConnectFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class MetadataChanged(Event):
-    """A metadata response changed brokers, topics or leaders; `topics` is their number."""
+    """A metadata response changed brokers, topics or leaders.
+
+    `brokers` has the ids of all known brokers; `topics` is the number of known topics.
+    """
 
     name = "metadata_changes"
     brokers: tuple[int, ...]
@@ -138,7 +151,10 @@ class Acks0Unknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailed(Event):
-    """A fetch of a partition failed; it is retried, or the next call raises the error."""
+    """A fetch of a partition failed.
+
+    The consumer retries it, or raises the error in the next call that returns messages.
+    """
 
     name = "fetch_errors"
     level = logging.WARNING
@@ -262,12 +278,12 @@ class Telemetry:
         )
 
     def _level(self, what: Hashable, level: int) -> int:
-        """Return `level`, or DEBUG if the same was logged within `REPEAT_SECONDS`."""
+        """Return `level`, or DEBUG if an equal `what` was logged within `REPEAT_SECONDS`."""
         now = self._clock()
         last = self._logged.get(what)
         if last is not None and now - last < REPEAT_SECONDS:
             return logging.DEBUG
-        if len(self._logged) > 1000:  # bounded, whatever the addresses and reasons
+        if len(self._logged) > 1000:  # limits the memory: reasons are free text
             self._logged.clear()
         self._logged[what] = now
         return level

@@ -6,8 +6,9 @@
 `cluster` and `controls` are what tests call; `server` and `handlers` are the brokers; `state`,
 `log` and `group` are what brokers remember. docs/brokers.md describes how they must behave.
 
-Invariant: no module here imports the client. They share only `protocol`, `errors` and `structs`
-with it, so that a bug of the client can't hide behind the same bug in a broker.
+Invariant: of the rest of `aiokafka08`, the modules of this package import only `protocol`, `errors`
+and `structs`; this file imports `lazy` too. The brokers use no other code of the client, so that a
+bug of the client can't hide behind the same bug in a broker. import-linter checks it.
 
 The names below are imported at their first use, because pytest loads `pytest_plugin` in every
 session.

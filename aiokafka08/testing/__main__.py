@@ -1,7 +1,7 @@
 """`python -m aiokafka08.testing`: run an embedded cluster as a process of its own.
 
 It logs its addresses, then a line per connection, until Ctrl-C or SIGTERM. There is no
-authentication, so it listens on loopback only, unless `--allow-remote` is given too.
+authentication, so it listens on loopback only: another `--host` needs `--allow-remote`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for topic in options.topic:
         name, _, partitions = topic.partition(":")
         if partitions and not partitions.isdecimal():
-            parser().error(f"--topic {topic}: expected NAME or NAME:PARTITIONS, as orders:4")
+            parser().error(f"--topic {topic}: expected NAME or NAME:PARTITIONS, such as orders:4")
         topics[name] = int(partitions or options.default_partitions)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     if options.quiet:

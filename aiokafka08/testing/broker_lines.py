@@ -7,7 +7,7 @@ Invariant: a difference between lines is a field of `BrokerLine`. Handlers read 
 compare the line's name.
 
 `read_request` decodes requests here, because on 0.8 and 0.9 the line decides the layout of a
-request, not the version in the request. Its caller is `server`; the handlers read the fields.
+request, not the version in the request. `server` calls it; the handlers read `BrokerLine`'s fields.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BadRequestPolicy(enum.Enum):
 class NestedSetPolicy(enum.Enum):
     """What a broker does with a compressed message set inside another one (brokers.md 6.7)."""
 
-    FLATTEN = "make its messages messages of the outer wrapper"
+    FLATTEN = "move the inner messages into the outer wrapper"
     KEEP = "store it unchanged, as if it were one message"
     REJECT = "reject the whole set"
 
@@ -55,8 +55,8 @@ class NestedSetPolicy(enum.Enum):
 class SupportedVersions:
     """The versions of one API that a line responds to.
 
-    The response to a version in `known` has its own layout. Any other version gets the layout
-    of version `rest`, or is unreadable if `rest` is None.
+    A request of a version in `known` gets a response in the layout of that version. A request of
+    any other version gets the layout of version `rest`; if `rest` is None, it is unreadable.
     """
 
     known: range
@@ -103,10 +103,17 @@ class BrokerLine:
     lists_only_replica_hosts: bool = False
     """Whether Metadata lists only brokers with replicas of the topics in the response (4.11)."""
     lists_dead_brokers: bool = False
-    """Whether Metadata goes on listing dead brokers, as brokers and as replicas (without
-    ReplicaNotAvailable), but not as leaders (4.10)."""
+    """Whether Metadata still lists dead brokers after the controller has noticed their death.
+
+    They appear among the brokers and the replicas; their partitions don't get
+    ReplicaNotAvailable. They are never leaders (4.10).
+    """
     publishes_isr_growth: bool = False
-    """If False, Metadata shows changes of the ISR only after elections (4.8)."""
+    """Whether Metadata shows at once that a replica has joined or left an ISR.
+
+    If False, it shows the old ISR until the partition elects a leader or the controller notices the
+    death of a replica (4.8).
+    """
 
     # Produce
     message_format: int = 0
@@ -119,8 +126,10 @@ class BrokerLine:
     """Whether the broker reads only lz4 frames with the wrong header checksum (6.2)."""
     nested_sets: NestedSetPolicy = NestedSetPolicy.FLATTEN
     rejects_empty_wrapper: bool = False
-    """Whether a wrapper without messages is an error. If not, the response has no error and an
-    offset, but nothing is stored (6.8)."""
+    """Whether a wrapper without messages is an error.
+
+    If False, the response has an offset and the error code 0, but nothing is stored (6.8).
+    """
     compacted_needs_keys: bool = False
     """Whether a compacted topic rejects messages without a key (5.11)."""
     set_over_segment_code: int | None = RecordListTooLargeError.errno
@@ -132,9 +141,12 @@ class BrokerLine:
     """Whether acks > 1 waits if all partitions of the request have one replica; before 0.8.2 such a
     request counts as acknowledged."""
     waited_offset_is_next: bool = False
-    """Whether a response that waited for replicas (acks other than 1, some partition with several
-    replicas) has the offset after the last message in place of the first message's, and 0 in place
-    of -1; seen on 0.8.0 and 0.8.1.1."""
+    """Whether a response that waited for replicas has the offset after the last message.
+
+    Other responses have the offset of the first message. In a response that waited, a partition
+    whose set wasn't stored has offset 0 instead of -1. Brokers wait if acks isn't 1 and some
+    partition has several replicas. Seen on 0.8.0 and 0.8.1.1.
+    """
     acks_above_one: bool = True
     """Whether acks may be any number; from 0.9 on it may only be -1, 0 or 1 (5.1, 11.4)."""
 
@@ -144,13 +156,16 @@ class BrokerLine:
     max_bytes_0_ends_the_wait: bool = True
     """Whether the broker responds at once if a partition's max_bytes is 0 (7.2)."""
     unknown_replica_code: int = UnknownError.errno
-    """The error code for a replica_id >= 0 that is no replica; 0 if it gets data (7.7)."""
+    """The error code for a replica_id >= 0 that is no replica; 0 if it is served (7.7)."""
     above_high_watermark_code: int = UnknownError.errno
-    """The error code for an offset between high watermark and log end; 0 if it waits (7.10)."""
+    """The error code for a fetch between high watermark and log end; 0: it waits (7.10)."""
 
     # Offsets, coordinator
     reads_commit_v1_as_v0: bool = False
-    """Whether OffsetCommit v1 is read in the layout of v0, which commits nothing (8.3)."""
+    """Whether the broker reads OffsetCommit v1 in the layout of v0.
+
+    It then takes the generation for the number of topics; with -1 it commits nothing (8.3).
+    """
     offset_metadata_chars: int = 4096
     """The longest metadata string of a commit (8.7)."""
     stores_long_metadata: bool = True
@@ -162,19 +177,22 @@ class BrokerLine:
     unknown_partition_fetch_code: int = UnknownTopicOrPartitionError.errno
     """The error code for a v1 fetch of an unknown partition's offset (8.8)."""
     generation_code: int = NoError.errno
-    """The error code for a commit that names a generation, to a group without members (8.6)."""
+    """The error code for a commit that names a generation of an unknown group (8.6).
+
+    Unknown: it has no members, and no committed offsets.
+    """
     known_group_generation_code: int = NoError.errno
-    """The same for a group that has committed before."""
+    """The error code for such a commit if the group has committed offsets, but no members."""
     null_group_closes: bool = False
     """Whether OffsetCommit and OffsetFetch for a null group close the connection (8.4)."""
     null_coordinator_group_closes: bool = False
     """Whether GroupCoordinator for a null group closes the connection (8.9)."""
     coordinator_forgets_correlation_id: bool = True
-    """Whether "no coordinator" carries the correlation id 0 if an exception caused it (8.9).
+    """Whether a GroupCoordinatorNotAvailable response that an exception in the broker caused has
+    the correlation id 0 (8.9).
 
-    Before the first topic exists a broker knows no other brokers. It then can't create the offsets
-    topic, whose replication factor is three: an exception each time, in a cluster of less than
-    three brokers.
+    A null group causes an exception. So does the creation of the offsets topic, whose replication
+    factor is three, in a cluster of one or two brokers where no topic has ever existed.
     """
     no_offsets_topic_code: int = GroupCoordinatorNotAvailableError.errno
     """The error code for a v1 commit before the offsets topic exists."""
@@ -187,7 +205,10 @@ class BrokerLine:
     commits_make_groups: bool = False
     """Whether a commit without a generation creates an empty group."""
     heartbeat_checks_member_first: bool = False
-    """Whether, in a rebalance, only members get RebalanceInProgress."""
+    """Whether Heartbeat, during a rebalance, returns UnknownMemberId to a client that is no member.
+
+    If False, each client gets RebalanceInProgress.
+    """
     commit_is_heartbeat: bool = False
     """Whether a commit extends the session."""
     max_session_timeout_s: float = 30.0
@@ -349,7 +370,10 @@ as 0.10.2.2 was observed to behave.
 
 @dataclass(slots=True)
 class ReceivedRequest:
-    """A request as the line reads it. `layout` is the version whose layout the response has."""
+    """A request as a broker of the line reads it.
+
+    `layout` is an API version: the response is encoded in the layout of this version.
+    """
 
     header: RequestHeader
     layout: int
@@ -376,7 +400,11 @@ def read_request(line: BrokerLine, frame: Buffer) -> ReceivedRequest | BadReques
 
 
 def _offset_commit_0_8_1(frame: Buffer, pos: int) -> OffsetCommitRequest:
-    """Read a v0 or v1 body in the layout of v0; v1's generation -1 then counts topics: none."""
+    """Read a v0 or v1 body in the layout of v0.
+
+    In a v1 body the generation stands where v0 has the number of topics. A negative generation is
+    read as 0 topics.
+    """
     layout_0 = compiled(OffsetCommitRequest, 0)
     # The body is: length of the group, the group, the number of topics.
     group_bytes = max(int.from_bytes(frame[pos : pos + 2], "big", signed=True), 0)

@@ -55,8 +55,10 @@ class EmbeddedCluster(Controls):
         topics: name → number of partitions, created at the start.
         auto_create: whether Metadata requests create the topics that they name.
         default_partitions: the number of partitions of auto-created topics.
-        default_replication_factor: None: the number of brokers, at most 3.
-        message_max_bytes: the size limit of a message, as it is in a message set.
+        default_replication_factor: the number of replicas of each partition of a topic that is
+            created without one; None: the number of brokers, at most 3.
+        message_max_bytes: the size limit of a message, with the offset and size in front of it; a
+            compressed wrapper counts as one message.
         segment_bytes: the size at which a log begins a new segment.
         retention_bytes: a partition keeps at least this many bytes, and at most one segment more;
             None: all.
@@ -263,7 +265,7 @@ class EmbeddedCluster(Controls):
             then: "elect": when this returns, the controller has noticed and elected new leaders.
                 "leaderless": it has noticed, but the broker's partitions have no leader until
                 `elect()`. "unnoticed": until `notice()` Metadata goes on listing the broker, and
-                acks=-1 waits for it; on a default cluster that state lasts 7 s.
+                acks=-1 waits for it. Real brokers with default settings notice after 7 s.
         """
 
         def act(runtime: ClusterRuntime) -> None:
@@ -293,8 +295,9 @@ class EmbeddedCluster(Controls):
         self._call(act)
 
     def stop(self, node: int) -> None:
-        """Shut a broker down in order: other brokers take over its partitions, then its connections
-        end.
+        """Shut a broker down cleanly.
+
+        First other brokers take over its partitions, then its connections end.
         """
 
         def act(runtime: ClusterRuntime) -> None:
@@ -356,7 +359,7 @@ class EmbeddedCluster(Controls):
 
     def _close_listener(self, node: int) -> None:
         if not self._node(node).alive:
-            raise IllegalStateError(f"broker {node} can't end: it is already dead")
+            raise IllegalStateError(f"broker {node} can't be stopped: it is already dead")
         self._listeners[node].close()
 
     def _node(self, node: int) -> Node:
@@ -377,14 +380,14 @@ class EmbeddedCluster(Controls):
         times: int | None = 1,
         where: Callable[[Any], bool] | None = None,
     ) -> Fault:
-        """Add a fault: requests to come meet an effect.
+        """Add a fault: apply an effect to some of the next requests.
 
         Args:
             request: the class of the requests that count.
             then: the effect.
             node: count only the requests to this broker.
-            nth: strike from the n-th such request from now on.
-            times: strike so many requests; None: all from there on.
+            nth: the first counted request that gets the effect; 1 is the next one.
+            times: how many counted requests get the effect, in a row; None: all, without end.
             where: count only requests for which this function returns True.
 
         Raises:
@@ -396,14 +399,15 @@ class EmbeddedCluster(Controls):
                 f"request={request!r}: expected one of these classes of protocol.api: {known}"
             )
         if not isinstance(then, Effect):
-            raise ValueError(f"then={then!r}: expected an effect, as Answer(6) or Silence()")
+            raise ValueError(f"then={then!r}: expected an effect, such as Answer(6) or Silence()")
         if node is not None:
             self._node(node)
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth={nth}, times={times}: expected integers >= 1")
         if isinstance(then, Answer) and then.only is not None and request is MetadataRequest:
             raise ValueError(
-                "Answer(only=…) doesn't work with MetadataRequest: its errors are those of topics"
+                "Answer(only=…) selects partitions, but MetadataRequest has no partitions; "
+                "expected Answer(code) without only"
             )
         fault = Fault(request, then, node, nth, times, where)
         self._call(lambda runtime: runtime.faults.add(fault))

@@ -70,7 +70,7 @@ class Controls:
 
         Args:
             config: settings of the topic, as Kafka's tools take them ("min.insync.replicas": "2").
-                The line decides which ones exist.
+                The cluster's Kafka version decides which settings exist.
 
         Raises:
             ValueError: the name, a number or the config is invalid.
@@ -123,10 +123,13 @@ class Controls:
     def append_raw(
         self, topic: str, partition: int, message_set: bytes, next_offset: int | None = None
     ) -> None:
-        """Append bytes unchanged and unchecked: corrupt messages, strange offsets, filler.
+        """Append bytes unchanged and unchecked.
+
+        For tests with corrupt messages, gaps between offsets, or padding that is no message.
 
         Args:
-            next_offset: the offset of the next message; None: one more than the last.
+            next_offset: the offset of the next message after these bytes; None: one more than
+                before the call.
         """
 
         def act(runtime: ClusterRuntime) -> None:

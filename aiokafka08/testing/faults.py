@@ -45,8 +45,8 @@ class Delay:
 class Close:
     """Close the connection after the first `after_bytes` bytes of the response.
 
-    They count from the size field. None: close before the request is carried out. With `reset`,
-    close by RST instead of FIN.
+    The count includes the 4 bytes of the size field. None: close before the request is carried out.
+    With `reset`, close by RST instead of FIN.
     """
 
     after_bytes: int | None = None
@@ -62,7 +62,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Never respond to this request, but to later ones of the connection, as 0.9 does.
+    """Send no response to this request; later requests of the connection get theirs, as on 0.9.
 
     Without `perform` the request isn't carried out.
     """

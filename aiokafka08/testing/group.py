@@ -1,12 +1,13 @@
 """Consumer groups as brokers coordinate them: members, generations, sessions, rebalances.
 
-For the lines 0.9 and 0.10. Pure: each call takes `now`, the seconds of a monotonic clock. A request
-that has to wait gets a `PendingResponse`, whose `response` a later call sets. `handlers.groups`
-turns requests into calls; `runtime` calls `Groups.expire` at `Groups.next_deadline`. Committed
-offsets are in `state`.
+For the lines 0.9 and 0.10. No I/O and no clock: the methods get `now`, the seconds of a monotonic
+clock. A request that has to wait gets a `PendingResponse`, whose `response` a later call sets.
+`handlers.groups` turns requests into calls; `runtime` calls `Groups.expire` at
+`Groups.next_deadline`. Committed offsets are in `state`.
 
-Invariants: a generation has one leader and one protocol. No response names a generation other than
-the group's current one. A member with a pending response doesn't expire.
+Invariants: a generation has one leader and one protocol. A JoinGroup response has the group's
+current generation if its error code is 0, else generation 0; no other response has the field. A
+member with a pending response doesn't expire.
 
 When another broker becomes coordinator, it knows the group as it was stored: the last stable
 generation. Requests that wait at the old coordinator get NotCoordinatorForGroup.
@@ -101,7 +102,7 @@ class Group:
     leader: str = ""
     members: dict[str, Member] = field(default_factory=dict)
     join_deadline: float = 0.0
-    """When a rebalance goes on without the members that haven't joined again."""
+    """The latest end of a rebalance: members that haven't joined again by then are dropped."""
     stored: Group | None = None
     """The copy that a new coordinator finds in the offsets topic."""
 
@@ -245,7 +246,9 @@ class Group:
     def _needs_no_rebalance(self, member: Member, request: JoinGroupRequest) -> bool:
         """Return whether a member's repeated JoinGroup leaves the generation as it is.
 
-        It does if the member missed the response, and if an unchanged follower joins again.
+        There are two such cases: the members still wait for the assignment (this member may have
+        missed the response to its JoinGroup), or the group is stable and the member isn't its
+        leader. In both the member's protocols must be the same as before.
         """
         if self.state is GroupState.PREPARING or member.protocols != _copy_protocols(
             request.protocols
@@ -403,7 +406,7 @@ class Groups:
         self._forget_empty()
         return code
 
-    def names(self, node: int, now: float) -> list[ListedGroup]:
+    def coordinated_by(self, node: int, now: float) -> list[ListedGroup]:
         """Return the groups that `node` coordinates."""
         found = (self.find(name, now) for name in list(self._groups))
         return [
@@ -424,7 +427,7 @@ class Groups:
     def expire(self, now: float) -> set[GroupKey]:
         """Evict members and end rebalances that are due at `now`.
 
-        Return the keys of the groups that changed: pending responses may be set there.
+        Return the keys of the groups that changed. Some of their pending responses may be set now.
         """
         changed = set()
         for name in list(self._groups):

@@ -112,9 +112,11 @@ class PartitionLog:
 
     Args:
         segment_bytes: a set that would make its segment larger begins a new segment.
-        retention_bytes: delete the oldest segments while the rest has at least this many bytes; so
-            the log keeps at most this plus one segment. None keeps everything.
-        segments_overflow: a set begins a new segment only if the last one is already too large.
+        retention_bytes: delete the oldest segment as long as the remaining segments have at least
+            this many bytes. The log then has at most one segment more than that. None keeps
+            everything.
+        segments_overflow: if True, `segment_bytes` is checked without the new set: a set begins a
+            new segment only if the last segment is already larger than `segment_bytes`.
     """
 
     __slots__ = (
@@ -138,7 +140,7 @@ class PartitionLog:
         self.segment_bytes = segment_bytes
         self.retention_bytes = retention_bytes
         self.start_offset = 0
-        """The first offset that the log keeps, or would keep if it had messages."""
+        """The lowest offset that can be fetched. In an empty log it equals `end_offset`."""
         self.end_offset = 0
         """The offset of the next message."""
         self._segments = [_Segment(0, now_ms)]
@@ -279,13 +281,16 @@ class PartitionLog:
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
             del self._segments[0]
         self._segments[0].base_offset = offset
-        # A wrapper stays as long as its last message; readers drop the messages below `offset`.
+        # A wrapper is kept if its last message is; clients drop its messages below `offset`.
         self._segments[0].rewrite(
             lambda at, message: (at, _entry(at, message)) if at >= offset else None
         )
 
     def truncate(self, offset: int) -> None:
-        """Delete all messages from `offset` on, as a replica does that follows a new leader."""
+        """Delete all messages from `offset` on.
+
+        A real replica does so when it begins to follow a new leader.
+        """
         if offset >= self.end_offset:
             return
         self.end_offset = offset

@@ -5,8 +5,10 @@ produced set and assigns its offsets; if the set has a wrapper, all its messages
 wrapper (docs/brokers.md 5, 6). `down_convert` turns a slice of a log of format 1 into format 0.
 Callers are `handlers.produce`, `handlers.fetch`, `controls` and `log`.
 
-Invariant: no code of the client decodes or builds a set here, neither `MessageSetReader` nor
-`MessageSetBuilder`. A broker that used the client's code would agree with the client's bugs.
+Invariant: this module imports neither `MessageSetReader` nor `MessageSetBuilder`, with which the
+client decodes and builds sets: a broker that used them would agree with the client's bugs. From
+`protocol` it imports only `encode_entry` (encodes one message), the codecs (`compression`) and
+constants and types.
 
 A plain set takes the fast path: it is copied once, and its offsets are patched in place.
 """
@@ -34,7 +36,7 @@ HEADER_BYTES = 12
 _MIN_MESSAGE_BYTES = 14
 _MIN_MESSAGE_BYTES_1 = 22
 _MAX_NESTING = 32  # the limit of real brokers is the size of their stack
-_MAX_DECOMPRESSED_BYTES = 1 << 30  # brokers have no limit (brokers.md 6.6), this machine has
+_MAX_DECOMPRESSED_BYTES = 1 << 30  # protects this process; brokers have no limit (brokers.md 6.6)
 
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -54,7 +56,7 @@ class MessageSetRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The broker's line and the topic's settings, which decide about a produced set."""
+    """The broker line and the topic's settings, by which a produced set is stored or rejected."""
 
     line: BrokerLine
     max_message_bytes: int
@@ -138,7 +140,7 @@ def _check_outer_entries(message_set: Buffer, config: LogConfig) -> _OuterEntrie
     formatted, compacted = config.line.message_format, config.compacted
     unpack, append = _SIZE_CRC_MAGIC_ATTRIBUTES.unpack_from, positions.append
     while end - pos >= HEADER_BYTES:
-        if end - pos < HEADER_BYTES + 6:  # not room for any message: cut off, or too small
+        if end - pos < HEADER_BYTES + 6:  # no room for crc, magic, attributes: corrupt or cut
             if _INT32.unpack_from(view, pos + 8)[0] < _MIN_MESSAGE_BYTES:
                 raise MessageSetRejected(
                     CorruptRecordException.errno, "size too small for a message"
@@ -224,7 +226,7 @@ def _unwrap(message: memoryview, line: BrokerLine) -> bytes:
     if value is None:
         raise MessageSetRejected(UnknownError.errno, "wrapper without a value")
     if codec == Codec.LZ4 and not _accepts_lz4_header(value, legacy_only=line.legacy_lz4_only):
-        raise MessageSetRejected(UnknownError.errno, "lz4 header that this line doesn't read")
+        raise MessageSetRejected(UnknownError.errno, "lz4 header not supported by this version")
     try:
         return decompress(Codec(codec), value, _MAX_DECOMPRESSED_BYTES)
     except ValueError as error:
@@ -301,9 +303,9 @@ def _as_format_0(message: Buffer) -> bytes:
 def down_convert(message_set: Buffer) -> Buffer:
     """Convert a slice of a log of format 1 to format 0, with the same offsets; drop a cut tail.
 
-    A slice without one whole message is returned unchanged: only its size matters then
-    (brokers.md 7.1). 0.10.2.2 moves plain messages into a wrapper next to them (7.8); this function
-    doesn't.
+    A slice that ends within its first message is returned unchanged: the client only looks at its
+    size (brokers.md 7.1). Doesn't model: 0.10.2.2 sometimes moves a plain message into the wrapper
+    before it (7.8).
     """
     out = bytearray()
     for offset, message in walk_entries(message_set):
@@ -384,7 +386,7 @@ def _accepts_lz4_header(frame: bytes, *, legacy_only: bool) -> bool:
 
 
 def _xxh32_of_short(data: bytes) -> int:
-    """Return xxHash32 with seed 0 of less than 16 bytes."""
+    """Return the xxHash32 (seed 0) of data shorter than 16 bytes."""
     mask = 0xFFFFFFFF
 
     def rotate(value: int, bits: int) -> int:

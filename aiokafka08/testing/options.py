@@ -51,7 +51,7 @@ def check_options(
 
 def _check_topics(topics: object) -> None:
     if not isinstance(topics, Mapping):
-        raise _invalid("topics", topics, 'a mapping of names to partitions, as {"orders": 4}')
+        raise _invalid("topics", topics, 'a mapping of names to numbers, such as {"orders": 4}')
     for name, partitions in topics.items():
         if not isinstance(name, str) or not valid_topic_name(name):
             raise ValueError(

@@ -29,8 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "kafka_cluster(brokers=1, version='0.8.2', topics=None, **options): options of the fixture"
-        " `kafka_cluster`, as of aiokafka08.testing.EmbeddedCluster. If there are several markers,"
-        " the closest one takes precedence for each option.",
+        " `kafka_cluster`, the same as those of aiokafka08.testing.EmbeddedCluster. If there are"
+        " several markers, the closest one takes precedence for each option.",
     )
 
 
@@ -74,7 +74,7 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     for mark in reversed(list(request.node.iter_markers("kafka_cluster"))):
         if mark.args:
             given = ", ".join(map(repr, mark.args))
-            raise ValueError(f"{given}: expected options with names, as brokers=3")
+            raise ValueError(f"{given}: expected keyword arguments, such as brokers=3")
         options |= mark.kwargs
     for name, value in options.items():
         if name not in known:

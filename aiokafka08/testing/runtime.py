@@ -1,4 +1,4 @@
-"""`ClusterRuntime`: what the brokers of a running cluster share beside their state.
+"""`ClusterRuntime`: what the brokers of a running cluster share in addition to `ClusterState`.
 
 It owns the faults, the history of requests and the delayed operations: requests whose response
 waits for a change of the state (long polls, acks, group rebalances). It lives in one event loop and
@@ -74,7 +74,7 @@ class DelayedOperation:
         self._runtime.forget(self)
         reply = self.wait.check(True)
         if reply is None:
-            raise AssertionError("a wait that has timed out has no reply")
+            raise AssertionError("check(expired=True) returned None: expected a reply")
         self.on_reply(reply)
         self._runtime.complete_delayed()
 
@@ -85,7 +85,7 @@ class _ExpectedRequest:
     node: int | None
     where: Callable[[Any], bool] | None
     remaining: int
-    """How many such requests are still to come, up to the expected one."""
+    """How many matching requests are still to come, including the expected one."""
     future: Future[Recorded]
 
 
@@ -219,7 +219,7 @@ def _set_bytes(request: Request[Any]) -> int:
 
 
 def _is_done(expected: _ExpectedRequest, recorded: Recorded) -> bool:
-    """Count the request if it matches; return whether nothing is expected any more."""
+    """Count the request if it matches; return whether `expected` is fulfilled or cancelled."""
     if expected.future.cancelled():
         return True
     if (

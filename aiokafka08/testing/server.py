@@ -65,8 +65,9 @@ _MAX_QUEUED_BYTES = 1 << 20
 class Listener:
     """A broker's port and its connections.
 
-    It accepts sockets itself. An asyncio server that is closed between accepting a socket and
-    creating its transport loses the socket (3.11), and `kill` may come at any moment.
+    It accepts sockets itself, without an asyncio server. In Python 3.11 an asyncio server loses a
+    socket if it is closed after it has accepted the socket, but before it has created the
+    transport. `EmbeddedCluster.kill` may close a listener at such a moment.
     """
 
     def __init__(self, runtime: ClusterRuntime, node: Node, bind_host: str) -> None:
@@ -106,7 +107,7 @@ class Listener:
     def _accept(self, listening: socket.socket) -> None:
         try:
             accepted, _ = listening.accept()
-        except OSError:  # the client has gone, or no descriptors are left: then retry later
+        except OSError:  # the client has gone; or no descriptors are left, and the loop calls again
             return
         accepted.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -161,10 +162,10 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._transport: asyncio.Transport
-        self._partition_number = 0
+        self._connection_number = 0
         self._host = self._peer = "?"
         self._busy = False  # a request is being handled: later ones wait
-        self._delayed_operations: DelayedOperation | None = None
+        self._delayed_operation: DelayedOperation | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._writing_paused = False
         self._reading_paused = False
@@ -174,12 +175,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._partition_number = self._runtime.next_connection()
+        self._connection_number = self._runtime.next_connection()
         name: tuple[Any, ...] = transport.get_extra_info("peername") or ("?", 0)
         self._host = str(name[0])
         self._peer = f"{name[0]}:{name[1]}"
         logger.info(
-            "node %d: connection %d from %s", self._node.node_id, self._partition_number, self._peer
+            "node %d: connection %d from %s",
+            self._node.node_id,
+            self._connection_number,
+            self._peer,
         )
         self._listener.made(self)
 
@@ -210,13 +214,13 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._delayed_operations is not None:
-            self._delayed_operations.cancel()
+        if self._delayed_operation is not None:
+            self._delayed_operation.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._queue.clear()
         self._listener.lost(self)
-        logger.info("node %d: connection %d ended", self._node.node_id, self._partition_number)
+        logger.info("node %d: connection %d ended", self._node.node_id, self._connection_number)
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -253,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         node_id = self._node.node_id
         effect = self._runtime.faults.match(node_id, incoming.body)
-        self._runtime.record(node_id, self._partition_number, incoming)
+        self._runtime.record(node_id, self._connection_number, incoming)
         context = RequestContext(
             self._runtime.state,
             self._node,
@@ -295,11 +299,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._busy = True
 
                 def on_reply(reply: Reply) -> None:
-                    self._busy, self._delayed_operations = False, None
+                    self._busy, self._delayed_operation = False, None
                     self._reply(context, incoming, effect, reply)
                     self._advance()
 
-                self._delayed_operations = self._runtime.delay(outcome, on_reply)
+                self._delayed_operation = self._runtime.delay(outcome, on_reply)
             case Disconnect():
                 self._transport.close()
             case NoReply() if isinstance(effect, Close | Answer):
@@ -324,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
             case Hang():
                 self._hang()
                 return
-            case Answer() if not request.expects_response:  # acks=0: an error closes
+            case Answer() if not request.expects_response:  # acks=0: an error closes the connection
                 self._transport.close()
                 return
             case Answer(code=code, perform=True, only=None):
@@ -364,7 +368,8 @@ class Connection(asyncio.BufferedProtocol):
             if len(buffer) < _LARGE_BYTES:
                 small.append(buffer)
                 continue
-            if self._transport.is_closing():  # the client has gone: asyncio warns at a fifth write
+            # The client has gone. asyncio logs a warning at the fifth write to a closed transport.
+            if self._transport.is_closing():
                 return
             self._transport.write(b"".join(small))
             small.clear()
@@ -377,8 +382,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _reset(self) -> NoReply:
         """Close the connection by RST."""
-        number = os.dup(self._transport.get_extra_info("socket").fileno())
-        with socket.socket(fileno=number) as peer:  # uvloop's socket object has no setsockopt
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
+        # uvloop's socket object has no setsockopt.
+        with socket.socket(fileno=descriptor) as duplicate:
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
         return NoReply()

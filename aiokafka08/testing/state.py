@@ -9,7 +9,7 @@ that `ClusterRuntime.complete_delayed` can check the requests that wait for it.
 
 A broker dies in two steps, as real ones do. `mark_dead` is the moment when its connections end.
 `notice` is the moment when the controller has seen it and elects leaders, shrinks ISRs and changes
-Metadata; on a default cluster that is about 7 s later (brokers.md 9.1).
+Metadata. Real brokers with default settings take about 7 s for it (brokers.md 9.1).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aiokafka08.testing.message_sets import LogConfig
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4
-"""Real brokers have 50. With few partitions it takes few groups to use each coordinator."""
+"""Real brokers have 50. With 4, a few groups are enough for each broker to coordinate one."""
 OFFSETS_REPLICATION_FACTOR = 3
 
 _VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
@@ -159,7 +159,9 @@ class ClusterState:
         config: Mapping[str, str],
         now_ms: int,
     ) -> None:
-        """Create a topic; partition p is led by broker p % brokers, the next ones follow it.
+        """Create a topic.
+
+        Of n live brokers, number p % n leads partition p; the next ones, in a circle, follow it.
 
         Raises:
             CreationError: the name, a number or the config is invalid.
@@ -178,7 +180,7 @@ class ClusterState:
         if unknown := set(config) - self.line.topic_configs:
             known = ", ".join(sorted(self.line.topic_configs)) or "none"
             raise CreationError(
-                f"topic {name!r} can't be created: the embedded {self.line.name} doesn't know the "
+                f"topic {name!r} can't be created: version {self.line.name} doesn't know the "
                 f"topic config {', '.join(sorted(unknown))}; expected one of: {known}"
             )
         settings = self.settings
@@ -266,8 +268,8 @@ class ClusterState:
     def revive(self, node_id: int) -> None:
         """Let a dead broker return: it has caught up, and leads partitions that have no leader.
 
-        It doesn't get back the partitions that another broker leads now
-        (`auto.leader.rebalance.enable` is false on 0.8.0 and 0.8.1).
+        Partitions that another broker leads now stay there, on all lines. Real brokers of 0.8.0 and
+        0.8.1 do the same: `auto.leader.rebalance.enable` is false there.
         """
         node = self.nodes[node_id]
         node.alive = node.noticed = True

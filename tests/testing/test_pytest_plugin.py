@@ -93,7 +93,7 @@ def test_marks_set_the_cluster_options(run: Run) -> None:
 @pytest.mark.parametrize(
     ("mark", "complaint"),
     [
-        ("3", "3: expected options with names, as brokers=3"),
+        ("3", "3: expected keyword arguments, such as brokers=3"),
         ("broker=3, topics={}", "broker=3: unknown option; expected one of: brokers, version, *"),
         ("brokers=0", "brokers=0: expected an integer >= 1"),
         ("version='2.8'", "version='2.8': expected one of '0.8.0', *"),

@@ -8,9 +8,10 @@ from aiokafka08.testing.handlers.outcome import Outcome, Reply, RequestContext
 
 
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> Outcome:
-    """Return the line's table; UnsupportedVersion, in the layout of 0, for a version above 0.
+    """Return the API versions of the broker line.
 
-    Doesn't model: the keys between brokers (4 - 7) and SASL's (17), which real brokers list too.
+    Models: a request of a version above 0 gets UnsupportedVersion, in the layout of version 0.
+    Doesn't model: real brokers also list the API keys 4 - 7, which only brokers use, and 17 (SASL).
     """
     if context.version != 0:
         return Reply(ApiVersionsResponse(UnsupportedVersionError.errno, []))

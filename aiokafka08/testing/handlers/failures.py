@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from aiokafka08.protocol import api
-from aiokafka08.testing.handlers.list_offsets import listed
+from aiokafka08.testing.handlers.list_offsets import offsets_error
 from aiokafka08.testing.handlers.metadata import known_brokers, select_brokers
 from aiokafka08.testing.handlers.outcome import RequestContext
 
@@ -32,7 +32,7 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
             )
         case api.ListOffsetsRequest(topics=topics):
             return api.ListOffsetsResponse(
-                _map_partitions(topics, lambda p: listed(context.layout, p.partition, code))
+                _map_partitions(topics, lambda p: offsets_error(context.layout, p.partition, code))
             )
         case api.MetadataRequest():
             names = request.topics or list(context.state.topics)
@@ -88,7 +88,11 @@ def with_partition_errors(
     code: int,
     only: Collection[tuple[str, int]],
 ) -> api.Response:
-    """Return the response with `code` for these partitions, which it need not contain yet."""
+    """Return the response with `code` for these partitions.
+
+    Partitions that are missing from the response are added: `drop_partitions` may have removed
+    them from the request.
+    """
     failed = error_response(context, request, code)
     kept = {
         (topic.topic, one.partition): one for topic in _topics(response) for one in topic.partitions

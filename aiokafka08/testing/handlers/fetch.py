@@ -38,12 +38,14 @@ class _PartitionView(NamedTuple):
 def fetch(context: RequestContext, request: FetchRequest) -> Outcome:
     """Respond when `min_bytes` are readable, after `max_wait_ms`, or on an error (from 0.8.2 on).
 
-    Models: sets cut at `max_bytes` in the middle of a message; whole wrappers; no data above the
-    high watermark; errors, with high watermark -1; replica ids -1, -2 and unknown ones; one segment
-    per fetch; conversion to format 0 below version 2 on 0.10.
-    Doesn't model: fetches of followers (the id of a broker is served like a client), a limit of the
-    whole response (there is none before Fetch 3), the race of KAFKA-2477, waits longer than
-    `max_wait_ms` (brokers.md 7.13).
+    Models: a set is cut at `max_bytes`, also in the middle of a message. It begins at the
+    start of the wrapper that holds the offset, so it may have messages below the offset. Data above
+    the high watermark isn't returned. An error comes with high watermark -1. The replica id may be
+    -1, -2 or unknown. A fetch returns data of one segment per partition. On 0.10, Fetch v0 and v1
+    return message format 0.
+    Doesn't model: followers that fetch (a fetch with a broker's id as replica id is served like a
+    client's), a limit of the whole response (there is none before Fetch v3), the race of
+    KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
     """
     items = by_partition(request.topics)
 
@@ -111,7 +113,7 @@ def _response(
         if context.line.message_format and context.layout < 2:
             try:
                 message_set = down_convert(message_set)
-            except (MessageSetRejected, ValueError):  # corrupt, as only `append_raw` makes it
+            except (MessageSetRejected, ValueError):  # a corrupt set: `append_raw` wrote it
                 responses[key] = FetchedPartition(key.partition, UnknownError.errno, -1, b"")
                 continue
         responses[key] = FetchedPartition(key.partition, 0, high_watermark, message_set)

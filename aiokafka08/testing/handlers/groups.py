@@ -91,7 +91,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Outcome:
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> Outcome:
     """Return the groups that this broker coordinates."""
     here = context.node.node_id
-    listed = context.state.groups.names(here, context.now_s)
+    listed = context.state.groups.coordinated_by(here, context.now_s)
     if context.line.commits_make_groups:
         known = {one.group for one in listed}
         names = {key.group or "" for key in context.state.kafka_commits}
@@ -106,7 +106,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Outcome:
 def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Outcome:
     """Describe groups; a missing group is "Dead".
 
-    Another broker than the coordinator responds with NotCoordinatorForGroup.
+    Any broker other than the coordinator responds with NotCoordinatorForGroup.
     """
     described = []
     for name in dict.fromkeys(request.groups):

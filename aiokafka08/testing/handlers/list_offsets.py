@@ -34,10 +34,10 @@ LATEST, EARLIEST = -1, -2
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Outcome:
     """Respond with offsets from the log, none above the high watermark.
 
-    Models: timestamps -1 and -2, times, counts (brokers.md 8.1, 8.2, 8.14);
-    UnknownTopicOrPartition, NotLeaderForPartition and Unknown, each without offsets. If a partition
-    is named twice, the last one counts (version 0), or the broker responds with InvalidRequest
-    (version 1).
+    Models: the timestamps -1 (latest) and -2 (earliest), real timestamps, `max_num_offsets`
+    (brokers.md 8.1, 8.2, 8.14); UnknownTopicOrPartition, NotLeaderForPartition and Unknown, each
+    without offsets. If a partition is named twice, the last one counts (version 0), or the broker
+    responds with InvalidRequest (version 1).
     """
     items = by_partition(request.topics)
     twice: set[TopicPartition] = set()
@@ -49,7 +49,7 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Outcom
         )
         twice.update(key for key, count in counts.items() if count > 1)
     responses = {
-        key: listed(1, key.partition, InvalidRequestError.errno)
+        key: offsets_error(1, key.partition, InvalidRequestError.errno)
         if key in twice
         else _offsets(context, key, one, request)
         for key, one in items.items()
@@ -57,7 +57,7 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Outcom
     return Reply(ListOffsetsResponse(group_by_topic(responses)))
 
 
-def listed(layout: int, partition: int, error_code: int) -> ListedOffsets:
+def offsets_error(layout: int, partition: int, error_code: int) -> ListedOffsets:
     """Return an error for a partition, without offsets."""
     return ListedOffsets(partition, error_code, None if layout else [])
 
@@ -71,9 +71,9 @@ def _offsets(
     node_id = context.node.node_id
     partition = context.state.partition(*key)
     if partition is None or node_id not in partition.replicas:
-        return listed(context.layout, key.partition, UnknownTopicOrPartitionError.errno)
+        return offsets_error(context.layout, key.partition, UnknownTopicOrPartitionError.errno)
     if partition.leader != node_id and request.replica_id != DEBUGGING_CONSUMER:
-        return listed(context.layout, key.partition, NotLeaderForPartitionError.errno)
+        return offsets_error(context.layout, key.partition, NotLeaderForPartitionError.errno)
     if context.layout:
         return _by_message(partition, item)
     try:
@@ -81,7 +81,7 @@ def _offsets(
             item.timestamp, item.max_num_offsets, partition.high_watermark, context.now_ms
         )
     except ValueError:
-        return listed(0, key.partition, UnknownError.errno)
+        return offsets_error(0, key.partition, UnknownError.errno)
     return ListedOffsets(key.partition, 0, offsets)
 
 
@@ -92,8 +92,8 @@ def _by_message(partition: Partition, item: ListOffsetsPartition) -> ListedOffse
         return ListedOffsets(number, 0, offset=offset)
     try:
         found = log.first_since(item.timestamp, end)
-    except (MessageSetRejected, ValueError):  # a set that can't be opened
-        return listed(1, number, UnknownError.errno)
+    except (MessageSetRejected, ValueError):  # a wrapper that can't be decompressed
+        return offsets_error(1, number, UnknownError.errno)
     if found is None:
         return ListedOffsets(number, 0)
     offset, timestamp_ms = found

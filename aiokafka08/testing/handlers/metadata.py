@@ -22,15 +22,19 @@ from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, va
 def metadata(context: RequestContext, request: MetadataRequest) -> Outcome:
     """Respond with brokers, topics, leaders, replicas and ISRs, the same on every live broker.
 
-    Models: on 0.8 no brokers before the first topic, and one invalid name or failed creation that
-    fails the whole response; on 0.8.0 and 0.8.1 only brokers with replicas of the topics in the
-    response; auto-creation with LeaderNotAvailable in the first response; UnknownTopicOrPartition
-    without auto-creation; LeaderNotAvailable and leader -1 without a leader; in version 0
-    ReplicaNotAvailable, and no dead brokers among the replicas; dead brokers that the controller
-    hasn't noticed; on 0.8 a stale ISR.
+    Models:
+    - 0.8 lists no brokers before the first topic exists. One invalid topic name, or one failed
+      creation, fails its whole response. Its ISRs may be stale.
+    - 0.8.0 and 0.8.1 list only brokers with replicas of the topics in the response.
+    - A missing topic is auto-created, and the first response has LeaderNotAvailable for it. Without
+      auto-creation the response has UnknownTopicOrPartition.
+    - A partition without a leader has LeaderNotAvailable and leader -1.
+    - Version 0 omits dead brokers from the replicas, and has ReplicaNotAvailable for the partition
+      (not on 0.8.0 and 0.8.1).
+    - A dead broker is listed like a live one until the controller has noticed its death.
     Doesn't model: brokers that disagree for a moment, a broker that has just started and knows
-    nothing, the fractions of a second that a new topic takes (its leaders are in the second
-    response).
+    nothing, the fraction of a second until a new topic has leaders (here the second response has
+    them).
     """
     state, line = context.state, context.line
     if request.topics is None and context.layout == 0:  # a count of -1
@@ -38,7 +42,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Outcome:
     names = list(dict.fromkeys(request.topics or ()))
     if request.topics is None or (not names and context.layout == 0):
         names = list(state.topics)
-    # Read before topics are created: on 0.8 the first auto-creation is a response without brokers.
+    # Read before topics are created: on 0.8 the request that creates the first topic gets a
+    # response without brokers.
     brokers = known_brokers(context)
     codes = {name: _create(context, name) for name in names if name not in state.topics}
     for name, code in codes.items():

@@ -47,8 +47,9 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Outc
     """Commit offsets: to ZooKeeper at any broker (version 0), else at the group's coordinator.
 
     Models: metadata dropped in version 0; the limit of metadata, and 0.8.2's bug of storing the
-    offset all the same; unknown topics and partitions per line; NotCoordinatorForGroup at other
-    brokers; members and generations (`group`); a generation without a group per line.
+    offset all the same; NotCoordinatorForGroup at other brokers; members and generations (`group`);
+    the error codes of each line for unknown topics and partitions, and for a commit that names a
+    generation of a group without members.
     Doesn't model: retention and expiry of commits (timestamps are ignored).
     """
     if request.group is None and context.line.null_group_closes:
@@ -118,9 +119,10 @@ def _check_member(context: RequestContext, request: OffsetCommitRequest) -> int:
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Outcome:
     """Return committed offsets: from ZooKeeper (version 0), else from the group's coordinator.
 
-    Models: nothing committed as offset -1, with UnknownTopicOrPartition in version 0 and without an
-    error in version 1; in version 1 an unknown partition as UnknownTopicOrPartition (0.8.2) or as
-    nothing committed; NotCoordinatorForGroup at other brokers.
+    Models: a partition without a committed offset has offset -1, in version 0 with the error
+    UnknownTopicOrPartition, in version 1 without an error. In version 1 an unknown partition has
+    UnknownTopicOrPartition on 0.8.2; other lines treat it as one without a committed offset. Other
+    brokers respond with NotCoordinatorForGroup.
     """
     if request.group is None and context.line.null_group_closes:
         return Disconnect()
@@ -161,12 +163,12 @@ def _from_kafka(
 def group_coordinator(context: RequestContext, request: GroupCoordinatorRequest) -> Outcome:
     """Return the leader of the group's partition of the offsets topic.
 
-    Models: the first request creates the offsets topic and gets GroupCoordinatorNotAvailable. On
-    0.8.2 a cluster of one or two brokers without any topic can't create it and responds so for
-    ever, with the correlation id 0, as it does for a null group. The error comes too while the
-    partition has no live leader.
-    Doesn't model: the tenths of a second until the coordinator is ready (it is at the second
-    request).
+    Models: the first request creates the offsets topic and gets GroupCoordinatorNotAvailable. While
+    the group's partition has no live leader, requests get the same error. On 0.8.2 a cluster of one
+    or two brokers without any topic can't create the offsets topic: each request gets the error,
+    with the correlation id 0. A request with a null group gets that response too.
+    Doesn't model: the tenths of a second until the coordinator is ready (here it is ready at the
+    second request).
     """
     state, line = context.state, context.line
     unavailable = GroupCoordinatorResponse(GroupCoordinatorNotAvailableError.errno, -1, "", -1)

@@ -90,7 +90,7 @@ def by_partition(topics: Iterable[Topic[P]]) -> dict[TopicPartition, P]:
 
 
 def group_by_topic(items: dict[TopicPartition, T]) -> list[Topic[T]]:
-    """Group the items of a response by topic, in another order than requested (brokers.md 3.11)."""
+    """Group the items of a response by topic, in the reverse of their order (brokers.md 3.11)."""
     topics: dict[str, list[T]] = {}
     for key in reversed(items):
         topics.setdefault(key.topic, []).append(items[key])

@@ -41,10 +41,11 @@ class _AwaitedAppend:
 def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     """Append the set of each partition (`message_sets.validate_set`) and wait for replicas.
 
-    Models: all error codes; partitions that fail independently; no response to acks=0, and a closed
-    connection at any error of it; with acks=-1 the wait for the high watermark, with acks > 1 for
-    so many replicas (up to 0.8.2); RequestTimedOut after `timeout_ms`, with the message stored; of
-    duplicate partitions the last set wins; LogAppendTime in version 2.
+    Models: all error codes. Partitions fail independently. A request with acks=0 gets no response;
+    if it fails, the broker closes the connection. With acks=-1 the response waits for the high
+    watermark; with acks=n > 1 (up to 0.8.2) it waits for n replicas. After `timeout_ms` it has
+    RequestTimedOut, with the message stored. If a partition is named twice, the last set wins.
+    Version 2 has LogAppendTime.
     Doesn't model: the milliseconds that replication takes. Live followers have a message at once.
     """
     acks = request.required_acks
