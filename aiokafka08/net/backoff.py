@@ -1,8 +1,10 @@
 """Retry delays: exponential, with jitter.
 
-Pure: the caller sleeps. `retry` and the loops without a deadline use it.
+The module only computes the delays; the caller sleeps. `retry()` uses it, and so do the loops that
+have no deadline: metadata refreshes, reconnects, the consumer's fetches, joining a group.
 
-Invariant: a delay is at most 1.2 times `longest_s`, and after `reset()` about `first_s`.
+Invariant: a delay is at most 1.2 times `longest_s`, and the first delay after `reset()` is within
+±20 % of `first_s`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 Pure: no I/O, no clock. Also the checks of topic names and partitions that users pass in. `metadata`
 decides when to refresh, and keeps the current snapshot.
 
-Invariant: a snapshot is never replaced by an emptier one. A response without brokers, or with an
-error for a topic, keeps what was known (docs/brokers.md 4.1, 4.4, 4.5).
+Invariant: what is missing from a failed response stays in the snapshot. A response without brokers
+keeps all known brokers and topics; a topic without partitions in the response keeps its known
+partitions (docs/brokers.md 4.1, 4.4, 4.5). Topics are removed only if all topics were requested and
+the response has brokers: then the topics that it doesn't list are dropped.
 """
 
 from __future__ import annotations
@@ -78,9 +80,9 @@ class ClusterSnapshot:
         return {} if info is None else info.partitions
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """Return the node id of a partition's leader; None if it has none, or is unknown.
+        """Return the node id of a partition's leader.
 
-        Also None if the metadata names a leader, but not its address.
+        None if the partition is unknown, has no leader, or has a leader whose address is unknown.
         """
         partition = self.partitions(tp.topic).get(tp.partition)
         if partition is None or partition.leader not in self.brokers:
@@ -101,7 +103,7 @@ class ClusterSnapshot:
                 f"{sorted(info.partitions)}"
             )
         if partition.leader is None:
-            return "it has no leader now"
+            return "the partition has no leader now"
         return f"its leader, node {partition.leader}, isn't among the known brokers"
 
     def merge(self, response: MetadataResponse, *, all_topics: bool) -> ClusterSnapshot:
@@ -151,7 +153,8 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
         partitions = {
             one.partition: PartitionInfo(
                 one.partition,
-                # 9 with a leader is normal while a replica is down (docs/brokers.md 4.7)
+                # Error code 9 (ReplicaNotAvailable) with a leader is normal while a replica is
+                # down (docs/brokers.md 4.7).
                 one.leader
                 if one.leader >= 0
                 and one.error_code in (NoError.errno, ReplicaNotAvailableError.errno)
@@ -171,16 +174,19 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
 
 
 def is_failed_by_one_topic(response: MetadataResponse, requested: Collection[str]) -> bool:
-    """Return whether one topic may have failed the response for all requested ones.
+    """Return whether a single bad topic may have caused the errors of all requested topics.
 
-    On 0.8, an invalid name, or a topic that can't be created, gives every topic its error, and the
-    response no brokers (docs/brokers.md 4.4, 4.5).
+    On 0.8, a topic is bad if its name is invalid or if it can't be created. The response then has
+    the bad topic's error code for every topic, and no brokers (docs/brokers.md 4.4, 4.5).
     """
     return len(requested) > 1 and has_only_errors(response)
 
 
 def has_only_errors(response: MetadataResponse) -> bool:
-    """Return whether the response has no brokers, and the error of one bad topic for each topic."""
+    """Return whether the response has no brokers, and an error code of a bad topic for each topic.
+
+    A bad topic causes UnknownError or InvalidTopicError.
+    """
     bad_topic_codes = (UnknownError.errno, InvalidTopicError.errno)
     return (
         not response.brokers
@@ -195,7 +201,7 @@ def check_topic_name(topic: object) -> str:
     Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
 
     Raises:
-        InvalidTopicError: It isn't 1 to 255 letters, digits, ".", "_", "-", or it is "." or "..".
+        InvalidTopicError: it isn't 1 to 255 letters, digits, ".", "_", "-", or it is "." or "..".
     """
     if not isinstance(topic, str) or not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
         raise InvalidTopicError(
@@ -223,9 +229,9 @@ def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
     """Return each of them as a `TopicPartition`; plain pairs are accepted.
 
     Raises:
-        TypeError: An item is something else, or the argument isn't a list.
-        InvalidTopicError: A topic name is invalid.
-        IllegalArgumentError: A partition number is invalid.
+        TypeError: an item is something else, or the argument isn't a list.
+        InvalidTopicError: a topic name is invalid.
+        IllegalArgumentError: a partition number is invalid.
     """
     expected = "expected a list of TopicPartition(topic, partition)"
     if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):

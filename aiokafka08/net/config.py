@@ -1,10 +1,10 @@
 """The options that producer, consumer and admin share: parsed and checked once, here.
 
-`net_config()` returns them as a `NetConfig`. Options of one client only are checked by that client,
-with the helpers at the end of this module; the Spark data source uses them too.
+`net_config()` returns them as a `NetConfig`. Each client checks the options that only it has, with
+the helpers at the end of this module; the Spark data source uses these helpers too.
 
-Invariant: a wrong option raises an error when the client is created. The text names the option, the
-value and what is expected; it never contains a password.
+Invariant: a wrong option raises an error when the client is created. The text names the option and
+what is expected. It also shows the value, except that of a SASL option, which may be a secret.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ class NetConfig:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
 
     def backoff(self, at_least_s: float = 0.0) -> Backoff:
-        """Return new retry delays as configured, none of them shorter than about `at_least_s`."""
+        """Return new retry delays as configured.
+
+        The first and the longest delay are raised to `at_least_s` if they are shorter; the jitter
+        is applied after that.
+        """
         return Backoff(
             max(self.retry_backoff_s, at_least_s), max(self.retry_backoff_max_s, at_least_s)
         )
@@ -76,9 +80,9 @@ def net_config(
     """Check the shared options; `connections_max_idle_ms=None` never closes idle connections.
 
     Raises:
-        IllegalArgumentError: A value is wrong.
+        IllegalArgumentError: a value is wrong.
         KafkaConfigurationError: `security_protocol` and `ssl_context` contradict each other.
-        UnsupportedVersionError: SASL, which the protocol of 0.8 and 0.9.0 clients doesn't have.
+        UnsupportedVersionError: an option asks for SASL, which clients of 0.8 and 0.9.0 don't have.
     """
     if security_protocol not in ("PLAINTEXT", "SSL"):
         if security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
@@ -153,10 +157,10 @@ def _client_id(client_id: object) -> str:
 def parse_bootstrap_servers(servers: BootstrapServers) -> tuple[Address, ...]:
     """Return the addresses in "host:port,host", ["host:port", …] or [("host", port), …].
 
-    IPv6 addresses stand in brackets.
+    An IPv6 address with a port needs brackets: "[::1]:9092". Without a port, they are optional.
 
     Raises:
-        IllegalArgumentError: There is no address, or one can't be parsed.
+        IllegalArgumentError: there is no address, or one can't be parsed.
     """
     if isinstance(servers, str):
         parts: Sequence[object] = servers.split(",")
@@ -236,7 +240,7 @@ def positive(option: str, value: object) -> int:
     """Return `value` if it is an integer >= 1.
 
     Raises:
-        IllegalArgumentError: It isn't.
+        IllegalArgumentError: it isn't.
     """
     return at_least(option, value, 1)
 
@@ -245,7 +249,7 @@ def not_negative(option: str, value: object) -> int:
     """Return `value` if it is an integer >= 0.
 
     Raises:
-        IllegalArgumentError: It isn't.
+        IllegalArgumentError: it isn't.
     """
     return at_least(option, value, 0)
 
@@ -254,7 +258,7 @@ def at_least(option: str, value: object, least: int) -> int:
     """Return `value` if it is an integer >= `least`.
 
     Raises:
-        IllegalArgumentError: It isn't.
+        IllegalArgumentError: it isn't.
     """
     is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not is_integer or value < least:  # type: ignore[operator]
@@ -266,7 +270,7 @@ def boolean(option: str, value: object) -> bool:
     """Return `value` if it is a boolean. Others are errors: "no" and "false" would mean True.
 
     Raises:
-        IllegalArgumentError: It isn't.
+        IllegalArgumentError: it isn't.
     """
     if value not in (False, True):
         raise IllegalArgumentError(f"{option}={value!r}: expected True or False")
@@ -277,7 +281,7 @@ def callable_or_none(option: str, value: object) -> None:
     """Check that `value` is callable or None.
 
     Raises:
-        IllegalArgumentError: It isn't.
+        IllegalArgumentError: it isn't.
     """
     if value is not None and not callable(value):
         raise IllegalArgumentError(f"{option}={value!r}: expected a callable or None")
@@ -287,7 +291,7 @@ def one_of(option: str, value: object, allowed: Sequence[object]) -> None:
     """Check that `value` is one of `allowed`.
 
     Raises:
-        IllegalArgumentError: It isn't.
+        IllegalArgumentError: it isn't.
     """
     if value not in allowed:
         raise IllegalArgumentError(

@@ -1,8 +1,8 @@
 """Connect to a host name: resolve it anew, try all its addresses, and say why they failed.
 
-`transport` (connections of lanes) and `probe` (throw-away connections) use it. An address that a
-broker advertises may be anything: a name that can't be resolved, an impossible port, the address of
-a machine that is switched off.
+`transport` uses it for the connections that carry requests, `probe` for its throw-away connections.
+An address that a broker advertises may be anything: a name that can't be resolved, an impossible
+port, the address of a machine that is switched off.
 
 Invariant: whatever the address is, a failure is a `KafkaConnectionError` that states the reason.
 """
@@ -35,18 +35,20 @@ async def connect_to_any_ip(
     connect: Callable[[str], Coroutine[Any, Any, T]],
     discard: Callable[[T], object],
 ) -> T:
-    """Return the result of `connect` for the first IP address of the host that works.
+    """Call `connect` for each IP address of the host, and return the result that is ready first.
 
-    A name may stand for several brokers, or for IPv6 and IPv4, and each of them may be dead.
+    The calls start one after another (see `staggered_race`). A name may stand for several brokers,
+    or for IPv6 and IPv4, and each of these addresses may be dead.
 
     Args:
-        address: Host and port.
-        config: For the time limit and the error texts.
-        connect: Connects to an IP address.
-        discard: Called with further results, of addresses that worked as well.
+        address: host and port.
+        config: sets the delay between two starts, and whether the error texts mention TLS. The
+            caller limits the time of the whole call.
+        connect: connects to an IP address.
+        discard: called with each further result, if several addresses work.
 
     Raises:
-        KafkaConnectionError: No address works.
+        KafkaConnectionError: no address works.
     """
     errors: Collection[Exception]
     try:
@@ -104,7 +106,10 @@ def timeout_text(address: Address, config: NetConfig, limit_s: float) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the reason of a socket error. asyncio's own texts repeat the address instead."""
+    """Return the reason of a socket error.
+
+    asyncio's own texts contain the error numbers and the addresses, but not the reasons.
+    """
     numbers = re.findall(r"\[Errno (\d+)\]", str(error))
     reasons = dict.fromkeys(os.strerror(int(number)) for number in numbers)
     if reasons:

@@ -4,8 +4,8 @@ The consumer, its offset store and the admin client share one `CoordinatorLookup
 coordinator may be a broker that no metadata has named, so the lookup registers its address at the
 router.
 
-Invariant: at most one lookup runs at a time. Its result holds until `invalidate()` is called with
-that node id.
+Invariant: at most one lookup runs at a time. The node id that it returns is
+reused until `invalidate()` is called with this id.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_group_id(group: object) -> str:
     """Return `group` if it can be the name of a group.
 
     Raises:
-        IllegalArgumentError: It can't.
+        IllegalArgumentError: it can't.
     """
     if isinstance(group, str) and group:
         try:
@@ -50,9 +50,9 @@ class CoordinatorLookup:
     """Look up and remember the coordinator of one group.
 
     Args:
-        router: Sends the lookup requests.
-        group: The group's name.
-        node_id: The coordinator, if the caller knows it already.
+        router: sends the lookup requests.
+        group: the group's name.
+        node_id: the coordinator, if the caller knows it already.
     """
 
     def __init__(self, router: Router, group: str, node_id: int | None = None) -> None:
@@ -68,14 +68,14 @@ class CoordinatorLookup:
         moment.
 
         Args:
-            timeout_s: In seconds; by default `request_timeout_ms`.
+            timeout_s: in seconds; by default `request_timeout_ms`.
 
         Raises:
-            GroupCoordinatorNotAvailableError: No broker named one in time; the text has the last
-                error.
-            UnsupportedVersionError: The brokers' line has no coordinators (before 0.8.2).
-            BrokerResponseError: The brokers reject the group.
-            IllegalStateError: The client was stopped.
+            GroupCoordinatorNotAvailableError: no broker named the coordinator in time; the text has
+                the last error.
+            UnsupportedVersionError: the brokers are older than 0.8.2, and have no coordinators.
+            BrokerResponseError: the brokers reject the group.
+            IllegalStateError: the client was stopped.
         """
         if self._node_id is not None:
             return self._node_id
@@ -108,9 +108,10 @@ class CoordinatorLookup:
             self._lock.release()
 
     def invalidate(self, node_id: int) -> None:
-        """Look the coordinator up again the next time, if it is this node.
+        """Forget the coordinator if it is this node; the next `node_id()` looks it up again.
 
-        For a node that isn't the coordinator (code 15 or 16), or doesn't respond.
+        Callers use this if the node doesn't respond, or reports that it isn't the coordinator (any
+        more): error codes 15 (GroupCoordinatorNotAvailable) and 16 (NotCoordinatorForGroup).
         """
         if self._node_id == node_id:
             self._node_id = None
@@ -140,6 +141,6 @@ def _hint(last: KafkaError | None) -> str:
         return ""
     # docs/brokers.md 8.9
     return (
-        ". A cluster of 0.8.2 brokers without any topic never names one: create a topic. If it has "
-        "topics, the brokers may be unable to create __consumer_offsets: see their logs"
+        ". A cluster of 0.8.2 brokers without any topic never names a coordinator: create a topic. "
+        "If it has topics, the brokers may be unable to create __consumer_offsets: see their logs"
     )

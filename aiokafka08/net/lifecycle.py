@@ -24,11 +24,11 @@ class Lifecycle:
     """The state of one client.
 
     Args:
-        name: The client's name in error texts.
-        stop_call: How a user stops the client, for warnings.
+        name: the client's name in error texts.
+        stop_call: how a user stops the client, for warnings.
 
     Attributes:
-        stopped: The client was stopped; set by the client itself.
+        stopped: the client was stopped. The client sets it, not this object.
     """
 
     def __init__(self, name: str, stop_call: str = "stop()") -> None:
@@ -47,7 +47,7 @@ class Lifecycle:
         """Bind the client to the running event loop and this process; called first in `start()`.
 
         Raises:
-            IllegalStateError: The client was started or stopped before.
+            IllegalStateError: the client was started or stopped before.
         """
         if self.stopped:
             raise IllegalStateError(f"this {self._name} was stopped. Create a new one")
@@ -60,7 +60,7 @@ class Lifecycle:
         """Check that the client may be used here and now.
 
         Raises:
-            IllegalStateError: It isn't started, is stopped, or belongs to another event loop or
+            IllegalStateError: it isn't started, is stopped, or belongs to another event loop or
                 process.
         """
         if self._loop is None:
@@ -104,7 +104,7 @@ async def run_all_steps(*steps: Callable[[], Awaitable[None]]) -> None:
     """Run the steps of a stop one after the other, even if some fail, so that all is released.
 
     Raises:
-        BaseException: The first error of a step; further ones are logged.
+        BaseException: the first error of a step; further ones are logged.
     """
     first: BaseException | None = None
     for step in steps:

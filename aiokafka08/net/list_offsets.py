@@ -4,8 +4,8 @@
 `find_first_messages()` finds messages by their timestamps (ListOffsets 1). Consumer, admin and
 Spark call them. `offsets_for_times` combines the two to find an offset by time.
 
-Invariant: a partition that has its result isn't requested again; the others are, until the
-deadline.
+Invariant: a partition that has its result isn't requested again. Partitions without a result are
+requested again until the deadline, or until one of them fails with a final error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 T = TypeVar("T")
 
 _NOT_SUPPORTED = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
-"""Errors of a search by timestamp: message format 0, or a message set that the broker can't open.
+"""Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
+message set.
 """
 
 PartitionResults = dict[TopicPartition, T | KafkaError]
@@ -57,21 +58,21 @@ async def list_offsets(
     max_num_offsets: int = 1,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, list[int]]:
-    """Return the offsets of each partition for one timestamp.
+    """Return for each partition the offsets at the timestamp that is given for it.
 
     Args:
-        router: The brokers.
-        timestamps: Per partition `LATEST`, `EARLIEST`, or milliseconds since the epoch. The latter
+        router: sends the requests.
+        timestamps: per partition `LATEST`, `EARLIEST`, or milliseconds since the epoch. The latter
             gives the starts of segments last written at or before that time, newest first.
-        max_num_offsets: The maximum number of offsets per partition.
-        timeout_s: Seconds for the whole call; by default `request_timeout_ms`.
+        max_num_offsets: the maximum number of offsets per partition.
+        timeout_s: seconds for the whole call; by default `request_timeout_ms`.
 
     Raises:
-        KafkaTimeoutError: A partition has no result in time; the text names each and its error.
-        UnknownTopicOrPartitionError: A topic or a partition doesn't exist.
-        InvalidTopicError: A topic name is invalid.
-        BrokerResponseError: A partition's error that another attempt can't help.
-        IllegalStateError: The client was stopped.
+        KafkaTimeoutError: a partition has no result in time; the text names each and its error.
+        UnknownTopicOrPartitionError: a topic or a partition doesn't exist.
+        InvalidTopicError: a topic name is invalid.
+        BrokerResponseError: a partition failed with an error that a retry can't fix.
+        IllegalStateError: the client was stopped.
     """
 
     def send(
@@ -87,19 +88,20 @@ async def list_offsets(
 async def find_first_messages(
     router: Router, timestamps_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Find the first message of each time or later, by the messages' own timestamps (KIP-79).
+    """Find for each partition the first message with the given timestamp or a later one (KIP-79).
 
     Args:
-        router: The brokers.
-        timestamps_ms: Per partition, in milliseconds since the epoch.
+        router: sends the requests.
+        timestamps_ms: per partition, in milliseconds since the epoch.
 
     Returns:
-        Offset and timestamp of the message; None if the broker finds none, which proves little (see
-        `offsets_for_times`). Partitions are missing if their leader can't search: it is older than
-        0.10.1, stores the topic in format 0, can't open a message set, or doesn't respond in time.
+        offset and timestamp of the message, per partition. The value is None if the broker finds no
+        message, although there may be one (see `offsets_for_times`). A partition isn't in the
+        result if its leader can't search: it is older than 0.10.1, stores the topic in format 0,
+        can't read a message set, or doesn't respond in time.
 
     Raises:
-        KafkaError: As `list_offsets`.
+        KafkaError: as `list_offsets`.
     """
 
     def send(
@@ -123,7 +125,7 @@ async def _request_until_complete(
     """Send requests to the leaders until each partition has its result.
 
     Raises:
-        KafkaError: As `list_offsets`.
+        KafkaError: as `list_offsets`.
     """
     if not tps:
         return {}
@@ -170,7 +172,7 @@ async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadlin
     """Wait until the metadata has these partitions.
 
     Raises:
-        UnknownTopicOrPartitionError: A partition doesn't exist, even after a refresh.
+        UnknownTopicOrPartitionError: a partition doesn't exist, even after a refresh.
     """
     metadata = router.metadata
     for topic in dict.fromkeys(tp.topic for tp in tps):
@@ -190,7 +192,10 @@ async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadlin
 async def request_from_leaders(
     router: Router, tps: Collection[TopicPartition], send: LeaderRequest[T], timeout_s: float
 ) -> PartitionResults[T]:
-    """Send one request to the leader of each partition, all at once."""
+    """Send one request to each leader, for all its partitions; all leaders at once.
+
+    A partition without a known leader gets a `LeaderNotAvailableError` as its result.
+    """
     snapshot = router.metadata.snapshot
     results: PartitionResults[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
@@ -218,7 +223,8 @@ async def list_offsets_of_leader(
 ) -> PartitionResults[list[int]]:
     """Send one ListOffsets request to one leader; return offsets or an error per partition.
 
-    Raises no `KafkaError`. The arguments are those of `list_offsets`.
+    Raises no `KafkaError`. `leader` is the node that leads `tps`, and `timeout_s` limits this one
+    request. The other arguments are those of `list_offsets`.
     """
     request = _request(tps, timestamps, max_num_offsets)
     try:

@@ -1,12 +1,13 @@
-"""The metadata cache: one snapshot, refreshed by one request at a time.
+"""The metadata cache: the current snapshot of the cluster, and its refreshes.
 
 A refresh runs every `metadata_max_age_ms`, and soon (with backoff) when a caller requests it: after
 NotLeaderForPartition, LeaderNotAvailable, UnknownTopicOrPartition or a socket error. `router` owns
 the one `Metadata` of a client. `metadata_fetcher` sends the requests, `cluster` merges the
 responses into snapshots.
 
-Invariant: at most one refresh runs at a time, and `snapshot` is immutable and never replaced by an
-emptier one.
+Invariant: at most one refresh runs at a time. `fetch_all()` isn't a refresh and may run beside one:
+both merge their responses into the snapshot that is current by then. A snapshot object never
+changes. A failed response removes nothing from the cache (see `cluster`).
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ class Metadata:
     """Keep a snapshot of the cluster, for the tracked topics or for all.
 
     Attributes:
-        snapshot: The cluster as of the last response.
-        all_topics: Request every topic on each refresh (pattern subscriptions).
-        may_create_topics: With `all_topics`, request by name a topic that a caller waits for and
-            the brokers don't list. Brokers may create it then.
+        snapshot: the cluster as of the last response.
+        all_topics: request every topic on each refresh (pattern subscriptions).
+        may_create_topics: the brokers may create a topic that a caller waits for. With
+            `all_topics`, such a topic is then also requested by name if the brokers don't list it.
+            If False, an unlisted topic counts as one that doesn't exist.
     """
 
     def __init__(self, nodes: NodeRegistry, config: NetConfig, telemetry: Telemetry) -> None:
@@ -73,7 +75,7 @@ class Metadata:
         """Start the background refreshes.
 
         Raises:
-            IllegalStateError: It was stopped.
+            IllegalStateError: it was stopped.
         """
         self._check()
         self._refresher = asyncio.get_running_loop().create_task(self._refresh_loop())
@@ -104,7 +106,7 @@ class Metadata:
         """Track these topics too, from the next refresh on.
 
         Raises:
-            InvalidTopicError: A topic name is invalid.
+            InvalidTopicError: a topic name is invalid.
         """
         self._topics.update(map(check_topic_name, topics))
 
@@ -117,15 +119,16 @@ class Metadata:
         self._wanted.set()
 
     async def refresh(self) -> ClusterSnapshot:
-        """Refresh now and return the new snapshot. Concurrent callers share one refresh.
+        """Refresh now and return the new snapshot.
 
-        A refresh that runs already doesn't count: it may lack topics that were added since, and its
-        response may be older than the error that the caller has met (NotLeaderForPartition, say).
-        The caller waits for it, and then for another one.
+        The refresh begins after the call. If an earlier refresh is running, the caller waits for
+        its end and then for the next one, which it shares with all callers in the same situation.
+        The earlier refresh isn't enough: it may lack topics that were added since, and its response
+        may be older than the error that the caller has met (NotLeaderForPartition, say).
 
         Raises:
-            NoBrokersAvailable: No broker responded.
-            IllegalStateError: The client was stopped.
+            NoBrokersAvailable: no broker responded.
+            IllegalStateError: the client was stopped.
         """
         needed = self._started_refreshes + 1
         while True:
@@ -146,21 +149,23 @@ class Metadata:
         """Return a topic with its partitions; request it, if necessary (brokers may create it).
 
         Args:
-            topic: Its name.
-            timeout_s: How long to wait until the topic exists and its partitions have leaders. If
+            topic: its name.
+            timeout_s: how long to wait until the topic exists and its partitions have leaders. If
                 some have none at the deadline, return them as they are.
-            leaders: Whether `all` or `any` partitions need a leader.
+            leaders: `all` if every partition must have a leader, `any` if one such partition is
+                enough.
 
         Raises:
-            InvalidTopicError: The name is invalid.
-            UnknownTopicOrPartitionError: The topic doesn't exist, and isn't created.
-            KafkaTimeoutError: No broker reported the topic in time; the text has the last error.
-            IllegalStateError: The client was stopped.
+            InvalidTopicError: the name is invalid.
+            UnknownTopicOrPartitionError: the topic doesn't exist, and isn't created.
+            KafkaTimeoutError: no broker reported the topic in time; the text has the last error.
+            IllegalStateError: the client was stopped.
         """
         check_topic_name(topic)
         info = self.snapshot.topics.get(topic)
         if info is None or not info.partitions:
-            # Tracked only once it is found, so that a missing topic isn't requested for ever.
+            # The topic is tracked after it was found, not before: otherwise a missing topic would
+            # be requested for ever.
             self._waiting[topic] += 1
             try:
                 info = await self._wait_for_topic(topic, timeout_s, leaders)
@@ -249,8 +254,8 @@ class Metadata:
         """Request all topics once, merge the response into the snapshot, and return it.
 
         Raises:
-            NoBrokersAvailable: No broker responded.
-            IllegalStateError: The client was stopped.
+            NoBrokersAvailable: no broker responded.
+            IllegalStateError: the client was stopped.
         """
         self._check()
         replies = await self._fetcher.all_topics()
@@ -258,7 +263,8 @@ class Metadata:
         return replies[0].response
 
     def _merge(self, replies: Iterable[MetadataReply]) -> None:
-        # Into the current snapshot: another response may have been merged during the request.
+        # Merge into the current snapshot, not into that from before the request: `fetch_all()` and
+        # a refresh may overlap.
         snapshot = self.snapshot
         for response, all_topics in replies:
             snapshot = snapshot.merge(response, all_topics=all_topics)
@@ -282,7 +288,8 @@ class Metadata:
                     await self._wanted.wait()
             except TimeoutError:
                 pass
-            # The first request for a refresh is met at once; during an outage there are many.
+            # Refresh at once, unless the last refresh has only just ended. Then back off: during an
+            # outage, callers request a refresh again and again.
             if loop.time() - last > self._config.retry_backoff_max_s:
                 self._backoff.reset()
             else:
@@ -291,7 +298,7 @@ class Metadata:
             try:
                 await self.refresh()
             except KafkaError:
-                self._wanted.set()  # already reported by the event; try until it works
+                self._wanted.set()  # `MetadataFailed` has reported the error; try again
             except Exception:
                 self._wanted.set()
                 _logger.exception("metadata refresh failed: internal error")

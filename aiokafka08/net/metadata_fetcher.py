@@ -1,8 +1,11 @@
-"""Request metadata: choose a broker, limit its time, and isolate topics that fail the others.
+"""Request metadata: choose a broker, limit its time, and request bad topics alone.
 
-Invariant: a broker that hangs delays the result, but doesn't prevent it, and a topic for which
-brokers return only errors is requested alone, so that it doesn't fail the others (docs/brokers.md
-4.4, 4.5). `metadata` decides when to refresh and how to merge the responses.
+A topic is bad if its name is invalid or if it can't be created: on 0.8, it turns the response for
+all topics of the request into errors. `metadata` decides when to refresh and merges the responses.
+
+Invariant: a broker that hangs delays the result, but doesn't prevent it. After a response with
+nothing but errors, each topic is requested alone. A topic that then still gets only errors is kept
+out of requests for other topics until it gets a proper response (docs/brokers.md 4.4, 4.5).
 """
 
 from __future__ import annotations
@@ -35,13 +38,13 @@ class MetadataFetcher:
     def __init__(self, nodes: NodeRegistry, config: NetConfig) -> None:
         self._nodes = nodes
         self._config = config
-        self._isolated: set[str] = set()  # topics that fail the response for the others
+        self._isolated: set[str] = set()  # bad topics, to be requested alone
 
     async def all_topics(self, by_name: Collection[str] = ()) -> list[MetadataReply]:
         """Request all topics, and then by name those of `by_name` that the brokers don't list.
 
         Raises:
-            NoBrokersAvailable: No broker responded.
+            NoBrokersAvailable: no broker responded.
         """
         deadline = self._deadline()
         listing = await self._request_any([], True, deadline)
@@ -53,10 +56,10 @@ class MetadataFetcher:
         return replies
 
     async def topics(self, topics: list[str]) -> list[MetadataReply]:
-        """Request these topics: in one request, or one by one if a topic fails the others.
+        """Request these topics: in one request, or one by one if one of them is bad.
 
         Raises:
-            NoBrokersAvailable: No broker responded.
+            NoBrokersAvailable: no broker responded.
         """
         return await self._request_topics(topics, self._deadline())
 
@@ -117,6 +120,6 @@ class MetadataFetcher:
         if all_topics:
             request = MetadataRequest([] if version == 0 else None)
         elif not topics and version == 0:
-            # In version 0, [] requests all topics; no request names the brokers only.
+            # In version 0, [] requests all topics. No request returns the brokers alone.
             return MetadataResponse([], -1, [])
         return await connection.request(request, version=version, timeout_s=deadline - loop.time())

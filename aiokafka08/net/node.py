@@ -1,11 +1,12 @@
-"""One broker: its lanes, its version, reconnecting with backoff, closing idle connections.
+"""One broker: open and close its connections, find its version, back off after failures.
 
 A lane is a connection with one purpose. A broker processes one request at a time per connection,
-and a Produce with acks=all or a long poll can take seconds. So no urgent request may queue behind
-them (docs/brokers.md 3.1). Lanes open on demand; `Router.request()` is the usual caller.
+and a Produce with acks=all or a long poll can take seconds. Urgent requests have a lane of their
+own, so that they don't queue behind such a request (docs/brokers.md 3.1). A lane opens on demand,
+and is closed when it is idle. `Router.request()` is the usual caller.
 
-Invariant: at most one attempt per lane runs at a time, however many callers wait for it, and a
-caller that is cancelled doesn't cancel it.
+Invariant: at most one attempt to open a lane runs at a time. All callers that need the lane share
+the attempt; the cancellation of a caller doesn't cancel it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Node:
         self._telemetry = telemetry
         self._lanes: dict[Lane, BrokerConnection] = {}
         self._connecting: dict[Lane, asyncio.Task[BrokerConnection]] = {}
-        self._callers: Counter[Lane] = Counter()  # that wait for a lane to open
+        self._callers: Counter[Lane] = Counter()  # number of those that wait for the lane to open
         self._probing: asyncio.Task[BrokerVersion] | None = None
         self._version = config.pinned_version
         self._outages = 0
@@ -74,9 +75,9 @@ class Node:
         self._failure = ""
         self._backoff = Backoff(RECONNECT_BACKOFF_S, RECONNECT_BACKOFF_MAX_S)
         self._not_before = 0.0
-        self._was_mute = False  # the last lost connection had brought no response
+        self._was_mute = False  # the last lost connection never received a response
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._closing: set[BrokerConnection] = set()  # their sockets aren't closed yet
+        self._closing: set[BrokerConnection] = set()  # closed, but the socket isn't yet
         self._closed = False
 
     def __repr__(self) -> str:
@@ -130,13 +131,13 @@ class Node:
         """Send a request on a lane and wait for its response; open the lane if necessary.
 
         Args:
-            request: What to send.
-            lane: Which connection to use.
-            version: The API version; by default the highest one that both sides support.
-            timeout_s: Seconds for all of it; by default `request_timeout_ms`.
+            request: what to send.
+            lane: which connection to use.
+            version: the API version; by default the highest one that both sides support.
+            timeout_s: seconds for all of it; by default `request_timeout_ms`.
 
         Raises:
-            KafkaError: As `BrokerConnection.request` and `connection`.
+            KafkaError: as `BrokerConnection.request` and `connection`.
         """
         limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
         deadline = asyncio.get_running_loop().time() + limit_s
@@ -148,10 +149,10 @@ class Node:
         """Return the open connection of a lane; open it, after the backoff, if necessary.
 
         Raises:
-            KafkaConnectionError: The broker can't be reached, or the node is closed.
-            KafkaTimeoutError: The lane didn't open within `timeout_s`.
-            UnsupportedVersionError: It is a 4.x broker.
-            KafkaProtocolError: It isn't a Kafka broker.
+            KafkaConnectionError: the broker can't be reached, or the node is closed.
+            KafkaTimeoutError: the lane didn't open within `timeout_s`.
+            UnsupportedVersionError: it is a 4.x broker.
+            KafkaProtocolError: it isn't a Kafka broker.
         """
         connection = self._lanes.get(lane)
         if connection is not None:
@@ -229,7 +230,7 @@ class Node:
                     version,
                     lambda connection, reason, lost: self._on_lost(lane, connection, reason, lost),
                 )
-                if connection.close_reason is not None:  # since it was made
+                if connection.close_reason is not None:  # it was lost again meanwhile
                     raise KafkaConnectionError(
                         f"{address_text(self.address)}: {connection.close_reason}"
                     )
@@ -252,8 +253,8 @@ class Node:
     def _failed(self, error: KafkaError) -> None:
         where = address_text(self.address)
         self._failure = error.text.removeprefix(f"{where}: ")
-        # The next connection may reach another version: the probed broker may have ended between
-        # its response and the connection.
+        # Probe again before the next connection: after it responded to the probe, the broker may
+        # have been replaced by one of another version.
         self._outages += 1
         self._back_off()
         self._telemetry.emit(ConnectFailed(where, self._failure))
@@ -285,7 +286,8 @@ class Node:
         outages = self._outages
         version = await probe_version(self.address, self._config, self._set_progress)
         if self._version is not None and version.line < self._version.line:
-            # A downgrade is rare, and a closed connection is what identifies an old broker. If a
+            # Confirm a downgrade by a second probe. A probe recognizes an old broker by the
+            # connections that it closes, and they may have been lost for another reason. If a
             # broker were taken for an older one by mistake, running operations would fail.
             version = await probe_version(self.address, self._config, self._set_progress)
         self._version, self._version_outages = version, outages
@@ -307,8 +309,9 @@ class Node:
                 self._failure = reason
                 self._back_off()
         if reason != IDLE or not self._lanes:
-            # The broker may come back as another version (a rolling upgrade), unless another
-            # connection stayed open all the time: probe again.
+            # Probe again before the next connection: the broker may come back as another version (a
+            # rolling upgrade). After an idle close, this isn't necessary if another lane is still
+            # open: the broker is then still the same.
             self._outages += 1
         self._telemetry.emit(Disconnected(address_text(self.address), lane.value, reason, lost))
 
@@ -333,8 +336,9 @@ class Node:
     def _idle_since(self, lane: Lane, now: float) -> float:
         """Return since when a lane has been idle; `now` if it is in use.
 
-        Callers that waited for the lane to open use it: it must not be closed between the end of
-        the attempt and their first write. They write before the event loop runs this check again.
+        A lane is also in use while callers wait for it to open: it must not be closed between the
+        end of the attempt and their first write. They write before the event loop runs this check
+        again.
         """
         connection = self._lanes[lane]
         in_use = connection.in_flight or not connection.writable or self._callers[lane]
@@ -342,7 +346,10 @@ class Node:
 
 
 def _background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a task that several callers may wait for; its exception is always retrieved."""
+    """Start a task that several callers may wait for.
+
+    Retrieve its exception, because asyncio logs a warning if no caller is left to do that.
+    """
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

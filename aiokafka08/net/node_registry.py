@@ -1,8 +1,8 @@
-"""All known brokers: by node id, and the bootstrap addresses as a way back.
+"""All known brokers by node id, and the bootstrap addresses for when no known broker responds.
 
-The registry follows the metadata snapshots. Besides, the router registers brokers whose address it
-has from elsewhere: the coordinator of a group, which no snapshot names if the client tracks no
-topic.
+The registry follows the metadata snapshots. The router also registers the coordinators of groups,
+whose addresses come from lookup responses: if the client tracks no topic, the snapshots may not
+name any broker.
 
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
 broker leaves or moves to another address, its connections are closed.
@@ -52,7 +52,7 @@ class NodeRegistry:
         return self._by_id.get(node_id)
 
     def candidates(self) -> list[Node]:
-        """Return each address once, the brokers that are likely to respond soon first."""
+        """Return one node per address; those that are likely to respond soon come first."""
         by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
         return sorted(
             by_address.values(),
@@ -71,8 +71,8 @@ class NodeRegistry:
         second at most. The whole call ends within `request_timeout_ms`.
 
         Raises:
-            UnsupportedVersionError: All brokers found are 4.x.
-            NoBrokersAvailable: No address is a broker; the text says why for each.
+            UnsupportedVersionError: all brokers found are 4.x.
+            NoBrokersAvailable: no address is a broker; the text says why for each.
         """
         limit_s = self._config.request_timeout_s
         deadline = asyncio.get_running_loop().time() + limit_s
@@ -102,7 +102,10 @@ class NodeRegistry:
         self._update_nodes()
 
     def register_broker(self, node_id: int, address: Address) -> None:
-        """Add a broker that no snapshot names yet; the next one that names it may move it."""
+        """Add a broker, or change its address, without waiting for a snapshot that names it.
+
+        The next snapshot that names the broker determines its address again.
+        """
         if self._in_snapshot.get(node_id) == address:
             self._registered.pop(node_id, None)
         else:

@@ -1,18 +1,19 @@
-"""Find offsets by time: of messages where brokers know them, else at the grain of segments.
+"""Find offsets by time: by message timestamps if the broker can search them, else by segments.
 
-Brokers from 0.10.1 on find the first message of a time or later by its own timestamp (KIP-79).
-Older brokers, and brokers that store a topic in format 0, know only when the file of each segment
-was last written: they list the segments written at or before a time (docs/brokers.md 8.1). The
-first message of that time or later is then, at the earliest, at the start of the first segment
-written later. That start is the result.
+Consumer, admin client and Spark call `offsets_for_times()`. It looks for the first message at or
+after a given time. Brokers from 0.10.1 on search the message timestamps (KIP-79). Older brokers,
+and brokers that store the topic in format 0, know only when the file of each segment was last
+written. They list the segments last written at or before a time (docs/brokers.md 8.1). The message
+can't be in one of these segments, so the result is the start of the first segment after them.
 
-Invariant: the result is never later than the first message of the time.
+Invariant: if the result is an offset, no message at or after the time has a lower offset.
 
-That a newer broker finds no message proves little. It searches one segment only, the first one
-whose largest timestamp is late enough. If it doesn't know that timestamp (no timestamps, or
-segments from before an upgrade), it uses the time of the file (docs/brokers.md 8.14). "None" is
-believed only if no file but the last segment's was written that late, and the messages there have
-timestamps.
+A broker from 0.10.1 on may find no message although there is one. It searches a single segment, the
+first whose largest timestamp isn't before the time. If a segment has no such timestamp (it is in
+format 0, or from before an upgrade), the broker takes the time of the file (docs/brokers.md 8.14).
+So `offsets_for_times()` doesn't rely on "no message" alone. It returns None in two cases: no
+segment was written at or after the time; or only the last one was, and its first message has a
+timestamp.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ _HEAD = struct.Struct(">16xbxq")
 async def offsets_for_times(
     router: Router, timestamps_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Return per partition from where to read to get every message of its time or later.
+    """Find the offsets from which to read all messages at or after the given times.
 
-    The result has the timestamp of that message, or None if it is the start of a segment. It is
-    None if there is no such message.
+    Each partition has its own time. Its value in the result is None if there is no such message.
+    Otherwise it is the offset of the first such message, with its timestamp; or the start of a
+    segment, with None as the timestamp.
     """
     found = await find_first_messages(router, timestamps_ms)
     unsure = {tp: at for tp, at in timestamps_ms.items() if found.get(tp) is None}
@@ -78,15 +80,16 @@ async def offsets_for_times(
 
 
 def _start_offset(older: list[int], listed: list[int]) -> int | None:
-    """Return the start of the first segment that isn't too old; None if all are.
+    """Return the start of the first segment that was written at or after the time, if any.
 
     Args:
-        older: The start of the last segment that is too old, if there is one.
-        listed: The end of the log and the starts of its segments.
+        older: the start of the last segment written before the time; empty if there is no such
+            segment.
+        listed: the end of the log and the starts of its segments.
     """
     end = listed[0] if listed else 0
-    last_too_old = older[0] if older else -1
-    return min((start for start in listed if last_too_old < start < end), default=None)
+    last_older = older[0] if older else -1
+    return min((start for start in listed if last_older < start < end), default=None)
 
 
 async def _partitions_with_timestamps(
@@ -94,8 +97,9 @@ async def _partitions_with_timestamps(
 ) -> set[TopicPartition]:
     """Return the partitions whose message at the given offset has a timestamp.
 
-    The first bytes of the message suffice. A partition that fails for any reason is left out: then
-    the result is too early, never too late.
+    The first bytes of the message suffice. A partition whose request fails is left out.
+    `offsets_for_times()` then returns the start of a segment, which may be too early, but never too
+    late.
     """
 
     async def send(

@@ -2,8 +2,9 @@
 
 `node` probes each broker before its first connection, and again after an outage.
 
-Invariant: `probe_version()` ends within `request_timeout_ms` and leaves no socket open. If the peer
-isn't a Kafka broker, the error says what its first bytes look like.
+Invariant: `probe_version()` ends within `request_timeout_ms` and leaves no socket open. If a
+response doesn't begin with the size of a Kafka frame, the error says what its first bytes look
+like.
 """
 
 from __future__ import annotations
@@ -36,18 +37,19 @@ async def probe_version(
     """Return the version of the broker at `address`.
 
     Args:
-        address: Host and port; the host name is resolved anew for each connection.
-        config: The options of the network layer.
-        progress: Called with a text that describes the current wait.
+        address: host and port; the host name is resolved anew for each connection.
+        config: the options of the network layer.
+        progress: called with a text that describes the current wait.
 
     Raises:
-        UnsupportedVersionError: It is a 4.x broker.
-        KafkaConnectionError: Nothing listens there, or the TLS handshake fails.
-        KafkaTimeoutError: The peer accepts connections, but doesn't respond.
-        KafkaProtocolError: The peer isn't a Kafka broker.
+        UnsupportedVersionError: it is a 4.x broker.
+        KafkaConnectionError: nothing listens there, or the TLS handshake fails.
+        KafkaTimeoutError: the peer accepts connections, but doesn't respond.
+        KafkaProtocolError: the peer isn't a Kafka broker.
     """
     where = address_text(address)
-    limit_s = config.request_timeout_s * 0.9  # before the callers' deadlines: this error says more
+    # End before the callers' deadlines: the error raised here says more than their timeouts.
+    limit_s = config.request_timeout_s * 0.9
     probing = _ProbeConnection(address, config, progress or (lambda text: None))
     try:
         async with asyncio.timeout(limit_s):
@@ -61,10 +63,10 @@ async def probe_version(
                     version: BrokerVersion = found.value
                     return version
     except TimeoutError:
-        if probing.waiting_for is None:
+        if probing.timeout_reason is None:
             raise KafkaTimeoutError(timeout_text(address, config, limit_s)) from None
         raise KafkaTimeoutError(
-            f"{where}: {probing.waiting_for} within {limit_s * 1000:.0f} ms. Check that it is a "
+            f"{where}: {probing.timeout_reason} within {limit_s * 1000:.0f} ms. Check that it is a "
             "Kafka broker"
         ) from None
     except CONNECT_ERRORS as error:
@@ -86,8 +88,8 @@ class _ProbeConnection:
         self._config = config
         self._progress = progress
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self.waiting_for: str | None = None
-        """What the peer fails to do so far, as text; None before the first request."""
+        self.timeout_reason: str | None = None
+        """Why the probe fails if it times out now, as text; None while connecting."""
 
     async def _connect(self, ip: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, port = self._address
@@ -100,7 +102,7 @@ class _ProbeConnection:
         """Return the frame of the response, or None if the peer closed the connection instead."""
         if probe.fresh or self._streams is None:
             await self.close()
-            self.waiting_for = None
+            self.timeout_reason = None
             self._progress("connecting")
             self._streams = await connect_to_any_ip(
                 self._address,
@@ -110,8 +112,8 @@ class _ProbeConnection:
             )
         reader, writer = self._streams
         name = type(probe.request).__name__
-        self.waiting_for = f"accepts connections but doesn't respond to {name}"
-        self._progress(f"it {self.waiting_for}")
+        self.timeout_reason = f"accepts connections but doesn't respond to {name}"
+        self._progress(f"it {self.timeout_reason}")
         try:
             writer.writelines(
                 encode_request(
@@ -124,9 +126,9 @@ class _ProbeConnection:
                 raise KafkaProtocolError(f"not a Kafka broker: {_describe_bytes(size_bytes)}")
             frame = memoryview(await _exactly(reader, size))
         except asyncio.IncompleteReadError as error:
-            if error.partial:  # brokers close on an unknown request without a response
+            if error.partial:
                 raise KafkaConnectionError("closed in the middle of a response") from None
-            return None
+            return None  # a broker closes the connection on a request that it doesn't know
         except ConnectionError:
             return None
         if decode_correlation_id(frame) != _CORRELATION_ID:

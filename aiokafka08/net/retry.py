@@ -1,12 +1,12 @@
 """Try a request again, with backoff, until it succeeds or a deadline passes.
 
 `retry()` is the one loop that topic lookups, ListOffsets, coordinator lookups, the offset stores
-and the admin client share. The caller passes one attempt as a coroutine function, and a function
-that makes the error for the deadline from the last failure. Loops without a deadline (the
-consumer's fetches, joining a group) use `backoff` directly.
+and the admin client share. The caller passes two functions: a coroutine function that makes one
+attempt, and a function that turns the last failure into the error to raise at the deadline. Loops
+without a deadline (the consumer's fetches, joining a group) use `backoff` directly.
 
-Invariant: there is at least one attempt, no attempt but the first begins at or after the deadline,
-and a final failure is raised at once.
+Invariant: there is at least one attempt. All further attempts begin before the deadline. A final
+failure is raised at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def is_final(error: KafkaError) -> bool:
-    """Return whether another attempt can't help."""
+    """Return True if a retry is pointless, False if another attempt may succeed."""
     if isinstance(error, BrokerResponseError):
         return error.action is Action.FINAL
     return not error.retriable
@@ -32,7 +32,8 @@ def is_final(error: KafkaError) -> bool:
 def attempt_timeout(timeout_s: float) -> float:
     """Return how many seconds of `timeout_s` one attempt may take.
 
-    A broker that doesn't respond then leaves time to find its successor and send the request there.
+    The rest is for another attempt: if the broker doesn't respond, the caller has time to find the
+    new leader or coordinator and to send the request there.
     """
     return min(max(timeout_s / 4, 1.0), timeout_s)
 
@@ -49,19 +50,19 @@ async def retry(
     """Call `attempt` until it returns a result, and return that.
 
     Args:
-        attempt: Makes one attempt. It is given the seconds that the attempt may take, and limits
+        attempt: makes one attempt. It is given the seconds that the attempt may take, and limits
             itself to them. It returns the result, or returns or raises a `KafkaError`. A builtin
             `TimeoutError` means that its seconds were over.
-        deadline: Loop time after which no further attempt begins.
-        backoff: The delays between attempts.
-        timed_out: Makes the error to raise at the deadline. It is given the last failure, if any.
-            A failure at the deadline doesn't replace an earlier one: it only says that the time
-            was over.
-        attempt_s: How many seconds one attempt may take.
-        is_final: Returns whether to raise a failure at once.
+        deadline: loop time after which no further attempt begins.
+        backoff: the delays between attempts.
+        timed_out: makes the error to raise at the deadline. Its argument is the last failure from
+            before the deadline. A failure after the deadline counts only if there is no other,
+            since it often says no more than that the time is over. None: no attempt reported one.
+        attempt_s: how many seconds one attempt may take.
+        is_final: returns whether to raise a failure at once.
 
     Raises:
-        KafkaError: A final failure of an attempt, or what `timed_out` makes.
+        KafkaError: a final failure of an attempt, or what `timed_out` makes.
     """
     clock = asyncio.get_running_loop().time
     last: KafkaError | None = None

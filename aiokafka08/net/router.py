@@ -1,10 +1,12 @@
 """The only door to the network for producer, consumer, admin and Spark.
 
 The router combines the node registry and the metadata, and holds no other state. Callers name a
-node id (from the metadata snapshot, or of a broker that they registered), or none if any broker
-will do.
+broker by its node id, or name none if any broker will do. The node id is in the metadata snapshot,
+or the caller has registered the broker.
 
-Invariant: a request to a broker that is lost or doesn't respond triggers a metadata refresh.
+Invariant: each failure of `connection()`, or of `request()` with a node id, that may mean a lost
+broker triggers a metadata refresh: a connection error, a timeout or a protocol error. After
+such a failure, a request without a node id goes to the next broker instead.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ class Router:
     """Send requests to brokers by node id. The client that owns the router starts and stops it.
 
     Attributes:
-        config: The options of the network layer.
-        telemetry: The client's events and counters.
-        nodes: The known brokers.
-        metadata: The metadata cache.
+        config: the options of the network layer.
+        telemetry: the client's events and counters.
+        nodes: the known brokers.
+        metadata: the metadata cache.
     """
 
     def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
@@ -58,8 +60,8 @@ class Router:
         """Find a broker and request the tracked topics from it.
 
         Raises:
-            NoBrokersAvailable: No bootstrap address is a broker; the text says why for each.
-            UnsupportedVersionError: All brokers found are 4.x.
+            NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
+            UnsupportedVersionError: all brokers found are 4.x.
         """
         try:
             await self.nodes.bootstrap()
@@ -95,17 +97,17 @@ class Router:
         """Send a request to a node and return the response.
 
         Args:
-            request: What to send.
-            node_id: The broker; None sends to one broker after another until one responds.
-            lane: Which connection of the broker to use.
-            version: The API version; by default the highest one that both sides support.
-            timeout_s: Seconds for the whole call; by default `request_timeout_ms`.
+            request: what to send.
+            node_id: the broker; None sends to one broker after another until one responds.
+            lane: which connection of the broker to use.
+            version: the API version; by default the highest one that both sides support.
+            timeout_s: seconds for the whole call; by default `request_timeout_ms`.
 
         Raises:
-            KafkaConnectionError: The node isn't known, or its connection was lost.
-            NoBrokersAvailable: No broker responded (only with `node_id=None`).
-            IllegalStateError: The client was stopped.
-            KafkaError: As `Node.request`.
+            KafkaConnectionError: the node isn't known, or its connection was lost.
+            NoBrokersAvailable: no broker responded (only with `node_id=None`).
+            IllegalStateError: the client was stopped.
+            KafkaError: as `Node.request`.
         """
         if node_id is None:
             return await self._request_any(request, lane, version, timeout_s)
@@ -123,7 +125,7 @@ class Router:
         """Return the open connection of a lane, for callers that must know which one they use.
 
         Raises:
-            KafkaError: As `Node.connection`.
+            KafkaError: as `Node.connection`.
         """
         try:
             return await self._node(node_id).connection(lane, timeout_s=timeout_s)
@@ -134,18 +136,21 @@ class Router:
     def register_broker(self, node_id: int, address: Address) -> None:
         """Make a broker reachable by its node id, whether or not the metadata names it.
 
-        For coordinators, whose address is in the response that names them: a client that tracks no
-        topic learns of no brokers from Metadata 0 (docs/brokers.md 4.11). A later snapshot that
-        names the node replaces the address; if it differs, connections to the old one are closed.
+        `CoordinatorLookup` registers coordinators with the address in the lookup response. The
+        metadata may lack them: a client that tracks no topic learns of no brokers from Metadata 0
+        (docs/brokers.md 4.11). A later snapshot that names the node replaces the address; if it
+        differs, connections to the old one are closed.
 
         Raises:
-            IllegalStateError: The client was stopped.
+            IllegalStateError: the client was stopped.
         """
         self._check()
         self.nodes.register_broker(node_id, address)
 
     def version(self, node_id: int | None = None) -> BrokerVersion | None:
-        """Return what a node supports; without an id, the lowest line of all connected so far.
+        """Return what a node supports; without an id, what the oldest broker supports.
+
+        The oldest is the one of the lowest line among the nodes whose version is known.
 
         None if the version isn't known yet.
         """

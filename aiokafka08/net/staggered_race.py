@@ -47,15 +47,15 @@ async def staggered_race(
     """Return the result of the first attempt that succeeds, and cancel the others.
 
     Args:
-        attempts: Started in this order. Each starts when all running ones have failed, or
-            `delay_s` after the one before it.
-        delay_s: Seconds between two starts.
-        expected: The exceptions of an attempt that count as its failure. Any other exception is
+        attempts: started in this order. The next one starts as soon as a running one fails, and at
+            the latest `delay_s` after the last start.
+        delay_s: the maximum number of seconds between two starts.
+        expected: the exceptions of an attempt that count as its failure. Any other exception is
             raised at once.
-        discard: Called with each further result, of attempts that succeeded as well.
+        discard: called with each further result, if several attempts succeed.
 
     Raises:
-        AllAttemptsFailedError: No attempt succeeded.
+        AllAttemptsFailedError: no attempt succeeded.
     """
     waiting = list(attempts.items())
     running: dict[asyncio.Task[T], K] = {}
@@ -94,7 +94,9 @@ async def staggered_race(
 
 
 async def _cancel(running: dict[asyncio.Task[T], K], discard: Callable[[T], object]) -> None:
-    """Cancel the running attempts, once, and wait until they have ended.
+    """Cancel the running attempts and wait until they have ended.
+
+    Each is cancelled a single time, so that it can clean up undisturbed.
 
     Their results are discarded even if this wait is cancelled.
     """

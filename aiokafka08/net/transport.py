@@ -1,11 +1,12 @@
 """One connection to a broker: `asyncio.BufferedProtocol` around the sans-I/O `ClientConnection`.
 
-`node` opens connections with `open_connection()` and chooses which one to use. The producer's sinks
-call `send()` on them directly.
+`node` opens connections with `open_connection()`, and chooses the connection for each request. A
+producer's sink, which sends the batches for one broker, calls `send()` on a connection directly.
 
-Invariant: every request ends with its response, with an error when the connection is lost, or at
-its deadline. A request that timed out or was cancelled keeps its place in flight: its response is
-read and dropped, so the later responses still match their requests.
+Invariant: every `request()` ends with its response, with an error when the connection is lost, or
+at its deadline. (`send()` leaves the deadline to its caller.) A request that timed out or was
+cancelled keeps its place in flight: its response is read and dropped, so the later responses still
+match their requests.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ HIGH_WATER_BYTES = 64 * 1024
 """How many bytes a socket may buffer before callers have to wait."""
 
 _SILENCE_CHECK_FACTOR = 1.05
-"""When to check for silence, in `request_timeout_ms`: a little after the callers' own deadlines."""
+"""How many times `request_timeout_ms` to wait before a check for silence.
+
+The check then comes a little after the callers' own deadlines.
+"""
 
 
 class _PendingRequest(NamedTuple):
@@ -36,18 +40,21 @@ class _PendingRequest(NamedTuple):
     response: asyncio.Future[Response]
     sent_at: float
     timeout_s: float
-    """How long the broker may be silent before the connection counts as dead."""
+    """How long the broker may be silent before the connection counts as dead.
+
+    At least `request_timeout_ms`, even if the caller gives up earlier.
+    """
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
     """A pipelined connection to a broker; `open_connection()` makes it.
 
     Attributes:
-        version: What the broker supports.
-        close_reason: Why the connection is closed; None while it is open.
-        has_responded: The broker has sent at least one response.
-        last_used: Loop time of the last request or response.
-        socket_closed: Done when the socket is really closed.
+        version: what the broker supports.
+        close_reason: why the connection is closed; None while it is open.
+        has_responded: the broker has sent at least one response.
+        last_used: loop time of the last request or response.
+        socket_closed: done when the socket is really closed.
     """
 
     def __init__(
@@ -73,7 +80,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._pending: dict[int, _PendingRequest] = {}
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
-        self._blocked_since: float | None = None  # since then the socket's buffer is full
+        self._blocked_since: float | None = None  # loop time when the buffer became full
         self._write_lock = asyncio.Lock()  # FIFO: requests are written in order
         self._silence_timer: asyncio.TimerHandle | None = None
         self.socket_closed: asyncio.Future[None] = self._loop.create_future()
@@ -84,15 +91,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Number of requests without a response, also of those that their callers gave up."""
+        """Number of requests that await a response, including those that their callers gave up."""
         return self._protocol.in_flight
 
     @property
     def response_wait_s(self) -> float:
         """Seconds for which the broker has owed the next response; 0 if nothing is in flight.
 
-        They count from the request, or from the response before it if that came later: a broker
-        processes one request at a time.
+        The time counts from when the request was sent, or from when the broker last sent data,
+        whichever is later: a broker processes one request at a time.
         """
         if not self._pending:
             return 0.0
@@ -109,16 +116,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Send a request and wait for its response; many callers may do so at once.
 
         Args:
-            request: What to send.
-            version: The API version; by default the highest one that both sides support.
-            timeout_s: Seconds until the caller gives up; by default `request_timeout_ms`.
+            request: what to send.
+            version: the API version; by default the highest one that both sides support.
+            timeout_s: seconds until the caller gives up; by default `request_timeout_ms`.
 
         Raises:
-            KafkaConnectionError: The connection was lost before the response arrived. A response
+            KafkaConnectionError: the connection was lost before the response arrived. A response
                 that doesn't match its request also closes the connection; the text says so.
-            KafkaTimeoutError: The deadline passed. The broker may have processed the request.
-            UnsupportedVersionError: The broker line doesn't have this API.
-            ValueError: The request can't be encoded, or has no response.
+            KafkaTimeoutError: the deadline passed. The broker may have processed the request.
+            UnsupportedVersionError: the broker line doesn't have this API.
+            ValueError: the request can't be encoded, or has no response.
         """
         limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
         name = type(request).__name__
@@ -147,7 +154,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Wait until the socket has taken most of what was written.
 
         Raises:
-            KafkaConnectionError: The connection is closed.
+            KafkaConnectionError: the connection is closed.
         """
         # In a loop: a task that was woken earlier may have filled the buffer again.
         while not self._writable.is_set():
@@ -164,8 +171,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         (Produce with required_acks=0), the future is never done.
 
         Raises:
-            KafkaConnectionError: The connection is closed.
-            ValueError: The request can't be encoded.
+            KafkaConnectionError: the connection is closed.
+            ValueError: the request can't be encoded.
         """
         if self.close_reason is not None:
             raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
@@ -173,10 +180,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return cast("asyncio.Future[R]", response)
 
     def close_if_silent(self, timeout_s: float) -> None:
-        """Close the connection if the broker has been silent while its oldest request timed out.
+        """Close the connection if the broker has been silent for too long.
 
-        A single slow response doesn't count while others arrive. The connection also checks this by
-        itself, a little after the callers' deadlines.
+        The limit is the timeout of the oldest request, or `timeout_s` if that is longer. It counts
+        from the last data received, so a slow response doesn't close the connection as long as
+        other data arrives. The connection also checks this by itself, a little after the callers'
+        deadlines.
         """
         overdue_s = self._overdue_s(timeout_s)
         if self.close_reason is None and overdue_s is not None and overdue_s >= -0.01 * timeout_s:
@@ -197,7 +206,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self.close_reason is not None:  # TLS still delivers what it has read
+        if self.close_reason is not None:  # a TLS transport delivers the rest of its data: drop it
             return memoryview(bytearray(65536))
         return self._protocol.frames.get_buffer()
 
@@ -215,8 +224,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close(str(error))
 
     def eof_received(self) -> bool:
-        # Not left to the transport: it would first write what it has buffered, which a peer that
-        # has closed may never read.
+        # Abort the transport here. If asyncio closed it, it would first write the buffered data,
+        # and wait for ever if the peer reads no more.
         self.close(self._lost_reason("closed by the broker"))
         return False
 
@@ -253,8 +262,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._pending[correlation_id] = _PendingRequest(response, now, timeout_s)
             self._schedule_silence_check()
         assert self._transport is not None
-        # Not writelines: on 3.11 it joins as well, and on 3.12.0 - 3.12.8, 3.13.0 and 3.13.1 it
-        # doesn't pause the protocol when the buffer is full (CPython gh-127655).
+        # Don't use writelines(): on Python 3.11 it joins the buffers too, and on Python 3.12.0 -
+        # 3.12.8, 3.13.0 and 3.13.1 it doesn't pause the protocol when the buffer is full (CPython
+        # gh-127655).
         self._transport.write(b"".join(buffers))
         return response
 
@@ -269,9 +279,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         )
 
     def _overdue_s(self, timeout_s: float = 0.0) -> float | None:
-        """Return for how many seconds too long the broker has been silent; negative: not yet.
+        """Return by how many seconds the broker's silence exceeds the timeout; negative before.
 
-        Each timeout is at least `timeout_s`. None: there is nothing that the broker should do.
+        The timeout is that of the oldest request, or of a write into a full socket buffer. If it is
+        less than `timeout_s`, this one counts. The result is None if no request is in flight and
+        the buffer has room.
         """
         overdue = []
         if self._pending:
@@ -326,15 +338,15 @@ async def open_connection(
     """Connect to a broker; the host name is resolved anew each time.
 
     Args:
-        address: Host and port.
-        config: The options of the network layer.
-        version: What the broker supports.
-        on_close: Called once when the connection is closed, with the reason and the number of
+        address: host and port.
+        config: the options of the network layer.
+        version: what the broker supports.
+        on_close: called once when the connection is closed, with the reason and the number of
             requests whose responses are lost.
 
     Raises:
-        KafkaConnectionError: The connection can't be made.
-        KafkaTimeoutError: It can't be made within `request_timeout_ms`.
+        KafkaConnectionError: the connection can't be made.
+        KafkaTimeoutError: it can't be made within `request_timeout_ms`.
     """
     loop = asyncio.get_running_loop()
 

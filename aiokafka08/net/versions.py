@@ -1,11 +1,14 @@
-"""Identify the line of a broker, and the API versions that it shares with this client.
+"""Identify a broker's release line, and the API versions that it shares with this client.
+
+A line is a family of releases, such as 0.8.2 or everything from 0.10 to 3.9 (see `BrokerLine`).
 
 Pure: `detect_version()` is a generator that yields the requests to send and receives the raw
 responses. `probe` sends them on a throw-away connection; each `Node` keeps the result as a
 `BrokerVersion`. The sequence of probes follows docs/brokers.md §2.
 
-Invariant: no probe creates anything on the broker, and a 0.9 broker is never sent a request that it
-ignores: it would not respond, and would lose responses on other connections.
+Invariant: no probe creates anything on the broker, and a 0.9 broker never receives a request that
+it leaves without a response. After such a request, it also loses responses on other connections
+(docs/brokers.md 2.2).
 """
 
 from __future__ import annotations
@@ -111,9 +114,9 @@ class BrokerVersion:
         """Return the version that the option `api_version` pins; None for "auto" and None.
 
         Raises:
-            IllegalArgumentError: It isn't "auto", a tuple such as (0, 8, 2) or a string like
+            IllegalArgumentError: it isn't "auto", a tuple such as (0, 8, 2) or a string like
                 "0.8.2".
-            UnsupportedVersionError: Brokers of this version dropped the requests of 0.8.
+            UnsupportedVersionError: brokers of this version dropped the requests of 0.8.
         """
         if api_version in (None, "auto"):
             return None
@@ -155,7 +158,7 @@ class BrokerVersion:
         """Return the highest version of an API that both sides support.
 
         Raises:
-            UnsupportedVersionError: The broker line doesn't have this API.
+            UnsupportedVersionError: the broker line doesn't have this API.
         """
         versions = self.apis.get(request.api)
         if not versions:
@@ -166,7 +169,7 @@ class BrokerVersion:
 
 
 class Probe(NamedTuple):
-    """A request to send; `fresh`: on a new connection, since the last one was closed."""
+    """A request to send; `fresh`: on a new connection, because the broker closed the last one."""
 
     request: Request[Any]
     version: int
@@ -186,15 +189,17 @@ def detect_version() -> Steps[BrokerVersion]:
     None in place of a frame means that the broker closed the connection.
 
     Raises:
-        UnsupportedVersionError: It is a broker from 4.0 on, which dropped the requests of 0.8.
-        UnrecognizedBrokerVersion: The peer responds like no known line.
-        KafkaProtocolError: A response doesn't match its request: it isn't a Kafka broker.
-        KafkaConnectionError: The broker closes connections on a request that it responded to.
+        UnsupportedVersionError: it is a broker from 4.0 on, which dropped the requests of 0.8.
+        UnrecognizedBrokerVersion: the peer's responses fit no known line.
+        KafkaProtocolError: a response doesn't match its request: it isn't a Kafka broker.
+        KafkaConnectionError: the broker closes the connection on a request to which it responded
+            before.
     """
     frame = yield Probe(_ALIVE_PROBE, 0)
     if frame is None:
-        # Again: the connection may have been lost by chance, and ApiVersions must not reach a 0.9
-        # broker, which then loses responses on other connections (docs/brokers.md 2.2).
+        # Try again before ApiVersions, because the connection may have been lost by chance.
+        # ApiVersions must not reach a 0.9 broker, which would then lose responses on other
+        # connections (docs/brokers.md 2.2).
         frame = yield Probe(_ALIVE_PROBE, 0, fresh=True)
         if frame is None:
             return (yield from _detect_from_api_versions())
@@ -216,7 +221,8 @@ def detect_version() -> Steps[BrokerVersion]:
         raise UnrecognizedBrokerVersion(
             "the broker supports Heartbeat, but closes the connection on Metadata 1"
         )
-    # 0.9 ignores the version and responds in layout 0. Only one layout uses every byte.
+    # 0.9 ignores the version and responds in layout 0. A response fits a layout only if decoding
+    # uses every byte, so it can't fit both layouts.
     if _fits(frame, 0):
         return BrokerVersion.of(BrokerLine.V0_9)
     if not _fits(frame, 1):
@@ -231,7 +237,9 @@ def detect_version() -> Steps[BrokerVersion]:
 
 
 def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None]:
-    """Return the response; None if a live broker closes the connection on this request each time.
+    """Return the response; None if the broker closes the connection on this request twice.
+
+    Between the two attempts, another request checks that the broker is alive.
 
     A single close proves nothing: a dying broker and a proxy close connections too. If a 0.8.2
     broker were taken for a 0.8.0 one, all commits would fail.
@@ -247,7 +255,7 @@ def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None
 
 
 def _detect_from_api_versions() -> Steps[BrokerVersion]:
-    """The peer closes the connection on ListOffsets 0: a 4.x broker, or no broker at all."""
+    """Identify a peer that closes on ListOffsets 0: a 4.x broker, or no broker at all."""
     frame = yield Probe(ApiVersionsRequest(), 0, fresh=True)
     if frame is None:
         raise KafkaProtocolError(
@@ -268,7 +276,8 @@ def _fits(frame: memoryview, version: int) -> bool:
 def _from_api_versions(frame: memoryview) -> BrokerVersion:
     response = decode_response(ApiVersionsRequest, 0, frame)
     offered = {one.api_key: one for one in response.api_versions}
-    # 4.x still lists Produce 0, but rejects it. Its Fetch versions are right (docs/brokers.md 2.4).
+    # Check Fetch, not Produce: 4.x still lists Produce 0, but rejects it. It lists exactly the
+    # Fetch versions that it supports (docs/brokers.md 2.4).
     fetch = offered.get(ApiKey.FETCH)
     if fetch is None or fetch.min_version > 2:
         first = "no Fetch at all" if fetch is None else f"Fetch from version {fetch.min_version} on"

@@ -1,8 +1,7 @@
 """Refresh the metadata while a broker's response is overdue.
 
-A broker that hangs (paused, or cut off without a TCP reset) keeps its connections open, so nothing
-shows that it is gone before `request_timeout_ms`. The other brokers know of a new leader much
-earlier.
+A broker that hangs (paused, or cut off without a TCP reset) keeps its connections open, so a
+client notices only after `request_timeout_ms`. The other brokers know of a new leader much earlier.
 
 Invariant: an overdue response only triggers a metadata refresh and the `on_overdue` callback. The
 producer's sinks and the consumer's fetcher decide what a new leader means for their requests in
@@ -22,16 +21,16 @@ OVERDUE_S = 2.0
 
 
 class ResponseWatchdog:
-    """Watch the wait for one response, from now until `stop()` or the end of a `with` block.
+    """Watch one response, from construction until `stop()` or the end of a `with` block.
 
     Args:
-        metadata: Refreshed each time that the watchdog fires.
-        expected_s: Seconds that the response may take on a healthy broker.
-        on_overdue: Called each time that the watchdog fires.
+        metadata: refreshed each time that the watchdog fires.
+        expected_s: seconds that the response may take on a healthy broker.
+        on_overdue: called each time that the watchdog fires.
 
     Attributes:
-        limit_s: Seconds after which the response is overdue.
-        overdue: The response is overdue.
+        limit_s: seconds after which the response is overdue.
+        overdue: the response is overdue.
     """
 
     __slots__ = ("_loop", "_metadata", "_on_overdue", "_timer", "limit_s", "overdue")
