@@ -114,7 +114,7 @@ def test_kinds_exclude_each_other_until_unsubscribed() -> None:
                 act()  # type: ignore[operator]
                 assert new.number > number
             else:
-                with pytest.raises(IllegalStateError, match=f"one to {other.value}"):
+                with pytest.raises(IllegalStateError, match=f"subscribed to {other.value}"):
                     act()  # type: ignore[operator]
                 assert (new.kind, new.number) == (other, number)
 
