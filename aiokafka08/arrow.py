@@ -74,7 +74,8 @@ def record_batch(runs: Sequence[tuple[TopicPartition, int]], columns: Columns) -
     Args:
         runs: the partition of each message, as pairs of a partition and a number of consecutive
             messages.
-        columns: filled by `MessageSetReader.read_columns`. Nothing can be appended afterwards.
+        columns: filled by `MessageSetReader.read_columns`. Don't append to them afterwards: the
+            batch uses their buffers.
     """
     pa = require_pyarrow()
     fields = schema()
@@ -216,7 +217,8 @@ class ArrowRows:
         """Return the rows of each partition, in their order.
 
         A row goes to the partition that it names, else to the partition of its key, else to the
-        partition that `choose` returns. The rows must be consecutive in the caller's batch.
+        partition that `choose` returns. These rows must be consecutive in the caller's batch
+        (the returned ones may not be): `indices` is computed from the first.
 
         Args:
             by_key: the partition of each row's key, -1 for a row without a key. None if keys don't

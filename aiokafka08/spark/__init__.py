@@ -7,10 +7,12 @@
 Options, columns and the JSON of offsets are those of Spark's own Kafka source.
 
 Invariant: `offsets`, `properties`, `options` and `planning` are pure: they import neither pyspark
-nor `aiokafka08.net`. Importing this module doesn't import pyspark; `register` and the classes do.
+nor `aiokafka08.net`. Importing this module doesn't import pyspark; calling `register` or accessing
+a class of `__all__` does.
 
-Spark calls the classes in `source`, `reader`, `stream` and `writer`. In the process of the Spark
-driver they send requests to the cluster through the module `driver`.
+Spark calls the classes in `source`, `reader`, `stream` and `writer`. In Spark's driver process they
+send requests to the cluster through the module `driver`; in tasks, `reader` and `writer` use a
+router and a producer of their own.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ uses it on the Spark driver: which partitions exist, where their logs begin and 
 offset a timestamp stands for. `fetch_message_sets` and `message_set_reader` apply the query's
 options to `consumer.range` and to the decoder.
 
-Invariant: without retries, a call costs one Metadata request, or one ListOffsets request per
-broker, however many partitions there are. A search by timestamp sends up to three ListOffsets
-requests per broker, and Fetch requests for partitions whose broker has no timestamp index. No call
-creates a topic.
+Invariant: once connected and without retries, a call of `DriverClient` costs one Metadata request,
+or one ListOffsets request per broker, however many partitions there are. A search by timestamp
+sends up to three ListOffsets requests per broker, and Fetch requests for partitions whose broker
+has no timestamp index. No call creates a topic.
 
 Called by `reader` and `stream`; `writer` uses `ssl_context`. `planning` decides what the offsets
 mean.
@@ -202,7 +202,8 @@ class DriverClient:
         """Return the offset of the first message at or after a timestamp, for each partition.
 
         Brokers from 0.10.1 on look it up in their index. Older ones only name the segment; the
-        driver then reads that segment up to the message, if messages have timestamps (0.10.0).
+        driver then reads from the start of that segment up to the message. That needs messages
+        with timestamps, which only 0.10.0 has among these brokers.
 
         Args:
             bound: the timestamps.
@@ -260,8 +261,9 @@ def fetch_message_sets(
     settings = options.client.settings
     sizes = {name: settings[name] for name in ("max_bytes", "limit_bytes") if name in settings}
     timeout_s = options.poll_timeout_s
-    # With failOnDataLoss=true, fail as soon as the driver would give up on a missing partition.
-    # With false, a partition counts as deleted only later: the whole cluster may be restarting.
+    # A partition that metadata has lacked for missing_s counts as deleted. That takes long, as the
+    # whole cluster may be restarting, but with failOnDataLoss=true no longer than the driver's
+    # retries take: the query fails then in any case.
     missing_s = timeout_s / 2
     if options.fail_on_data_loss:
         missing_s = min(missing_s, options.fetch_offset_retries * options.fetch_offset_interval_s)

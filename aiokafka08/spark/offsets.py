@@ -3,7 +3,8 @@
 Pure: no pyspark, no network. `planning` decides what the offsets mean.
 
 Invariant: `to_checkpoint` writes what Spark's own Kafka source writes, so that either source can
-resume from the checkpoint. Input of any other form raises an error that names the option.
+resume from the checkpoint. An option or a checkpoint of another form raises an error that names the
+option, or says "checkpoint".
 
 Called by `options` (parsing), `stream` (checkpoints), `planning` and `writer` (log lines).
 """

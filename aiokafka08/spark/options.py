@@ -4,8 +4,8 @@ Pure: no pyspark, no network. `read_options` and `write_options` turn the texts 
 into frozen dataclasses. `properties` maps the options `kafka.*`, `offsets` parses the JSON of
 offsets, and `planning` decides what the bounds mean for a given log.
 
-Invariant: each option has a known name, in upper or lower case. An unknown option, or a wrong
-value, raises an error that has the option, its value and what is expected.
+Invariant: the case of an option's name doesn't matter. An unknown option, or a wrong value, raises
+an error that has the option, its value and what is expected.
 
 Called by `source`, on the driver, before anything is requested from the cluster. The checked
 options are picklable and travel to the tasks.

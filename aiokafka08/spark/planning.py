@@ -374,9 +374,10 @@ def limit_batch(
     earliest: PartitionOffsets,
     max_offsets: int,
 ) -> ResolvedOffsets:
-    """Return the end of a batch of `max_offsets`, shared in proportion to the available offsets.
+    """Return the end of a batch of about `max_offsets`, shared in proportion to what is available.
 
-    Each partition with available offsets gets at least one, so that none starves.
+    Each partition with available offsets gets at least one, so that none starves. The batch may
+    therefore exceed `max_offsets`, by less than one offset per partition.
     """
     sizes = _available_offsets(start, latest, earliest)
     total = sum(sizes.values())

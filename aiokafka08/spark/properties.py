@@ -3,8 +3,9 @@
 These options have the names and values of the Java clients. Pure: no pyspark, no network. This
 module also parses single option values and words their errors, for `options` and `offsets`.
 
-Invariant: each property is mapped, or reported as one without effect, or refused with the reason;
-an unknown one is an error. What Spark's own source refuses is refused here too.
+Invariant: each property in the tables below is mapped, or reported as one without effect, or
+refused with the reason; any other property is an error. What Spark's own source refuses is refused
+here too.
 
 Called by `options`. `driver` and `writer` pass the settings on to the client.
 """
@@ -42,8 +43,8 @@ class ClientProperties:
     network: Mapping[str, Any]
     """Arguments of `net.config.net_config`, without TLS."""
     settings: Mapping[str, Any]
-    """In a writer: arguments of the producer. In a reader: the values of the settings that `FETCH`
-    names."""
+    """In a writer: arguments of the producer. In a reader: values by the setting's name in `FETCH`,
+    such as `max_bytes`."""
     tls: TlsOptions | None
     ignored: tuple[str, ...]
     """A log line for each given property without effect, with the reason."""

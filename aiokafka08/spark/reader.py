@@ -7,7 +7,8 @@ and the fetching of a range in `consumer.range`.
 Invariant: a task reads its own range and nothing else, and needs only the options and the range,
 both small and picklable. Whatever the size of its range, a task holds at most the responses of
 three Fetch requests (each of `kafka.max.partition.fetch.bytes`, or of one message if that is
-larger), the uncompressed content of one message set, and one Arrow batch of `MAX_BATCH_BYTES`.
+larger), the uncompressed content of one message set, and one Arrow batch of `MAX_BATCH_BYTES` and
+one message more (in pure Python: up to a thousand messages more).
 
 Spark calls the classes, through `source`; `stream` calls the functions.
 """
@@ -66,11 +67,12 @@ from aiokafka08.structs import TopicPartition
 _logger = logging.getLogger("aiokafka08.spark")
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""Size of keys and values at which an Arrow batch ends. The message (in pure Python: the thousand
-messages) decoded last may exceed it."""
+"""Size of keys and values at which an Arrow batch ends. It is checked after each message (in pure
+Python: after up to a thousand), so these may exceed it."""
 MAX_BATCH_ROWS = 65536
 MAX_INTERVALS = 64
-"""Intervals, and so tasks, into which a filter on offsets splits a partition."""
+"""Maximum number of intervals into which a filter on offsets splits a partition. Each interval is
+at least one task."""
 _MIN_GAP = 500
 """Offsets this close are read by one task, since one request fetches them together."""
 

@@ -118,7 +118,7 @@ class Kafka08DataSource(DataSource):
 class Kafka08PushdownDataSource(Kafka08DataSource):
     """The data source with filter pushdown, for sessions in which Spark's setting for it is on.
 
-    Spark 4.3 fails each batch read of a reader that has `pushFilters` while the setting is off.
+    While the setting is off, Spark fails each batch read of a reader that has `pushFilters` (4.3).
     """
 
     _reader = Kafka08PushdownReader

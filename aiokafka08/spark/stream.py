@@ -6,10 +6,12 @@ read with `reader.read_task`.
 
 Invariant: batch 0 is empty, unless Spark's own source began the checkpoint. Spark journals only the
 *ends* of batches. To repeat batch 0 it calls `initialOffset` again, which may return a later offset
-if the query starts at "latest": the messages in between would be skipped silently. Therefore the
-first end that `latestOffset` returns is the initial offset itself. From then on it is in the
-journal, and a repeated batch 0 plans no range, wherever the log ends by then.
+if the query starts at "latest": the messages between the two initial offsets would be skipped
+silently. Therefore the first end that `latestOffset` returns is the initial offset itself. From
+then on it is in the journal, and a repeated batch 0 plans no range, wherever the log ends by then.
 tests/spark/test_stream_reader.py shows this.
+
+Created by `source`; Spark calls its methods.
 """
 
 from __future__ import annotations
@@ -145,9 +147,10 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, stop = from_checkpoint(start), from_checkpoint(end)
         if is_first_call and begin == self._initial:
             # A restart repeats batch 0: no call of `latestOffset` came before. If this source wrote
-            # the journal, `stop` is the initial offset of the first run. It is at or before the
-            # initial offset of this run, so the batch is empty. If Spark's own source wrote the
-            # journal, `stop` is after the initial offset, and the batch has messages.
+            # the journal, `stop` is the initial offset of the first run. Unless a log was truncated
+            # since, this run's is the same or later, so the minimum below makes the batch empty. If
+            # Spark's own source wrote the journal, `stop` is after the initial offset, and the
+            # batch has messages.
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []
@@ -176,7 +179,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- inside -----------------------------------------------------------------------------------
 
     def _fetch_log_ends(self, begin: PartitionOffsets) -> ResolvedOffsets:
-        """Return the ends of the logs; with AvailableNow, those of the first call."""
+        """Return the ends of the logs; with AvailableNow the first call's, or `begin` if later."""
         if self._target is not None:
             return {tp: max(end, begin.get(tp, end)) for tp, end in self._target.items()}
         partitions = self._driver.partitions(known=begin.keys())

@@ -4,9 +4,9 @@ The columns are those of Spark's own Kafka sink: `value` (required), `key`, `top
 `timestamp` and `headers`; others are ignored. Arrow batches go to the producer as they are, without
 a Python object per row.
 
-Invariant: a task succeeds only after each of its rows was acknowledged, and otherwise fails with
-the broker's reason. A repeated task writes its rows again (at least once). Rows of one partition
-keep the order that they have in the task.
+Invariant: a task succeeds only after each of its rows was acknowledged as `kafka.acks` asks (all
+unless set; 0 asks for no acknowledgement), and otherwise raises the reason. A repeated task writes
+its rows again (at least once). Rows of one partition keep the order that they have in the task.
 
 Spark calls the classes, through `source`: `write` in the tasks, `commit` and `abort` on the driver.
 """

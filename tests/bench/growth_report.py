@@ -47,8 +47,9 @@ def section(growth: Growth) -> list[str]:
         "",
         "This package alone, on uvloop, with values of 100 bytes unless a table says otherwise.",
         "",
-        "- One broker and three brokers are behind a process that delays their responses, also at "
-        "a delay of 0. That process uses the same cores, so the rates are lower than above.",
+        "- One broker and three brokers are behind a process that delays their responses. At 0 ms "
+        "it only passes them on. That process uses the same cores, so the rates are lower than "
+        "above.",
         "- Opening a connection and one small request on it took, by the delay of the responses: "
         f"{_round_trips(growth)}.",
         "- CPU is the client's, in seconds per million messages.",
@@ -156,6 +157,11 @@ def _batch_table(found: list[Summary]) -> Iterator[str]:
     for size in BATCHES:
         line = [one for one in found if one.point.option("max_batch_size") == size]
         yield _row(f"{size // 1024:,} KiB", *_by_partitions(line))
+    yield ""
+    yield (
+        "While a batch is in flight the next one grows beyond this size, towards "
+        "`max_request_size`."
+    )
     yield ""
 
 

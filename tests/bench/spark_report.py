@@ -76,6 +76,7 @@ def from_json(text: str, cases: Iterable[Case]) -> Record:
 
 def _introduction(record: Record) -> Iterator[str]:
     yield (
+        "For users who choose between the two sources, and contributors who make kafka08 faster. "
         "Measured by `nox -s bench -- --spark`: one round to warm up, then "
         f"{record.rounds} round(s) of each case, with alternating sources, in one Spark session "
         "(`local[2]`). Spark, its Python workers and the brokers share the cores."
@@ -89,6 +90,7 @@ def _introduction(record: Record) -> Iterator[str]:
     yield f"| read | {record.messages:,} messages of 100 bytes in 3 partitions |"
     yield "| written | rows of 100 bytes from Spark's cache |"
     yield "| rows/s | median of the rounds; spread is (max - min) / median |"
+    yield "| × Spark's own | rows/s, divided by those of Spark's own source on 0.10.2.2 |"
     yield "| Python CPU | user and system time of all Python workers of Spark, planning included |"
     yield "| peak RSS | the kernel's high-water mark of the largest Python worker |"
     yield "| Spark's kafka | Spark's own source: runs in the JVM, reads no broker before 0.10 |"
