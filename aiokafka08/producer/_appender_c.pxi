@@ -1,4 +1,7 @@
 # The compiled twins of `fast_path` (`Appender`, `choose_each`); part of `_producer_c.pyx`.
+#
+# `intake` makes the appender and calls `append()`, `AIOKafkaProducer` calls `send()`, `messages`
+# calls `choose_each()`. When `send()` returns None, it has appended nothing.
 
 cdef enum:
     CHECK_EVERY = 64
@@ -47,9 +50,11 @@ cdef class Appender:
         self._append_slowly = append_slowly
         self._on_full = on_full
         self._yield_is_due = yield_is_due
-        # asyncio.get_running_loop() costs a system call for the process id. `send()` checks three
-        # things instead: this loop is running, the thread is the loop's, and no fork has happened
-        # since. A thread runs one loop at a time, so this loop is then the running one.
+        # `send()` has to check that the appender's loop is the one that runs the caller. Since
+        # asyncio.get_running_loop() costs a system call for the process id, it checks three things
+        # instead: the appender's loop is running, the thread is that loop's, and no fork has
+        # happened since. A thread runs one loop at a time, so that is enough. `append()` checks
+        # nothing: `AIOKafkaProducer` has checked the loop before.
         self._is_running = asyncio.get_running_loop().is_running
         self._thread = PyThread_get_thread_ident()
         self._forks = forks

@@ -1,4 +1,6 @@
 # The compiled twin of `batch_delivery.PureDeliveryFuture`; part of `_producer_c.pyx`.
+#
+# The appender (`_appender_c.pxi`) and `intake` make the futures.
 
 cdef enum:
     CHECK_EVERY_AWAIT = 256
@@ -57,7 +59,8 @@ cdef class DeliveryFuture:
     cdef inline bint _is_done(self) except -1:
         return get(self._current_delivery(), delivery_done) is True or self._own_error is not None
 
-    # The future is its own iterator: an iterator's only state would be whether the future is done.
+    # The future is its own iterator: the only state of a separate iterator would be whether the
+    # future is done, which the future knows.
 
     def __await__(self):
         return self
@@ -162,8 +165,8 @@ cdef class DeliveryFuture:
         if kept:
             self._fn, self._context = kept[0]
         else:
-            # Not None: the delivery still has this future in `with_callbacks`, and the next
-            # add_done_callback() would append it there a second time.
+            # The delivery still has this future in `with_callbacks`. If `_fn` were None, the next
+            # add_done_callback() would append the future there a second time.
             self._fn = no_callback
         return len(entries) - len(kept)
 

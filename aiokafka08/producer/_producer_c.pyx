@@ -7,8 +7,8 @@ does and has the docstrings: `batch_delivery.PureDeliveryFuture`, `fast_path.Pur
 `fast_path.pure_choose_each`. Only `fast_path` uses this module; it loads it with `protocol.twins`.
 
 The code reads and writes the slots of five of the producer's classes directly: batch, delivery,
-memory, queue and route. `bind()` receives these classes and the default partitioner once, before
-anything else is called, so this module imports no module of the producer.
+memory, queue and route. `protocol.twins` passes these classes and the default partitioner to
+`bind()` once, before anything else is called, so this module imports no module of the producer.
 
 Invariant: a slot is accessed only in an object whose exact class was checked, or in an object that
 a checked one holds. A route, queue, batch or builder of another class is left to Python code:

@@ -12,9 +12,10 @@ Invariants:
 - The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
   in flight, the next one grows up to `max_request_bytes`: that is how one partition fills a link
   with a long round trip.
-- The sender works in passes, from `begin_pass` to `end_pass`. When it has to act before the time
-  that `end_pass` returned, the accumulator calls `wake_sender`, at most once between two passes.
-  During a pass it doesn't: the sender looks at the queues later in the same pass.
+- The sender works in passes, from `begin_pass` to `end_pass`. Between two passes the accumulator
+  calls `wake_sender` at most once: when a batch is added, when a queue becomes ready, or when a
+  linger or backoff ends before all others. During a pass it doesn't call it, because the sender
+  looks at the queues later in the same pass.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Accumulator:
         delivery_timeout_s: how long after its creation a batch expires.
         codec: compression of the batches.
         new_delivery: creates the delivery of a new batch.
-        wake_sender: called when the sender has to run a pass sooner than planned.
+        wake_sender: called when the sender has to run a pass soon.
 
     Attributes:
         batch_bytes: size at which a batch is full.
@@ -316,9 +317,9 @@ class Accumulator:
         return first, second
 
     def raise_limit(self, batch: Batch) -> None:
-        """Raise a partition's batch size, if a split has lowered it, by 1/64.
+        """Raise the `limit_bytes` of a batch's queue, if a split has lowered it, by 1/64.
 
-        Called for a stored batch. Only a batch larger than half of the batch size has an effect.
+        Called for each stored batch. Has no effect unless the batch is larger than half the limit.
         """
         queue = batch.queue
         limit = queue.limit_bytes
@@ -329,7 +330,7 @@ class Accumulator:
         """Finish the batches whose deadline is over, and return them.
 
         A batch in flight is only marked `is_expired`. The partition's next batch isn't sent before
-        the request of the expired one has ended, because the broker could store them in the wrong
+        the request of the expired one has ended; otherwise the broker could store them in the wrong
         order.
         """
         expired = list(self._unfinished.pop_due(now))

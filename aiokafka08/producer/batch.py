@@ -73,7 +73,8 @@ class PartitionQueue:
         muted_by: the batch in flight that the next batch has to wait for.
         not_before: end of the backoff after a retry.
         is_ready: the accumulator lists the queue among those with a due batch.
-        on_new_batch: called with the partition whenever `open_batch` is closed.
+        on_new_batch: called with the partition when `open_batch` is closed, so that the next
+            message begins a new batch; not called if the open batch expires or fails.
     """
 
     topic_partition: TopicPartition

@@ -3,8 +3,8 @@
 `AIOKafkaProducer.create_batch` makes it; `Intake.append_batch` takes the messages out and queues
 them. Names and signatures are aiokafka's.
 
-Invariant: after `take()` or `close()` the batch accepts no more messages, and `take()` succeeds
-once.
+Invariant: a closed batch accepts no more messages. `close()`, `take()`, and an `append()` for which
+the batch has no room close it. `take()` succeeds once, even if the batch was closed before.
 """
 
 from __future__ import annotations

@@ -5,11 +5,12 @@
 step completes the futures of ten thousand messages, and a future that nobody reads costs nothing.
 `deliveries` has the result of a `send_many()` call; it refers to the same `BatchDelivery` objects.
 
-Invariant: cancelling a future, or a task that awaits it, never changes its batch. A failed batch
-emits one `BatchFailed` event, not one per message.
+Invariant: cancelling a future, or a task that awaits it, never changes its batch or the batch's
+other futures.
 
-`outcome` acknowledges or fails batches, `accumulator` splits them. `PureDeliveryFuture` is the
-reference for the compiled `DeliveryFuture` in `_producer_c`; `fast_path` chooses between the two.
+`outcome` acknowledges or fails batches, and emits one `BatchFailed` event for a failed batch, not
+one per message. `accumulator` splits batches. `PureDeliveryFuture` is the reference for the
+compiled `DeliveryFuture` in `_producer_c`; `fast_path` chooses between the two.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class BatchDelivery:
         timestamp_ms: the broker's timestamp under LogAppendTime, else -1.
         has_timestamps: True if the batch was stored in message format 1.
         error: why the batch failed.
-        split_into: after a split, how many messages the first batch got, and both deliveries.
+        split_into: None before a split. After it: the number of messages in the first half, the
+            delivery of the first half, and the delivery of the second half.
         loop: the producer's event loop.
         loop_yield: decides whether awaiting a completed future first yields to the event loop.
         with_callbacks: pending futures that have callbacks, in the order of their first callback.
@@ -219,8 +221,8 @@ def _run_callbacks(futures: list[PureDeliveryFuture | None], start: int) -> None
     for index in range(start, stop):
         future = futures[index]
         assert future is not None
-        # Free each future before the next callback allocates: the collector runs when allocations
-        # outnumber deallocations by a threshold.
+        # Free each future before the next callback allocates, so that the garbage collector runs
+        # less often: it runs when allocations outnumber deallocations by a threshold.
         futures[index] = None
         try:
             future._run_callbacks()

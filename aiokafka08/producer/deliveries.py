@@ -4,11 +4,11 @@ A `send_many()` call appends runs of messages to batches. `Deliveries` is what t
 awaits. It keeps one `DeliveryGroup` per run and no object per message. A group says which messages
 of the call the run has, in which batch they are, and at which index of the batch the run begins.
 `Acknowledged` is what awaiting it returns: a sequence that makes a message's `RecordMetadata` when
-the caller reads that item. `intake` makes the groups; the outcomes of their batches are
-`batch_delivery.BatchDelivery` objects.
+the caller reads that item. `intake` makes the groups, `AIOKafkaProducer` makes the `Deliveries`;
+the outcomes of the batches are `batch_delivery.BatchDelivery` objects.
 
-Invariant: awaiting a `Deliveries` checks after every 64 groups whether to yield to the event loop,
-and reading a message examines no group after the one that it is in.
+Invariant: awaiting a `Deliveries` checks after every 64 groups whether to yield to the event loop.
+Reading an item of `Acknowledged` looks at no group that comes later in the list than the item's.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Acknowledged(Sequence[RecordMetadata]):
         self._group_of = array("I", bytes(array("I").itemsize * count))
         """For each message the number of its group, where 1 is the first group.
 
-        0 if that group hasn't been entered here yet; the first `_indexed` groups have.
+        Only the first `_indexed` groups are entered; the messages of later groups have 0.
         """
 
     def __repr__(self) -> str:

@@ -7,9 +7,9 @@ Invariants:
 
 - No part holds a reference to `AIOKafkaProducer`, so a producer that is dropped without `stop()` is
   garbage-collected and can warn.
-- An unexpected exception in the background (a crash) makes the `KafkaError` in `crash`. Until
-  `stop`, every pending and every later call that sends raises a copy of it, and the messages that
-  weren't acknowledged before fail with it.
+- When the background work raises an unexpected exception (a crash), the engine sets `crash` to a
+  `KafkaError`. Messages not acknowledged by then fail with it. Until `stop`, every pending and
+  every later call that sends raises a copy of it.
 """
 
 from __future__ import annotations

@@ -13,10 +13,12 @@ path.
 `Appender`, `DeliveryFuture` and `choose_each` are the compiled twins in `_producer_c` if
 `protocol.twins` can load that module, else the pure twins: `PureAppender`,
 `batch_delivery.PureDeliveryFuture` and `pure_choose_each`. The producer's other modules import
-these names only from here. `intake` calls the appender, `messages` calls `choose_each`.
+these names only from here. `intake` makes the appender and calls its `append()`, `AIOKafkaProducer`
+calls its `send()`, and `messages` calls `choose_each`.
 
 Invariant: both twins have the same effects for the same arguments, and `_producer_c` imports no
-module of the producer: `bind()` gives it the classes whose slots it reads.
+module of the producer: `load_compiled_producer()` passes the classes whose slots it reads to its
+function `bind()`.
 """
 
 from __future__ import annotations
@@ -114,12 +116,15 @@ class PureAppender:
         timestamp_ms: int | None,
         headers: object,
     ) -> DeliveryFuture | None:
-        """Append a message and return its future; return None, with nothing appended, if the slow
-        path has to send it. It also gets wrong arguments, for which it raises the error.
+        """Append a message and return its future, or append nothing and return None.
+
+        After None the caller uses the slow path. That is also the path for wrong arguments: the
+        slow path raises the error.
 
         Raises:
-            Exception: what the partitioner raises.
-            IllegalArgumentError, MessageSizeTooLargeError: as `TopicRoute.choose` and `append`.
+            Exception: what the partitioner or `append_slowly` raises, for example
+                MessageSizeTooLargeError.
+            IllegalArgumentError: as `TopicRoute.choose`.
         """
         self._until_check -= 1
         if self._until_check <= 0:

@@ -1,16 +1,16 @@
 """Accept messages: choose the partition, acquire memory, append to the partition's open batch.
 
-`AIOKafkaProducer` calls `Intake`. A single message takes the fast path (`send`, an `Appender`) if
-the topic is known, a batch is open, memory is available and no other call waits; otherwise
-`append`. `append_many` and `append_batch` accept lists, Arrow batches and the user's own batches.
+`AIOKafkaProducer` calls `Intake`. For a single message it calls `send`, the fast path (see
+`fast_path`), which never waits; if that returns None, it calls `append`, which may wait.
+`append_many` and `append_batch` accept lists, Arrow batches and the user's own batches.
 `topics` knows the partitions and serves the calls in order; `memory` counts the bytes;
 `accumulator` has the batches and wakes the sender.
 
 Invariants:
 
-- Messages of one partition are appended in the order of the calls. Exception: if a task has run for
-  too long, its call yields to the event loop before it appends, and calls that other tasks make
-  during that time append first.
+- Messages of one partition are appended in the order of the calls. Exception between tasks: a call
+  of a task that has run for too long yields to the event loop before it appends. The calls that
+  other tasks make meanwhile append first.
 - `append` and `append_batch` wait at most `delivery_timeout_ms` in all, for earlier calls, metadata
   and memory. In `append_many` each single wait for memory has this limit.
 - The deadline of a batch counts from before its first message waited for memory, except for
@@ -329,8 +329,10 @@ class Intake:
         if self._memory.try_acquire(size):
             return size, timestamp
         await self._acquire_memory(size)
+        # The message format of the next batch may have changed while this call waited, and with it
+        # the size. If the message is larger now, the negative release acquires the difference.
         acquired, size = size, 0
-        try:  # the message format of the next batch may have changed while this call waited
+        try:
             size, timestamp = self._measure(queue, key, value, timestamp_ms)
         finally:
             self._memory.release(acquired - size)

@@ -2,11 +2,12 @@
 
 Counts the wire format, before compression, of all messages that are accepted and not yet
 acknowledged or failed. `intake` acquires bytes for messages, waiting if there are none; `outcome`
-releases them when a batch ends. The compiled appender (`_producer_c.pyx`) reads and writes the
-slots `_waiters`, `limit_bytes` and `used_bytes` directly.
+releases them when a batch ends; `engine` closes the memory. The compiled appender
+(`_producer_c.pyx`) reads and writes the slots `_waiters`, `limit_bytes` and `used_bytes` directly.
 
 Invariants:
 
+- No acquisition raises `used_bytes` above `limit_bytes`. Only `release` of a negative size may.
 - Waiters are served in FIFO order: while one waits, no later caller acquires anything.
 - A waiter that is cancelled holds nothing, even if it was served in the same event-loop iteration.
 """
@@ -68,13 +69,14 @@ class BufferMemory:
             await served
         except BaseException:
             if served.done() and not served.cancelled() and served.exception() is None:
-                self.release(size)  # served and cancelled in the same event-loop iteration
+                # `_serve` acquired the bytes, and then this task was cancelled before it ran.
+                self.release(size)
             else:
                 self._serve()  # a smaller request behind the cancelled one may fit now
             raise
 
     def release(self, size: int) -> None:
-        """Release acquired bytes."""
+        """Release acquired bytes. A negative size acquires bytes without a check of the limit."""
         self.used_bytes -= size
         if self._waiters:
             self._serve()

@@ -37,10 +37,10 @@ _STEP_MESSAGES: Final = 1024
 _MEASURED_ROWS: Final = 65536
 """Arrow rows that one step checks."""
 _SPLIT_ROWS: Final = 8192
-"""Arrow rows that one step splits by queue, at most. Splitting copies them, which takes a step one
-or two milliseconds."""
+"""Maximum number of Arrow rows that one step splits by queue. Since splitting copies the rows, such
+a step takes one or two milliseconds."""
 _SPLIT_BYTES: Final = 2 * 1024 * 1024
-"""Bytes of these rows, by the average size of a row, at most."""
+"""Maximum number of bytes that one step splits by queue, estimated by the average size of a row."""
 
 
 class Messages(Protocol):
@@ -204,7 +204,7 @@ class ArrowMessages:
             by_key = partitions_of(keys, route.partitions)
 
         def choose(indices: list[int]) -> list[int]:
-            # If `by_key` is given, `split_by_partition` leaves only rows without a key to `choose`.
+            # If `by_key` is given, `split_by_partition` passes only rows that have no key.
             if kind in ANYWHERE_WITHOUT_KEY and (keys is None or by_key is not None):
                 return [_choose_partition(route, None)] * len(indices)
             return [

@@ -4,7 +4,9 @@
 by `net.config`. All other modules of this package only read the resulting `ProducerOptions`.
 
 Invariant: a wrong value raises at construction, with the option, the value and what is expected. An
-option that the protocol can't serve is refused there too, with the broker version that it needs.
+option that this client's protocol can't serve is refused there too, with the broker version that it
+needs. An option that only some broker lines support is refused when a broker's version is known
+(`supported_lines`).
 """
 
 from __future__ import annotations

@@ -7,13 +7,15 @@ when the producer stops. `accumulator` keeps the batches that are retried.
 
 Invariants:
 
-- A batch is acknowledged only if a response reports success and an offset for its partition; with
-  acks=0, only if its request was written.
+- A batch is acknowledged only if a response reports success and an offset for its partition. With
+  acks=0 it is acknowledged when its request is written to the socket, though the broker may never
+  read it.
 - After a retriable error code a batch is retried until its deadline (`delivery_timeout_ms`). After
   errors that the client can't explain it is retried at most `MAX_UNEXPLAINED_RETRIES` times; then
   it fails with the last of them.
 - The bytes of a batch are released to `memory` once, when the accumulator finishes it. So a batch
-  that expires in flight keeps its memory until its request ends.
+  that expires in flight keeps its memory until its request ends. A split releases nothing: each
+  half releases its own bytes.
 """
 
 from __future__ import annotations
@@ -169,7 +171,8 @@ class BatchResolver:
         Args:
             batch: the batch.
             response: the response for its partition; None if the broker left it out.
-            base_offset: offset of its first message, if it is stored.
+            base_offset: offset of its first message, if it is stored. Can differ from
+                `response.offset`, because some brokers return the offset after the batch.
             magic: message format in which it was sent.
             now: the time.
         """

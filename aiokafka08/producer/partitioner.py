@@ -2,8 +2,8 @@
 
 A partitioner is called as in aiokafka: `partitioner(key_bytes, all_partitions, available)`.
 `all_partitions` are all partitions of the topic, ascending; `available` are those with a leader.
-`topics.TopicRoute.choose` calls it, with the partitions from the metadata. A partitioner's state is
-about one topic, so the producer makes an instance per topic (`partitioner_factory`).
+`topics.TopicRoute.choose` calls it, with the partitions from the metadata. A partitioner of this
+module has state about one topic, so each topic gets its own instance (`partitioner_factory`).
 
 Invariant: a key's partition depends only on the key and `all_partitions`, so it doesn't change
 while a partition has no leader.
@@ -230,9 +230,9 @@ class ScalaPartitioner080(_ScalaPartitioner):
 class ScalaPartitioner082(_ScalaPartitioner):
     """Choose the partition that the Scala producer of Kafka 0.8.2 and later chooses for a key.
 
-    It differs from `ScalaPartitioner080` for negative hash codes: they are negated, and the lowest
-    one, which has no positive counterpart, counts as 0 (KAFKA-1469). So about half of the keys go
-    to other partitions.
+    It differs from `ScalaPartitioner080` for negative hash codes, that is for about half of the
+    keys: it negates them. The lowest hash code, which has no positive counterpart, counts as 0
+    (KAFKA-1469).
     """
 
     __slots__ = ()
@@ -291,9 +291,12 @@ def partitioner_factory(
     """Return the factory that makes a topic's partitioner, given a producer's `partitioner=`.
 
     Args:
-        partitioner: a name in `PARTITIONERS`; a class, called without arguments for each topic; an
-            instance of a class in this module or of a subclass, of which each topic gets a copy;
-            or any other callable, which all topics share.
+        partitioner: one of these:
+            - a name in `PARTITIONERS`;
+            - a class: it is called without arguments for each topic;
+            - an instance of a partitioner class of this module, or of a subclass: each topic gets a
+              copy of the instance;
+            - any other callable: all topics share it.
 
     Raises:
         ValueError: no partitioner has this name.

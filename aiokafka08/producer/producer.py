@@ -1,9 +1,9 @@
 """`AIOKafkaProducer`, the public producer, with aiokafka's names and signatures.
 
-Owns the life cycle and serialization, and refuses what the 0.8 protocol can't do. The life cycle is
-`start`, `stop`, and the check that calls come from the event loop and the operating-system process
-that started the producer. The parts of `ProducerEngine` do everything else: messages go in through
-`Intake`, out through `Sender`.
+Starts and stops the producer, serializes messages, and refuses what the 0.8 protocol can't do. Also
+checks that calls come from the event loop and the operating-system process that started the
+producer. The parts of `ProducerEngine` do everything else: messages go in through `Intake`, out
+through `Sender`.
 
 Invariant: no part refers to `AIOKafkaProducer`, so a producer that is dropped without `stop()` is
 garbage-collected and warns.
@@ -79,7 +79,8 @@ class AIOKafkaProducer:
         api_version: "auto" (or None) detects the version of each broker; (0, 8, 2) or "0.8.2" pins
             it.
         acks: 0: don't wait for the broker. Offsets are -1. Brokers report errors by closing the
-            connection; the messages that were on their way are then counted as `acks0_unknown`.
+            connection; the messages that were on their way are then counted as `acks0_unknown`,
+            in addition to `messages_sent`.
             1: the leader has stored the message. "all" or -1: all in-sync replicas have. Other
             numbers of replicas: brokers of the 0.8 lines only.
         compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on).
@@ -319,7 +320,8 @@ class AIOKafkaProducer:
         Returns without waiting if the topic is known and memory is available. If a task calls this
         in a loop without ever waiting, then every few milliseconds a call yields to the event loop
         before it appends its message. Within a partition, messages are logged in the order of the
-        calls. Exception: messages that other tasks send while a call yields come before its own.
+        calls, with one exception: while a call yields, other tasks may send messages, and these are
+        logged before the message of the yielding call.
         Cancelling this call before it returns withdraws the message; cancelling the future doesn't.
 
         Args:
@@ -388,10 +390,11 @@ class AIOKafkaProducer:
         """Buffer many messages at once, far cheaper than by `send` for each.
 
         Works in two phases, and yields to the event loop every few milliseconds in both. First it
-        checks the arguments; messages that other tasks send in this phase come before these in the
-        log. Then it buffers the messages in chunks, as memory allows; other calls that send to the
-        topic wait until this phase ends. Returns when all messages are buffered. If an error is
-        raised, or this call is cancelled, the messages buffered before are sent all the same.
+        checks the arguments; messages that other tasks send in this phase are logged before the
+        messages of this call. Then it buffers the messages in chunks, as memory allows; other calls
+        that send to the topic wait until this phase ends. Returns when all messages are buffered.
+        If an error is raised, or this call is cancelled, the messages buffered before are sent all
+        the same.
 
         Arguments that have a length (lists, dicts) are copied at the start, but their items aren't.
         Until this returns, don't change bytearrays or objects that a serializer gets. If an

@@ -1,8 +1,9 @@
 """Run the sending side of a producer: decide when to send, expire batches, watch for leaders.
 
-`engine` creates the `Sender`, which owns the accumulator and one `Sink` per leader. The accumulator
-calls `wake` when a batch is buffered or due; a timer expires when linger, backoff or a deadline
-ends. Both lead to a pass: expire batches, then let the sinks with due batches send.
+`engine` creates and stops the `Sender`, which owns the accumulator and one `Sink` per leader.
+`AIOKafkaProducer` calls `flush`. The accumulator calls `wake` when a batch is buffered or due, and
+a timer expires at the end of a linger, of a backoff, or at a batch's deadline. Either of them, the
+call or the timer, leads to a pass: expire batches, then let the sinks with due batches send.
 
 Invariants:
 
@@ -162,8 +163,8 @@ class Sender:
     def _set_timer(self, time: float | None) -> None:
         timer = self._timer
         if time is None or (timer is not None and self._timer_at <= time):
-            # The timer isn't moved to a later time: an early pass does no harm. Most passes set a
-            # deadline that is never reached, and moving the timer each time would cost more.
+            # The timer isn't moved to a later time. Most passes set a deadline that is never
+            # reached; moving the timer in each of them costs more than an early pass now and then.
             return
         if timer is not None:
             timer.cancel()

@@ -3,8 +3,9 @@
 `AIOKafkaProducer` and `BatchBuilder` call `serialize_pair` for one message; `send_many` runs
 `serialize_all`.
 
-Invariant: `serialize_all` yields after at most 1024 checked items, and after at most 64 items that
-an iterator or a serializer makes, so that its caller can yield to the event loop.
+Invariant: in each column (values, keys, timestamps) `serialize_all` yields after at most 1024
+checked items, and after at most 64 items that an iterator or a serializer returns, so that its
+caller can yield to the event loop. It doesn't yield between two columns.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ Serializer = Callable[[Any], bytes | None]
 _CHECKED_PER_STEP: Final = 1024
 """Items whose type or range one step checks."""
 _DRAWN_PER_STEP: Final = 64
-"""Items that one step takes from an iterator or a serializer. The user's code makes each of them,
-which takes longer than a check, so they are fewer."""
+"""Items that one step takes from an iterator or a serializer. The number is lower because each item
+runs the user's code, which takes longer than a check."""
 
 _BYTES_OR_NONE: Final = {bytes, type(None)}
 
@@ -83,8 +84,8 @@ def serialize_all(
         TypeError: a key or value isn't bytes, or an argument is a string instead of a list.
         IllegalArgumentError: the lengths differ, or a timestamp is negative.
 
-    The text of an error about one message has the message's index; for exceptions of a serializer,
-    a note has it.
+    The text of an error about one message contains the message's index. An exception that a
+    serializer raises gets a note (`add_note`) with the index instead.
     """
     values = _copy_list("value", values)
     keys = None if keys is None else _copy_list("key", keys)

@@ -1,22 +1,25 @@
 """Send the due batches of one broker: connect, drain, write, and match responses to batches.
 
-`sender` creates a `Sink` for each leader and calls `send_due`. Batches come from `accumulator`,
-connections from `net.router`; responses and failures go to `outcome`.
+`sender` creates a `Sink` for each leader. It calls `send_due` in its passes, and `retry_moved` when
+the metadata changes. Batches come from `accumulator`, connections from `net.router`; responses and
+failures go to `outcome`.
 
 Invariants:
 
 - Batches stay in their queues, where they can still grow, until a connection is open and writable.
+  If connecting fails with an error that isn't retriable, the due batches fail.
 - At most `max_in_flight_requests_per_connection` produce requests are in flight. No two of them
   carry batches of the same partition, unless acks=0.
 - Until `stop`, the sink hands each drained batch to `BatchResolver` exactly once per request: by
   `resolve`, `retry` or `fail`. With acks=0 it calls `acknowledge_written` when the request is
   written, and `finish` when the request ends.
-- After `stop` the sink hands over no batch. `Sender.abort`, which called `stop`, fails the rest.
+- After `stop` the sink hands over no batch. `Sender.abort`, which called `stop`, fails all
+  unfinished batches, whether buffered or in flight.
 
-With acks=0 there is no response, so a tiny ListOffsets request follows each produce request on the
-same connection: its response shows that the broker has read everything before it. A broker reports
-errors by closing the connection instead; the outcome of every message since the last response is
-then unknown (docs/brokers.md 3.3).
+With acks=0 a broker doesn't respond to a produce request. So a tiny ListOffsets request follows
+each one on the same connection: the response to it shows that the broker has read everything before
+it. If a produce request fails, the broker closes the connection. The outcome of every message sent
+since the last ListOffsets request that was answered is then unknown (docs/brokers.md 3.3).
 
 When a broker stays silent and metadata names another leader for a partition, the sink takes that
 partition's batch back from the request in flight and retries it. The batch may be stored twice, as
@@ -148,8 +151,9 @@ class Sink:
         ):
             connection = self._connection
             if connection is None or not connection.writable:
-                # done(): under an eager task factory the task may end within create_task(). Its
-                # `self._connecting = None` then comes before this assignment, not after it.
+                # done(): under an eager task factory the task may end within create_task(). Then
+                # `_connect` sets `_connecting` to None first, and the assignment below sets it to
+                # the completed task.
                 if self._connecting is None or self._connecting.done():
                     self._connecting = self._loop.create_task(self._connect())
                 return
@@ -343,8 +347,8 @@ class Sink:
     def _returns_next_offset(self, request: _ProduceInFlight) -> bool:
         """Whether the broker returns the offset after a batch instead of that of its first message.
 
-        Brokers below 0.8.2 do so after waiting for replicas. They wait unless each partition of the
-        request has one replica.
+        Brokers below 0.8.2 do so if they waited for replicas. They wait if acks isn't 1 and a
+        partition of the request has more than one replica.
         """
         if self._options.required_acks == 1 or request.connection.version.line >= BrokerLine.V0_8_2:
             return False

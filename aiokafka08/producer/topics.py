@@ -1,12 +1,14 @@
 """What the producer knows of each topic: partitions, partitioner, queues, and who may append next.
 
 `TopicRoutes` follows the metadata snapshots and passes leaders to the accumulator. `intake` calls
-it to find the queue of a message; `fast_path` reads `TopicRoute` directly. The compiled twin
-(`_producer_c`) reads the slots `available`, `is_open`, `partitioner`, `partitions` and `queues`.
+it to find the queue of a message; `fast_path` reads `TopicRoute` directly. `AIOKafkaProducer` calls
+`partitions`, `engine` calls `close`. The compiled twin (`_producer_c`) reads the slots `available`,
+`is_open`, `partitioner`, `partitions` and `queues`.
 
 Invariant: calls that send to one topic are served in FIFO order. While `is_open` is True the topic
-is known and no call waits, so a call may append at once. Otherwise it has to `acquire` the topic,
-and later calls wait behind it, whether it waits for metadata or for memory.
+is known, and no call has acquired it or waits for it, so a call may append at once. Otherwise it
+has to `acquire` the topic, and later calls wait behind it, whether it waits for metadata or for
+memory.
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ from aiokafka08.structs import TopicPartition
 _log = logging.getLogger("aiokafka08.producer")
 
 _LEADER_WAIT_S: Final = 3.0
-"""How long a call waits until at least one partition has a leader.
+"""How long a call waits until at least one partition of a topic has a leader.
 
-After that it goes on without a leader.
+If the topic is known by then, the call goes on, and its messages are buffered until there is a
+leader. If it isn't, the call tries again until its timeout.
 """
 
 
@@ -76,8 +79,8 @@ class TopicRoute:
         self.queues: dict[int, PartitionQueue] = {}
         self.is_open = False
         self._lock = FairLock()
-        self._callers = 0  # that have the lock or wait for it
-        self._failures = 0  # of `TopicRoutes._find`
+        self._callers = 0  # number of calls that have the lock or wait for it
+        self._failures = 0  # number of lookups (`TopicRoutes._find`) that failed
         self._last_failure: KafkaError | None = None
 
     def choose(self, key: bytes | None) -> PartitionQueue:
