@@ -2,10 +2,11 @@
 
 Signatures and return types are aiokafka's wherever the old protocol can do the same. This module
 has the calls about topics and the cluster; those about groups are in `groups`. `new_topic` checks
-new topics and places replicas, `zookeeper.topics` writes the nodes.
+new topics and places replicas, `zookeeper.topics` writes the nodes. Applications call the client.
 
-Invariant: an error with a Kafka code goes into the returned `TopicErrors`, and the call continues
-with the remaining topics. Any other error is raised and ends the call.
+Invariant: a `BrokerResponseError` (an error with a Kafka code) of one topic goes into the returned
+`TopicErrors`, and the call continues with the remaining topics. Any other error, and an error
+before the first topic, is raised and ends the call.
 """
 
 from __future__ import annotations
@@ -304,8 +305,9 @@ class AIOKafkaAdminClient(GroupCalls):
         """Delete topics and wait until they are gone.
 
         Brokers delete topics only with `delete.topic.enable=true`, which isn't their default before
-        1.0. Brokers of 0.8.0 and 0.8.1 can't delete topics safely: with these the call raises
-        UnsupportedVersionError. Arguments and other errors are those of `create_topics`.
+        1.0. If they refuse, the topic's result is UnsupportedVersion (35). Brokers of 0.8.0 and
+        0.8.1 can't delete topics safely: with these the call raises UnsupportedVersionError before
+        the first topic. Arguments and other errors are those of `create_topics`.
         """
         nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
@@ -358,8 +360,9 @@ class AIOKafkaAdminClient(GroupCalls):
     async def _wait_leaders(self, topic: str, partitions: int, limit_ms: int) -> None:
         """Wait until the metadata shows a leader for every partition.
 
-        It requests the metadata of all topics, not of this one by name. Each later refresh would
-        name this topic again, and a refresh after the topic's deletion would auto-create it.
+        It requests the metadata of all topics, not of this one by name. After a request by name,
+        each later refresh would name the topic too, and after the topic's deletion a refresh would
+        auto-create it.
         """
         metadata = self._router.metadata
         wanted = [TopicPartition(topic, partition) for partition in range(partitions)]

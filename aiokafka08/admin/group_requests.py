@@ -3,7 +3,7 @@
 `admin.groups` calls these functions. Groups of 0.8 are in ZooKeeper: `zookeeper.groups`.
 
 Invariant: a retriable error is retried until `request_timeout_ms` is over, any other is raised at
-once. A group that a response leaves out is an error, not a dead group.
+once. A response without the group is a retriable error, not a dead group.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 on coordinate groups (`group_requests`); the groups of 0.8 are in ZooKeeper (`zookeeper.groups`).
 `offset_store` knows where offsets are kept, `offset_reset` computes the offsets of a reset.
 
-Invariant: a reset commits nothing while the group has members that the brokers or ZooKeeper know.
+Invariant: a reset commits nothing if it finds a member of the group. It asks the coordinator on
+brokers from 0.9 on, and ZooKeeper if `zookeeper_connect` is given; on 0.8 a reset needs it.
 """
 
 from __future__ import annotations
@@ -202,8 +203,8 @@ class GroupCalls:
         Raises:
             IllegalStateError: the group has live members; the error names them.
             IllegalArgumentError: an offset is outside the log, or isn't one of the values above.
-            UnsupportedVersionError: the brokers are of 0.8, so only ZooKeeper knows the members,
-                and there is no `zookeeper_connect`.
+            UnsupportedVersionError: the brokers are of 0.8, and there is no `zookeeper_connect`:
+                only ZooKeeper knows the members.
             KafkaError: some offsets were not committed; the error names the partitions.
         """
         self._lifecycle.check()
@@ -277,7 +278,10 @@ class GroupCalls:
         )
 
     async def _refuse_live_group(self, group: str) -> None:
-        """Raise if brokers or ZooKeeper know members of the group."""
+        """Raise if the coordinator or ZooKeeper knows members of the group.
+
+        ZooKeeper isn't asked on brokers from 0.9 on if there is no `zookeeper_connect`.
+        """
         members: list[str] = []
         if self._has_coordinators():
             [described] = await self._describe([group], None)

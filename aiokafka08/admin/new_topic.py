@@ -139,10 +139,10 @@ def spread(
 ) -> ReplicaAssignment:
     """Place the replicas by round robin, as Kafka's tools do.
 
-    The leaders of consecutive partitions go round the sorted brokers. In the first round the
-    followers of a partition are the brokers right after its leader; in each further round they are
-    one broker further from it. So the partitions of one leader have different followers, which
-    share the load if the leader dies.
+    The leaders of consecutive partitions go round the sorted brokers; a round is as many partitions
+    as there are brokers. In the first round the followers of a partition are the brokers right
+    after its leader; in each further round they are one broker further from it. So the partitions
+    of one leader have different followers, which share the load if the leader dies.
     """
     nodes = sorted(node_ids)
     if not 1 <= factor <= len(nodes):

@@ -1,6 +1,6 @@
 """Compute the offsets that a reset of a group commits, from what the caller named.
 
-`admin.groups` checks the targets, gets their offsets from here, and commits them.
+`admin.groups` calls `check_target` for each target, then `find_offsets`, and commits the result.
 
 Invariant: each offset lies within the log of its partition, as the leaders report it at the time of
 the call; otherwise nothing is returned.

@@ -4,13 +4,14 @@ The membership writes it, `consumer.commits` reads it. Two other modules deal wi
 are separate on purpose:
 
 - `offset_store.CommitIdentity` is an immutable copy of generation and member id. A commit takes the
-  copy when it takes its positions. A commit may wait through a rebalance before it is sent. If it
-  read the shared state only then, it would carry the new generation, and the broker couldn't fence
-  it.
+  copy when it takes its positions, because it may wait through a rebalance before it is sent. With
+  the state at the time of sending, the old positions would carry the new generation, and the broker
+  couldn't fence the commit.
 - `membership.generation` has no state. It decides what a member does next after an error code.
 
-Invariant: after a generation is lost, its number stays here until the next one is joined, so that
-the broker refuses commits of its positions.
+Invariant: after a generation is lost, its number stays here until the next one is joined and
+synced, so that the broker refuses commits of its positions. Only the end of the subscription sets
+it back to -1.
 """
 
 from __future__ import annotations

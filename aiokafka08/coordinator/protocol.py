@@ -1,11 +1,12 @@
 """Encode and decode the protocol type "consumer": members' subscriptions and assignments.
 
 A member sends its metadata to the leader, and the leader sends an assignment to each member;
-brokers pass both on as opaque bytes. `consumer.membership` and the assignors use these classes.
+brokers pass both on as opaque bytes. `consumer.membership`, the assignors and `zookeeper.groups`
+use these classes.
 
 Invariant: these classes write version 0, which the Java consumers of 0.9 to 3.9 understand. They
-read every version: each one begins with the fields of version 0, and the fields after these are
-ignored (owned partitions from version 1 on, the generation from 2, the rack from 3).
+read the fields of version 0 from every version, because every version begins with them. They ignore
+what later versions add: owned partitions (1), the generation (2) and the rack (3).
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@
 `dual_store` and `no_store`. `choose` picks one when the router has started. The consumer and the
 admin client use the store; `consumer.commits` decides what is committed and when.
 
-Invariant: "nothing is committed" is None, in whichever form the broker says it. A partition that a
-response leaves out is an error, never a success (docs/brokers.md 8.3).
+Invariant: a partition without a committed offset is None in the result of `fetch`, or missing from
+it, in whichever form the broker says so. A partition that is missing from a broker's response is an
+error, never a success (docs/brokers.md 8.3).
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def choose_offset_store(
 def default_storage(line: BrokerLine, zookeeper_connect: str | None) -> str:
     """Return where brokers of this line keep a group's offsets, if `offsets_storage` isn't given.
 
-    ZooKeeper up to 0.8.1, Kafka from 0.8.2 on. On 0.8.2 with `zookeeper_connect` the group itself
-    is in ZooKeeper, and the Scala consumers of such a group keep their offsets there by default.
+    ZooKeeper up to 0.8.1, Kafka from 0.8.2 on; but ZooKeeper on 0.8.2 with `zookeeper_connect`. The
+    group itself is then in ZooKeeper, and its Scala consumers keep their offsets there by default.
     """
     if line < BrokerLine.V0_8_2 or (line is BrokerLine.V0_8_2 and zookeeper_connect is not None):
         return "zookeeper"

@@ -40,5 +40,5 @@ class NoOffsetStore:
 
 
 def no_group_error() -> IllegalOperation:
-    """Return the error for a call about committed offsets without a group."""
+    """Return the error for a call that needs a group; `consumer.engine` raises it too."""
     return IllegalOperation("committed offsets belong to a group: set group_id")

@@ -3,9 +3,9 @@
 `kafka_store` and `zookeeper_v0_store` call it; each passes a `RequestTarget`, which knows the
 broker and the version. `responses` builds the requests and interprets the responses.
 
-Invariant: a partition that succeeded isn't sent again. The others are retried even if a partition
-has failed for good, unless the broker has fenced the member: then nothing is retried. Errors name
-the partitions.
+Invariant: a partition that has succeeded, or failed for good, isn't sent again. The others are
+retried until the deadline. The retries end early if the broker has fenced the member, or if a whole
+request fails with an error that isn't retriable. If partitions fail, the error names them.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ async def _complete(
             if not error.retriable:
                 raise with_text(error, f"{what_failed}: {error.text}") from error
             for tp in pending():
-                # An attempt that was cut short says less than the responses before it.
+                # If the deadline left this attempt less than `attempt_s`, its error says less than
+                # the responses before it.
                 if timeout_s >= attempt_s or tp not in last_errors:
                     last_errors[tp] = error
             return error

@@ -1,10 +1,11 @@
 """Build OffsetCommit and OffsetFetch requests, and interpret the responses for each partition.
 
-Pure. `requests` sends them and retries. Error codes get their meaning from the table in `errors`.
+Pure. `requests` sends them and retries; the stores that send metadata call `check_metadata`. Error
+codes get their meaning from the table in `errors`.
 
 Invariant: the many forms of "no offset is committed" become None (docs/brokers.md 8.8). A partition
-that a response leaves out becomes an error: 0.8.1 ignores a commit in a version that it doesn't
-know, and leaves out its partitions (8.3).
+that is missing from a response becomes an error: 0.8.1 responds with no partitions to a commit in a
+version that it doesn't know, and commits nothing (8.3).
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def read_fetch_response(
             result: CommittedOffset | KafkaError
             if one.error_code not in (0, UnknownTopicOrPartitionError.errno):
                 result = broker_error(one.error_code)
-            elif one.offset < 0:  # -1: no offset. OffsetCommit 0 accepts all negative ones (8.4)
+            elif one.offset < 0:  # no offset is -1; version 0 also stores other negative ones (8.4)
                 result = None
             elif one.error_code:
                 result = broker_error(one.error_code)

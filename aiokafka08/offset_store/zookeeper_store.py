@@ -1,8 +1,8 @@
 """Committed offsets in ZooKeeper, read and written directly, for brokers of 0.8.0.
 
-These brokers have no requests for offsets. `zookeeper.offsets` reads and writes the nodes; this
-module gives them the interface of `OffsetStore`, and `choose` picks it. The nodes have no place for
-metadata, and ZooKeeper doesn't fence members of an older generation.
+These brokers have no requests for offsets. This module implements `OffsetStore` with
+`zookeeper.offsets`, which reads and writes the nodes; `choose` picks it. The nodes have no place
+for metadata, and ZooKeeper doesn't fence members of an older generation.
 
 Invariant: if `commit` returns, all offsets are written; otherwise its error names those that
 aren't.

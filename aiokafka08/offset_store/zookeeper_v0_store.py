@@ -2,8 +2,9 @@
 
 The requests are OffsetCommit version 0 and OffsetFetch version 0, and any broker handles them. The
 brokers keep the offsets in `/consumers/<group>/offsets/<topic>/<partition>`, the nodes of the Scala
-consumer. They drop the metadata of a commit (docs/brokers.md 8.4), and don't fence members of an
-older generation. `requests` sends and retries; `choose` picks this store.
+consumer. They refuse metadata that is too long, and drop it otherwise (docs/brokers.md 8.4, 8.7).
+They don't fence members of an older generation. `requests` sends and retries; `choose` picks this
+store.
 
 Invariant: `start()` refuses a group whose name can't be the name of a node.
 """

@@ -5,8 +5,8 @@
 The result has the form of the brokers' response, so that `admin.groups` handles only one form. The
 calls of `GroupNodes` block and run in threads, each with a session of its own.
 
-Invariant: nothing is written. A member's node that can't be decoded is logged, and the member has
-no topics.
+Invariant: nothing is written. If a member's node can't be decoded, that is logged, and the member
+is returned with an empty subscription and the partitions that it owns.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ Scala consumer and the brokers (OffsetCommit 0) write the same nodes in the same
 no place for metadata. `offset_store.zookeeper_store` builds an `OffsetStore` on these nodes for
 brokers of 0.8.0, which have no requests for offsets.
 
-Invariant: each call ends by its deadline, also while ZooKeeper can't be reached. kazoo blocks, so
-each call runs in a thread; `OffsetNodes` itself belongs to the event loop.
+Invariant: once `open` has returned, `read` and `write` end within their `timeout_s`, also while
+ZooKeeper can't be reached. kazoo blocks, so each call runs in a thread; `OffsetNodes` itself
+belongs to the event loop.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 
 MAX_THREADS = 100_000
-"""Largest number of threads accepted from one member, over all its topics: `threads` makes a name
-for each."""
+"""Largest number of threads accepted from one member, over all its topics:
+`MemberRegistration.threads` makes a name for each thread."""
 
 
 def new_member_id(group: str) -> str:

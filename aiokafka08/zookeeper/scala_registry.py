@@ -10,8 +10,9 @@ The nodes are those of the Scala consumer (formats: `scala_format`):
 All calls block and run in threads; `consumer.membership.zookeeper_group` makes them, one at a time.
 
 Invariant: an owner node counts as this member's, and is deleted, only if the current session
-created it, because a node of an ended session may belong to another member by now. Each wait for
-ZooKeeper ends after `timeout_s`. A node that can't be decoded is skipped and logged once.
+created it, because a node of an ended session may belong to another member by now. Each call has
+one deadline for all its requests, `timeout_s` after its start. A node that can't be decoded is
+skipped and logged once.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class ScalaRegistry:
         self._timeout_s = timeout_s
         self._on_change = on_change
         self._session_id = 0  # the session that `member` was registered in
-        self._topics: frozenset[str] | None = None  # those in the member's node, if it exists
+        self._topics: frozenset[str] | None = None  # in the member's node; None: unknown
         self._warned: set[str] = set()
 
     def register_and_read(self, topics: frozenset[str]) -> GroupSnapshot:

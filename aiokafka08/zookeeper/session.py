@@ -1,11 +1,11 @@
 """Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
 A consumer's membership or offset store opens a `ZookeeperSession` in its `start()` and closes it in
-its `stop()`, both in the event loop. A `temporary_session` lasts for one blocking call in a thread.
-The other modules of `aiokafka08.zookeeper` read and write the nodes.
+its `stop()`, both in the event loop. `groups` and `topics` open a `temporary_session` for one
+block, in a thread. The other modules of `aiokafka08.zookeeper` read and write the nodes.
 
-Invariant: only `aiokafka08.zookeeper` imports kazoo, and only inside functions, because kazoo is an
-optional extra. Without it the first use raises KafkaConfigurationError.
+Invariant: only `aiokafka08.zookeeper` imports kazoo, and at run time only inside functions, because
+kazoo is an optional extra. Without it the first use raises KafkaConfigurationError.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def require_kazoo() -> None:
 
 
 class ZookeeperSession:
-    """A session that lasts from `open` to `close`, which run kazoo's blocking calls in threads.
+    """A session that lasts from `open` to `close`; both run kazoo's blocking calls in threads.
 
     Args:
         connect: "host:port,host:port/chroot".

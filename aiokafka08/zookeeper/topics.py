@@ -9,7 +9,8 @@
 `admin.client` calls `TopicNodes` in threads, because its calls block; `admin.new_topic` computes
 the replica assignments.
 
-Invariant: each call opens a session of its own and closes it, so that nothing is left to expire.
+Invariant: a call closes each session that it opens, also when it raises an error. So no session is
+open between calls.
 """
 
 from __future__ import annotations
@@ -87,12 +88,11 @@ class TopicNodes:
             if client.exists(f"{_TOPICS}/{topic}") is not None:
                 raise TopicAlreadyExistsError(f"topic {topic!r} exists already")
             if configs:
-                # The settings come first, so that the leaders find them. A deleted topic may have
-                # left a node.
+                # The settings are written before the topic, so that the leaders find them.
                 path, value = f"{_CONFIGS}/{topic}", _json(version=1, config=dict(configs))
                 try:
                     client.create(path, value, makepath=True)
-                except NodeExistsError:
+                except NodeExistsError:  # left by a deleted topic
                     client.set(path, value)
             partitions = {str(partition): nodes for partition, nodes in assignment.items()}
             try:

@@ -2,8 +2,9 @@
 
 `Membership` is the interface; each kind has a module: `no_group` (all partitions), `broker_group`
 (brokers from 0.9 on coordinate the group) and `zookeeper_group` (groups of 0.8). `choose` picks one
-when the consumer starts. A membership calls its `Assignee`, which is the consumer's `engine`.
-`assign()` needs no membership: the user's own choice takes effect at once.
+when the consumer starts. The consumer's `engine` calls the membership, and is the `Assignee` that
+the membership calls; `consumer.commits` reports fenced commits. `AIOKafkaConsumer.assign()` needs
+no membership: the user's own choice takes effect at once.
 
 Invariant: a member of a group revokes all partitions before it joins the next generation.
 """
@@ -40,7 +41,8 @@ class Assignee(Protocol):
     ) -> None:
         """Read exactly these partitions and call the listener about the change.
 
-        Partitions that stay keep their positions and buffers; all others are revoked.
+        Partitions that are being read and are assigned again keep their positions and buffers; the
+        others are revoked. A member of a group has none to keep: it has revoked all before.
 
         Args:
             new_partitions: those that were created while the subscription was active; they are read

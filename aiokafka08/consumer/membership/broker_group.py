@@ -10,10 +10,12 @@ a partition is assigned to this member again, reading continues at the committed
 Java's and aiokafka's consumers.
 
 JoinGroup version 0 carries the session timeout, but no rebalance timeout: `rebalance_timeout_ms`
-isn't sent. In a rebalance the coordinator waits for each member as long as the longest session
-timeout in the group. `on_partitions_revoked` and the last commit must end within
-`session_timeout_ms` together. A member whose user makes no read call (`getone()`, `getmany()`,
-`async for`) for `max_poll_interval_ms` leaves the group, and joins again with the next read call.
+isn't sent. The coordinator ends a rebalance after the longest session timeout in the group, and
+brokers of 0.9 ignore heartbeats while members join (docs/brokers.md 8.13). So
+`on_partitions_revoked` and the last commit must end within `session_timeout_ms` together.
+
+A member whose user makes no read call (`getone()`, `getmany()`, `async for`) for
+`max_poll_interval_ms` leaves the group, and joins again with the next read call.
 
 `choose` makes a `BrokerGroup`; the consumer's engine starts and stops it. What an error code means
 is decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in
@@ -143,9 +145,9 @@ class BrokerGroup:
         await self._leave("stopped")
 
     def on_change(self) -> None:
-        """Rejoin if the subscription or its topics have changed since the last join.
+        """Rejoin if the subscription or the topics that match it have changed since the last join.
 
-        The leader also rejoins if the partitions have changed since it assigned them.
+        The leader also rejoins if partitions were added or removed since it assigned them.
         """
         generation = self._generation
         snapshot = self._router.metadata.snapshot

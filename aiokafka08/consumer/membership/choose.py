@@ -2,7 +2,7 @@
 
 A broker line is a release series of brokers (`net.versions.BrokerLine`). Brokers from 0.9 on
 coordinate groups. Before 0.9 groups live in ZooKeeper, so the consumer needs ZooKeeper's address.
-The router knows the line once it has started, so the consumer's engine chooses in its `start()`.
+The router knows the line once it has started, so `ConsumerEngine.start()` chooses after that.
 `check_group_options` checks the options that don't depend on the line, at construction.
 
 Invariant: a consumer chooses once. Its kind of membership stays through an upgrade of the brokers,

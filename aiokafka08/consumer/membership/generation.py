@@ -1,10 +1,11 @@
 """Pure decisions of a group member: what it does after each error code of the coordinator.
 
-`broker_group` and `heartbeat` send the requests and perform the decisions. The mutable state of the
-member is in `consumer.member_state`; its immutable copy in a commit is
-`offset_store.CommitIdentity`.
+`broker_group` and `heartbeat` send the requests and perform the decisions. `Generation` describes a
+generation that `broker_group` has joined; `consumer.member_state` has the part of it that commits
+need, and says why that is separate.
 
-Invariant: a decision depends on the error code only, by way of the table in `errors`.
+Invariant: `next_step` depends on the error code only. It follows the actions in `errors`, except
+for UnknownMemberId (25): the member then joins again without its member id.
 """
 
 from __future__ import annotations

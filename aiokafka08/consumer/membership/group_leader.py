@@ -1,7 +1,8 @@
 """The work of a group's leader: decode what the members want and run the assignor.
 
 Pure, except for a log line. `broker_group` calls it after a JoinGroup that made this member the
-leader. The assignors are in `coordinator.assignors`, or the user's own.
+leader. `choose` calls `make_assignors` when the consumer is constructed. An assignor is a class of
+`coordinator.assignors` or the user's own.
 
 Invariant: no assignment that `assign_members` returns gives a partition to two members. If an
 assignor does so, `assign_members` raises KafkaConfigurationError. A member whose metadata can't be
@@ -106,7 +107,7 @@ def assign_members(
 
     Args:
         members: the metadata of each member.
-        partitions: the partitions of each topic that a member has subscribed to.
+        partitions: the partitions of each topic that at least one member has subscribed to.
 
     Raises:
         KafkaConfigurationError: the assignor assigned a partition twice, or to an unknown member.

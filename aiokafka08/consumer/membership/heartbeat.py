@@ -3,8 +3,9 @@
 The task reports each response to `broker_group`, which decides whether to join again. It also
 notices when the user hasn't called for records for `max_poll_interval_ms`.
 
-Invariant: no other request of the group delays a heartbeat. Heartbeats use the control lane;
-JoinGroup and SyncGroup, which may take as long as a session timeout, use the join lane.
+Invariant: no JoinGroup or SyncGroup delays a heartbeat. These may take as long as a session
+timeout, so they have a connection of their own (`Lane.JOIN`). Heartbeats use the connection for
+short requests (`Lane.CONTROL`, the router's default).
 """
 
 from __future__ import annotations
@@ -91,15 +92,15 @@ class Heartbeat:
             step = await self._send(generation)
             if step in (NextStep.JOIN_AS_NEW, NextStep.FAIL):
                 return
-            # Heartbeats continue during a rebalance: they keep the session alive while the
-            # listener works.
+            # Heartbeats continue during a rebalance: from 0.10 on they keep the session alive while
+            # the listener works (docs/brokers.md 8.13).
             if step not in (NextStep.CONTINUE, NextStep.REJOIN):
                 next_at = loop.time() + self._router.config.retry_backoff_s
 
     async def _send(self, generation: Generation) -> NextStep:
         node_id: int | None = None
-        # By the session timeout the coordinator has evicted the member, so a later response has no
-        # use.
+        # After the session timeout the coordinator has evicted the member, so a response that comes
+        # later is useless.
         timeout_s = min(self._router.config.request_timeout_s, self._config.session_timeout_s)
         try:
             node_id = await self._coordinator.node_id(timeout_s=timeout_s)

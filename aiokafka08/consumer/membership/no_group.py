@@ -1,14 +1,17 @@
 """The membership of a consumer without a group: it reads every partition of its subscription.
 
-New partitions, and new topics that match a pattern, are added with the metadata refresh that shows
-them. A new partition of a topic that is already read starts at its first message, whatever
+New partitions, and new topics that match a pattern, are added when a metadata refresh shows them.
+A new partition of a topic that is already read starts at its first message, whatever
 auto_offset_reset says: all its messages were written after the subscription began, and "latest"
 would lose them. A new topic that a pattern matches starts as auto_offset_reset says, as with
 aiokafka.
 
-Invariant: when a change of the metadata or the subscription has been handled, the assignment is
-exactly the partitions that the metadata shows for the subscription. `choose` makes a `NoGroup`; the
-consumer's engine starts and stops it.
+Invariant: while the user is subscribed to topics or a pattern, the assignment after each handled
+change of the metadata or the subscription is exactly the partitions that the metadata shows for the
+subscription. Without such a subscription this module assigns nothing: the consumer's `assign()` and
+`unsubscribe()` take effect at once.
+
+`choose` makes a `NoGroup`; the consumer's engine starts and stops it and calls `on_change`.
 """
 
 from __future__ import annotations

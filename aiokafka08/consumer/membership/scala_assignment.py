@@ -1,13 +1,13 @@
 """The assignment arithmetic of the Scala consumer (0.8): which thread reads which partition.
 
 Pure. Groups in ZooKeeper have no leader: each member computes the assignment on its own from the
-same `GroupSnapshot`, here and in Scala, and then claims its partitions. `zookeeper_group` calls it;
+same `GroupSnapshot`, here and in Scala, and then claims its partitions. Partitions are assigned to
+threads: each member has one or more, named "<member>-<number>" and sorted as strings.
+`zookeeper_group` calls this module, and `choose` checks the option with `scala_strategy`;
 `zookeeper.scala_registry` reads the snapshot and writes the claims.
 
-Invariant: for one snapshot, this module and the Scala consumer compute the same assignment. Each
-member has one or more threads named "<member>-<number>", sorted as strings, and partitions are
-assigned to threads. Source: kafka.consumer.PartitionAssignor of 0.8.2.2; 0.8.0 and 0.8.1 have only
-range.
+Invariant: for one snapshot, this module and the Scala consumer compute the same assignment. Source:
+kafka.consumer.PartitionAssignor of 0.8.2.2; 0.8.0 and 0.8.1 have only range.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def _roundrobin(snapshot: GroupSnapshot, topics: Collection[str]) -> dict[TopicP
             "roundrobin in a ZooKeeper group: the members' subscriptions differ; expected the same "
             "topics and the same number of threads in all members. Otherwise use range"
         )
-    # Two partitions may have the same hash (topics "Aa" and "BB"). The Scala consumer then puts the
-    # topic first that stands last in its registration. We assume that all members register their
-    # topics sorted, as `encode_registration` does: hence the reverse order here.
+    # Two partitions may have the same hash (topics "Aa" and "BB"). The Scala consumer sorts these
+    # in the reverse order of the topics in its registration. We assume that all members register
+    # their topics sorted, as `encode_registration` does: hence the reverse order here.
     partitions = [
         TopicPartition(topic, number)
         for topic in sorted(topics, reverse=True)

@@ -7,10 +7,11 @@ to read these. Another member may not have released a partition yet: then the ta
 new owner nodes and retries after `rebalance_backoff_ms`. After `rebalance_max_retries` tries the
 user gets an error.
 
-Invariant: a partition is read only while the current ZooKeeper session owns its node. The member
-drops all partitions at once, and commits nothing more for them, when the session has ended or may
-have ended: other members may have read further. The session may have ended if ZooKeeper couldn't be
-reached, if the process was stopped, or if the event loop was blocked.
+Invariant: a partition is read only while the current ZooKeeper session owns its node. When the
+session has ended or may have ended, the member drops all partitions and commits nothing more for
+them (`MemberState.session_lost`), because other members may have read further. The session may have
+ended if ZooKeeper couldn't be reached for `DISCONNECTED_PART` of the session timeout, or if the
+process was suspended or the event loop blocked for `SAFE_PART` of it.
 
 kazoo's threads change nothing here; they call into the loop by `call_soon_threadsafe`.
 `zookeeper.scala_registry` has the nodes, `scala_assignment` the arithmetic. `choose` makes a
@@ -38,14 +39,14 @@ from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08.zookeeper.session import ZookeeperSession
 
 SAFE_PART = 2 / 3
-"""The part of a session timeout for which the session certainly lives on after the process stops.
-kazoo sends a heartbeat each third of the timeout. So when the process stops, the last heartbeat was
-at most one third ago, and at least two thirds are left."""
+"""The part of a session timeout for which the session certainly lives on when the process is
+suspended. kazoo sends a heartbeat each third of the timeout. So the last heartbeat was sent at most
+one third before the suspension, and at least two thirds are left."""
 DISCONNECTED_PART = 1 / 4
 """The part of a session timeout for which the connection may be down before partitions are dropped.
 ZooKeeper counts the timeout from the last heartbeat that it received. If the network loses packets
-and doesn't close the connection, kazoo may notice only after two thirds of the timeout. One third
-is left then, and this part must be smaller."""
+and doesn't close the connection, kazoo may notice only after two thirds of the timeout. The session
+may then end after one third more, so this constant must be smaller than 1/3."""
 LOOP_CHECK_PART = 1 / 6
 """The part of a session timeout between two checks whether the event loop was blocked."""
 

@@ -1,8 +1,11 @@
 """The base class of assignors, which divide the partitions among the members of a group.
 
 Each consumer makes its own instance of each class in `partition_assignment_strategy`, so an
-assignor may keep state. `consumer.membership.group_leader` runs it at the leader, `broker_group`
-calls `on_assignment` at each member.
+assignor may keep state. `consumer.membership.group_leader` calls `assign` at the leader;
+`broker_group` calls the other methods at each member.
+
+Invariant: `assign` gives each partition to at most one member. The assignors of this package give
+each partition of a subscribed topic to exactly one member, which has subscribed to that topic.
 """
 
 from __future__ import annotations
@@ -24,15 +27,15 @@ class ClusterMetadata(Protocol):
         """Return the partitions of a subscribed topic; None if it has none."""
 
     def topics(self) -> set[str]:
-        """Return the topics that exist and that a member has subscribed to."""
+        """Return the topics that exist and that at least one member has subscribed to."""
 
 
 class AbstractPartitionAssignor(abc.ABC):
     """Divides the partitions among the members of a group; the leader runs it.
 
-    All members must have an assignor with the same `name`. Java's consumers come with "range",
-    "roundrobin", "sticky" and "cooperative-sticky". The last isn't supported here, because its
-    members revoke in two steps.
+    The coordinator chooses an assignor that all members have, by its `name`; members without a
+    common one can't form a group. Java's consumers come with "range", "roundrobin", "sticky" and
+    "cooperative-sticky". The last isn't supported here, because its members revoke in two steps.
     """
 
     @property
@@ -44,7 +47,12 @@ class AbstractPartitionAssignor(abc.ABC):
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> Mapping[str, ConsumerProtocolMemberAssignment]:
-        """Return the assignment by member id; members that are left out get no partitions."""
+        """Return the assignment by member id; members that are left out get no partitions.
+
+        The leader raises KafkaConfigurationError if a partition has two members, or if a member id
+        isn't in `members`. A member doesn't read partitions of topics that it hasn't subscribed to.
+        The result need not be deterministic: only the leader computes it.
+        """
 
     @abc.abstractmethod
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:

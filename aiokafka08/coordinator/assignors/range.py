@@ -1,4 +1,7 @@
-"""The range assignor, Java's default: each member gets consecutive partitions of each topic."""
+"""The range assignor, Java's default: each member gets consecutive partitions of each topic.
+
+For the callers and the contract of `assign` see `abstract`.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from aiokafka08.coordinator.protocol import (
 class RangePartitionAssignor(AbstractPartitionAssignor):
     """Assigns each topic on its own: partitions in order of their numbers, members in order of ids.
 
-    All members get the same number of consecutive partitions. If the division leaves a remainder,
-    the first members get one more each. With many small topics the first members get most
-    partitions.
+    Each subscriber of a topic gets consecutive partitions. Their counts differ by at most one: the
+    first subscribers get the remainder of the division, one partition each. With many small topics
+    the first members get most partitions.
     """
 
     name = "range"

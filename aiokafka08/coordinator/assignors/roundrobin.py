@@ -1,4 +1,7 @@
-"""The roundrobin assignor, aiokafka's default: members get the partitions of all topics in turn."""
+"""The roundrobin assignor, aiokafka's default: members get the partitions of all topics in turn.
+
+For the callers and the contract of `assign` see `abstract`.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The sticky assignor: balance like roundrobin, but move as few partitions as possible.
 
 Members put their previous partitions into the user data, in the format of Java's sticky assignor.
-Version 0 has the partitions, version 1 adds the generation after them. Both are read. Version 1 is
-written, and readers of version 0 read its beginning. So a group may mix Java's consumers and this
-client's, and a consumer of either client may be its leader.
+Version 0 has the partitions, version 1 adds the generation after them. This assignor reads both and
+writes version 1; a leader that knows only version 0 ignores the generation. So a group may mix
+Java's consumers and this client's, and a consumer of either client may lead the group. For the
+callers and the contract of `assign` see `abstract`.
 
 Invariant: a partition moves to another member in three cases only: its previous member has left or
 unsubscribed, another member claims it with a later generation, or the move makes the members' loads
