@@ -3,8 +3,8 @@
 The module only computes the delays; the caller sleeps. `retry()` uses it, and so do the loops that
 have no deadline: metadata refreshes, reconnects, the consumer's fetches, joining a group.
 
-Invariant: a delay is at most 1.2 times `longest_s`, and the first delay after `reset()` is within
-±20 % of `first_s`.
+Invariant: a delay is at most 1.2 times `longest_s`. The first delay, and the first after `reset()`,
+is within ±20 % of `first_s`, or of `longest_s` if that is shorter.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Pure: no I/O, no clock. Also the checks of topic names and partitions that users pass in. `metadata`
 decides when to refresh, and keeps the current snapshot.
 
-Invariant: what is missing from a failed response stays in the snapshot. A response without brokers
-keeps all known brokers and topics; a topic without partitions in the response keeps its known
-partitions (docs/brokers.md 4.1, 4.4, 4.5). Topics are removed only if all topics were requested and
-the response has brokers: then the topics that it doesn't list are dropped.
+Invariant: an empty list in a response is a sign of a failure, not of an empty cluster. A response
+without brokers keeps all known brokers and topics; a topic without partitions in the response keeps
+its known partitions (docs/brokers.md 4.1, 4.4, 4.5). Topics are removed only if all topics were
+requested and the response has brokers: then the topics that it doesn't list are dropped.
 """
 
 from __future__ import annotations
@@ -117,6 +117,7 @@ class ClusterSnapshot:
             brokers = dict(self.brokers)
         elif not all_topics:
             # 0.8.0 and 0.8.1 name only the brokers of the requested topics (docs/brokers.md 4.11).
+            # Keep the known brokers that lead partitions of other topics.
             for node_id in _leaders(topics.keys() - _described(response), topics):
                 if node_id in self.brokers:
                     brokers.setdefault(node_id, self.brokers[node_id])

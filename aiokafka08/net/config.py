@@ -82,7 +82,7 @@ def net_config(
     Raises:
         IllegalArgumentError: a value is wrong.
         KafkaConfigurationError: `security_protocol` and `ssl_context` contradict each other.
-        UnsupportedVersionError: an option asks for SASL, which clients of 0.8 and 0.9.0 don't have.
+        UnsupportedVersionError: an option asks for SASL, which this client doesn't support.
     """
     if security_protocol not in ("PLAINTEXT", "SSL"):
         if security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
@@ -267,10 +267,12 @@ def at_least(option: str, value: object, least: int) -> int:
 
 
 def boolean(option: str, value: object) -> bool:
-    """Return `value` if it is a boolean. Others are errors: "no" and "false" would mean True.
+    """Return `value` as a boolean if it equals True or False; so 1, 0 and 0.0 are accepted.
+
+    Other values are errors: `bool("no")` would be True.
 
     Raises:
-        IllegalArgumentError: it isn't.
+        IllegalArgumentError: it equals neither.
     """
     if value not in (False, True):
         raise IllegalArgumentError(f"{option}={value!r}: expected True or False")

@@ -1,10 +1,10 @@
 """Find the broker that coordinates a consumer group, and remember it.
 
-The consumer, its offset store and the admin client share one `CoordinatorLookup` per group. The
-coordinator may be a broker that no metadata has named, so the lookup registers its address at the
-router.
+A consumer and its offset store share one `CoordinatorLookup`; the admin client creates one for each
+operation on a group. The coordinator may be a broker that no metadata has named, so the lookup
+registers its address at the router.
 
-Invariant: at most one lookup runs at a time. The node id that it returns is
+Invariant: a `CoordinatorLookup` runs at most one lookup at a time. The node id that it returns is
 reused until `invalidate()` is called with this id.
 """
 

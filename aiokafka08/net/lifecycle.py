@@ -1,10 +1,11 @@
 """Start and stop of a client, and the event loop and process that it belongs to.
 
-Producer, consumer and admin client hold one `Lifecycle` each, and call `check()` first in their
-public methods.
+Producer, consumer and admin client hold one `Lifecycle` each. Their public methods that need a
+running client call `check()` first.
 
 Invariant: a client works only between its start and its stop, in the event loop and the process
-that started it. From anywhere else, `check()` raises an error that says so.
+that started it. Otherwise `check()` raises an `IllegalStateError` that says so. If no event loop is
+running, it raises asyncio's `RuntimeError` for a client that is started and not stopped.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Lifecycle:
         Raises:
             IllegalStateError: it isn't started, is stopped, or belongs to another event loop or
                 process.
+            RuntimeError: no event loop is running (from asyncio).
         """
         if self._loop is None:
             raise IllegalStateError(

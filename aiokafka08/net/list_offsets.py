@@ -1,8 +1,9 @@
 """Request offsets from the leaders of many partitions, and follow leaders that move.
 
 `list_offsets()` returns earliest and latest offsets and starts of segments (ListOffsets 0);
-`find_first_messages()` finds messages by their timestamps (ListOffsets 1). Consumer, admin and
-Spark call them. `offsets_for_times` combines the two to find an offset by time.
+consumer, admin and Spark call it. `find_first_messages()` finds messages by their timestamps
+(ListOffsets 1); only `offsets_for_times` calls it, and combines the two. The consumer's
+`start_offsets` retries by itself, and calls `list_offsets_of_leader()`.
 
 Invariant: a partition that has its result isn't requested again. Partitions without a result are
 requested again until the deadline, or until one of them fails with a final error.
@@ -95,10 +96,10 @@ async def find_first_messages(
         timestamps_ms: per partition, in milliseconds since the epoch.
 
     Returns:
-        offset and timestamp of the message, per partition. The value is None if the broker finds no
-        message, although there may be one (see `offsets_for_times`). A partition isn't in the
-        result if its leader can't search: it is older than 0.10.1, stores the topic in format 0,
-        can't read a message set, or doesn't respond in time.
+        offset and timestamp of the message, per partition. None: the leader searched and found no
+        message (there may be one all the same, see `offsets_for_times`). Not in the result: the
+        leader couldn't search. It is older than 0.10.1, stores the topic in format 0, can't read a
+        message set, or didn't respond in time.
 
     Raises:
         KafkaError: as `list_offsets`.
@@ -244,7 +245,7 @@ async def _find_on_leader(
     timestamps_ms: Mapping[TopicPartition, int],
     timeout_s: float,
 ) -> PartitionResults[ListedOffsets | None]:
-    """Search by timestamp on one leader; None for partitions where it can't."""
+    """Search by timestamp on one leader; None for partitions that it can't search."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     try:
@@ -255,7 +256,8 @@ async def _find_on_leader(
         left_s = max(deadline - loop.time(), 0)
         response = await connection.request(request, version=1, timeout_s=left_s)
     except KafkaTimeoutError:
-        return dict.fromkeys(tps)  # without a time index, a search may take long
+        # Without a time index, a search may take long. Don't repeat it: treat it as not supported.
+        return dict.fromkeys(tps)
     except KafkaError as error:
         return dict.fromkeys(tps, error)
     return {

@@ -48,9 +48,10 @@ class Metadata:
     Attributes:
         snapshot: the cluster as of the last response.
         all_topics: request every topic on each refresh (pattern subscriptions).
-        may_create_topics: the brokers may create a topic that a caller waits for. With
-            `all_topics`, such a topic is then also requested by name if the brokers don't list it.
-            If False, an unlisted topic counts as one that doesn't exist.
+        may_create_topics: set it to False only with `all_topics`. If True, a topic that a caller
+            waits for is requested by name if the brokers don't list it; they may then create it. If
+            False, it isn't, and counts as one that doesn't exist. Without `all_topics`, tracked and
+            awaited topics are always requested by name.
     """
 
     def __init__(self, nodes: NodeRegistry, config: NetConfig, telemetry: Telemetry) -> None:
@@ -148,12 +149,14 @@ class Metadata:
     ) -> TopicInfo:
         """Return a topic with its partitions; request it, if necessary (brokers may create it).
 
+        If the snapshot has partitions of the topic, return at once, even if they have no leaders.
+
         Args:
             topic: its name.
-            timeout_s: how long to wait until the topic exists and its partitions have leaders. If
-                some have none at the deadline, return them as they are.
-            leaders: `all` if every partition must have a leader, `any` if one such partition is
-                enough.
+            timeout_s: otherwise, how long to wait until the topic exists and its partitions have
+                leaders. If some have none at the deadline, return them as they are.
+            leaders: when to end that wait: `all` if every partition must have a leader, `any` if
+                one such partition is enough.
 
         Raises:
             InvalidTopicError: the name is invalid.

@@ -3,9 +3,11 @@
 A topic is bad if its name is invalid or if it can't be created: on 0.8, it turns the response for
 all topics of the request into errors. `metadata` decides when to refresh and merges the responses.
 
-Invariant: a broker that hangs delays the result, but doesn't prevent it. After a response with
-nothing but errors, each topic is requested alone. A topic that then still gets only errors is kept
-out of requests for other topics until it gets a proper response (docs/brokers.md 4.4, 4.5).
+Invariant: a broker that hangs delays the result, but doesn't prevent it. After a response with no
+brokers and nothing but errors of bad topics (`has_only_errors()`), each topic is requested alone. A
+topic that even then gets such a response stays out of requests for other topics. It is forgotten
+when it gets a different response, or when a call requests only other topics by name
+(docs/brokers.md 4.4, 4.5).
 """
 
 from __future__ import annotations

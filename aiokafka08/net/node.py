@@ -3,10 +3,11 @@
 A lane is a connection with one purpose. A broker processes one request at a time per connection,
 and a Produce with acks=all or a long poll can take seconds. Urgent requests have a lane of their
 own, so that they don't queue behind such a request (docs/brokers.md 3.1). A lane opens on demand,
-and is closed when it is idle. `Router.request()` is the usual caller.
+and is closed when it is idle. `node_registry` creates and closes the nodes; `router` and
+`metadata_fetcher` send requests to them.
 
-Invariant: at most one attempt to open a lane runs at a time. All callers that need the lane share
-the attempt; the cancellation of a caller doesn't cancel it.
+Invariant: for each lane, at most one attempt to open it runs at a time. All callers that need the
+lane share the attempt; the cancellation of a caller doesn't cancel it.
 """
 
 from __future__ import annotations
@@ -69,13 +70,14 @@ class Node:
         self._callers: Counter[Lane] = Counter()  # number of those that wait for the lane to open
         self._probing: asyncio.Task[BrokerVersion] | None = None
         self._version = config.pinned_version
-        self._outages = 0
+        self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
         self._progress = "connecting"  # for the text of timeouts
         self._failure = ""
         self._backoff = Backoff(RECONNECT_BACKOFF_S, RECONNECT_BACKOFF_MAX_S)
         self._not_before = 0.0
-        self._was_mute = False  # the last lost connection never received a response
+        # The last lost connection never received a response: connecting doesn't reset `_backoff`.
+        self._was_mute = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closing: set[BrokerConnection] = set()  # closed, but the socket isn't yet
         self._closed = False
@@ -336,9 +338,9 @@ class Node:
     def _idle_since(self, lane: Lane, now: float) -> float:
         """Return since when a lane has been idle; `now` if it is in use.
 
-        A lane is also in use while callers wait for it to open: it must not be closed between the
-        end of the attempt and their first write. They write before the event loop runs this check
-        again.
+        A lane is also in use while callers wait for it to open (`_callers`). Otherwise it could be
+        closed before their first write. When they no longer wait, they write at once, before the
+        event loop runs this check again.
         """
         connection = self._lanes[lane]
         in_use = connection.in_flight or not connection.writable or self._callers[lane]

@@ -1,8 +1,9 @@
 """All known brokers by node id, and the bootstrap addresses for when no known broker responds.
 
-The registry follows the metadata snapshots. The router also registers the coordinators of groups,
-whose addresses come from lookup responses: if the client tracks no topic, the snapshots may not
-name any broker.
+`metadata` passes each new snapshot to `follow()`. The router creates the registry, and registers
+the coordinators of groups, whose addresses come from lookup responses: if the client tracks no
+topic, the snapshots may not name any broker. `candidates()` is for requests that any broker can
+process: the router's without a node id, and `metadata_fetcher`'s.
 
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
 broker leaves or moves to another address, its connections are closed.
@@ -104,7 +105,8 @@ class NodeRegistry:
     def register_broker(self, node_id: int, address: Address) -> None:
         """Add a broker, or change its address, without waiting for a snapshot that names it.
 
-        The next snapshot that names the broker determines its address again.
+        The broker stays known with this address until a snapshot names it. From then on, the
+        snapshots determine whether it is known, and its address.
         """
         if self._in_snapshot.get(node_id) == address:
             self._registered.pop(node_id, None)
@@ -142,7 +144,8 @@ class NodeRegistry:
     def _new(self, node_id: int, address: Address) -> Node:
         """Return the node of a broker: a connected bootstrap node at its address, or a new one.
 
-        A bootstrap node keeps its connections when it gets its id.
+        A bootstrap node keeps its connections when it gets its id. A new bootstrap node takes its
+        place, so the address then has two nodes.
         """
         known = self._bootstrap.get(address)
         if known is None or not known.is_connected:

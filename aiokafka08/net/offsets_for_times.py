@@ -3,17 +3,22 @@
 Consumer, admin client and Spark call `offsets_for_times()`. It looks for the first message at or
 after a given time. Brokers from 0.10.1 on search the message timestamps (KIP-79). Older brokers,
 and brokers that store the topic in format 0, know only when the file of each segment was last
-written. They list the segments last written at or before a time (docs/brokers.md 8.1). The message
-can't be in one of these segments, so the result is the start of the first segment after them.
+written. They list the segments last written at or before a time (docs/brokers.md 8.1). The request
+names a time one second earlier (`FILE_TIME_GRAIN_MS`), so the message can't be in a segment that
+they list. The result is the start of the first segment after these.
 
-Invariant: if the result is an offset, no message at or after the time has a lower offset.
+Invariant: if the result is an offset, no message at or after the time has a lower offset, unless
+its timestamp is later than the time of its segment's file.
 
 A broker from 0.10.1 on may find no message although there is one. It searches a single segment, the
-first whose largest timestamp isn't before the time. If a segment has no such timestamp (it is in
-format 0, or from before an upgrade), the broker takes the time of the file (docs/brokers.md 8.14).
-So `offsets_for_times()` doesn't rely on "no message" alone. It returns None in two cases: no
-segment was written at or after the time; or only the last one was, and its first message has a
-timestamp.
+first whose largest timestamp isn't before the time. A segment in format 0, or from before an
+upgrade, has no largest timestamp: the broker takes the time of its file instead, may search it in
+vain, and doesn't go on to the next segment (docs/brokers.md 8.14).
+
+So `offsets_for_times()` doesn't rely on "no message" alone. It returns None in two cases. Either no
+segment was written at or after the time (less that second). Or only the last segment was, the
+leader searched and found no message, and the first message of the segment has a timestamp: then the
+broker could search this segment.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ The router combines the node registry and the metadata, and holds no other state
 broker by its node id, or name none if any broker will do. The node id is in the metadata snapshot,
 or the caller has registered the broker.
 
-Invariant: each failure of `connection()`, or of `request()` with a node id, that may mean a lost
-broker triggers a metadata refresh: a connection error, a timeout or a protocol error. After
-such a failure, a request without a node id goes to the next broker instead.
+Invariant: if `connection()`, or `request()` with a node id, fails with a connection error, a
+timeout or a protocol error, the broker may be lost, so the router requests a metadata refresh. A
+request without a node id goes to the next broker instead, after any retriable error and while time
+is left. One broker may take all of the time: if it hangs, no other broker is tried.
 """
 
 from __future__ import annotations
@@ -148,11 +149,10 @@ class Router:
         self.nodes.register_broker(node_id, address)
 
     def version(self, node_id: int | None = None) -> BrokerVersion | None:
-        """Return what a node supports; without an id, what the oldest broker supports.
+        """Return what a node supports; None if its version isn't known yet.
 
-        The oldest is the one of the lowest line among the nodes whose version is known.
-
-        None if the version isn't known yet.
+        Without an id, return the version of the oldest broker: the lowest `BrokerLine` among the
+        nodes whose version is known.
         """
         if node_id is not None:
             node = self.nodes.get(node_id)

@@ -182,12 +182,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def close_if_silent(self, timeout_s: float) -> None:
         """Close the connection if the broker has been silent for too long.
 
-        The limit is the timeout of the oldest request, or `timeout_s` if that is longer. It counts
-        from the last data received, so a slow response doesn't close the connection as long as
-        other data arrives. The connection also checks this by itself, a little after the callers'
-        deadlines.
+        The limit is `timeout_s`, but at least `request_timeout_ms` and the timeout of the oldest
+        request. It counts from when that request was sent or from the last data received, whichever
+        is later: a slow response doesn't close the connection as long as other data arrives. A
+        write into a full socket buffer has a limit too. The connection also checks all this by
+        itself, a little after the callers' deadlines.
         """
         overdue_s = self._overdue_s(timeout_s)
+        # 1 % of tolerance: a caller's deadline may begin a little before its request is sent.
         if self.close_reason is None and overdue_s is not None and overdue_s >= -0.01 * timeout_s:
             self.close(f"no response for {timeout_s * 1000:.0f} ms")
 
@@ -279,11 +281,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         )
 
     def _overdue_s(self, timeout_s: float = 0.0) -> float | None:
-        """Return by how many seconds the broker's silence exceeds the timeout; negative before.
+        """Return by how many seconds the broker's silence exceeds the limit.
 
-        The timeout is that of the oldest request, or of a write into a full socket buffer. If it is
-        less than `timeout_s`, this one counts. The result is None if no request is in flight and
-        the buffer has room.
+        Negative: the limit isn't reached yet. None: no request is in flight and the socket buffer
+        has room. The limit is the timeout of the oldest request, or `request_timeout_ms` for a
+        write into a full buffer, but at least `timeout_s`.
         """
         overdue = []
         if self._pending:

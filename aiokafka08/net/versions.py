@@ -6,9 +6,10 @@ Pure: `detect_version()` is a generator that yields the requests to send and rec
 responses. `probe` sends them on a throw-away connection; each `Node` keeps the result as a
 `BrokerVersion`. The sequence of probes follows docs/brokers.md §2.
 
-Invariant: no probe creates anything on the broker, and a 0.9 broker never receives a request that
-it leaves without a response. After such a request, it also loses responses on other connections
-(docs/brokers.md 2.2).
+Invariant: no probe creates anything on the broker. ApiVersions is sent only if the probes before it
+have ruled out 0.9: a 0.9 broker doesn't respond to it, and then loses responses on other
+connections too (docs/brokers.md 2.2). Two connections in a row that are closed on ListOffsets 0
+count as proof too, so a 0.9 broker whose connections both break by chance receives ApiVersions.
 """
 
 from __future__ import annotations
@@ -197,9 +198,9 @@ def detect_version() -> Steps[BrokerVersion]:
     """
     frame = yield Probe(_ALIVE_PROBE, 0)
     if frame is None:
-        # Try again before ApiVersions, because the connection may have been lost by chance.
-        # ApiVersions must not reach a 0.9 broker, which would then lose responses on other
-        # connections (docs/brokers.md 2.2).
+        # The connection may have been lost by chance. Try once more: that makes it unlikely that
+        # ApiVersions reaches a 0.9 broker, which would then lose responses on other connections
+        # (docs/brokers.md 2.2).
         frame = yield Probe(_ALIVE_PROBE, 0, fresh=True)
         if frame is None:
             return (yield from _detect_from_api_versions())
@@ -221,8 +222,9 @@ def detect_version() -> Steps[BrokerVersion]:
         raise UnrecognizedBrokerVersion(
             "the broker supports Heartbeat, but closes the connection on Metadata 1"
         )
-    # 0.9 ignores the version and responds in layout 0. A response fits a layout only if decoding
-    # uses every byte, so it can't fit both layouts.
+    # 0.9 ignores the version and responds in layout 0. Layout 1 has more fields (racks, the
+    # controller id), and decoding must use every byte: a response in one layout doesn't fit the
+    # other.
     if _fits(frame, 0):
         return BrokerVersion.of(BrokerLine.V0_9)
     if not _fits(frame, 1):
