@@ -1,4 +1,9 @@
-# The compiled twin of `_blobs_py` (`Blobs`); part of `_message_set_c.pyx`.
+# The compiled twin of `_blobs_py`: `Blobs`, a binary column in Arrow's layout. Part of
+# `_message_set_c.pyx`. `aiokafka08.arrow` constructs it; `_builder_c.pxi` and `partitions_of` call
+# `find`.
+#
+# Invariant: the constructor checks all offsets and the instance holds the buffers, so `find` reads
+# nothing outside of them while 0 <= index < count.
 
 cdef class Blobs:  # the .pxd declares its attributes
     def __cinit__(

@@ -1,4 +1,8 @@
-# The compiled twin of `_builder_py` (`MessageSetBuilder`); part of `_message_set_c.pyx`.
+# The compiled twin of `_builder_py` (`MessageSetBuilder`); part of `_message_set_c.pyx`. The
+# producer uses it by way of `message_set`; `producer._producer_c` calls `_append` in C.
+#
+# Invariant: the first `size_bytes` bytes of `_buffer` are whole messages with valid CRCs and
+# offsets from 0 on; later appends don't change a set that `build()` has returned.
 
 cdef class MessageSetBuilder:  # the .pxd declares its attributes
     def __init__(self, int magic, codec=Codec.NONE):
@@ -20,7 +24,7 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         room = max(room, 2 * self._room, 1024)
         try:
             PyByteArray_Resize(self._buffer, room)
-        except BufferError:  # a caller still has a view of a set that was built
+        except BufferError:  # a caller has a view of a built set: leave it the old buffer
             fresh = bytearray(memoryview(self._buffer)[:self.size_bytes])
             PyByteArray_Resize(fresh, room)
             self._buffer = fresh
@@ -32,7 +36,8 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
     ) except -1:
         """Append a message and return 1, or return 0 if the set would then exceed `limit`.
 
-        A negative `limit` means no limit. An empty builder takes its first message at any size.
+        A negative `limit` means no limit (`extend` passes 0 instead). An empty builder takes its
+        first message at any size.
         """
         cdef Py_ssize_t key_size = -1, value_size = -1
         cdef const char *key_at = NULL

@@ -1,7 +1,8 @@
 """The pure twin of `MessageSetBuilder`; `message_format` has the layout that it writes.
 
-This module is the reference for the compiled twin (`_builder_c.pxi`). Other modules use it by way
-of `message_set`.
+This module is the reference for the compiled twin (`_builder_c.pxi`). The producer uses it by way
+of `message_set`: `intake` calls `extend()`, `accumulator` calls `split()` for a batch that is too
+large, `sink` calls `build()`, after `as_format_0()` if the leader knows only format 0.
 
 Invariant: `build()` returns a set that a broker accepts; later appends don't change the returned
 set.
@@ -51,7 +52,8 @@ class MessageSetBuilder:
 
     Args:
         magic: the message format, 0 or 1. Format 0 drops the timestamps.
-        codec: with any codec but NONE the set is built as one wrapper.
+        codec: with any codec but NONE `build()` returns one wrapper, a message whose value is the
+            compressed set.
     """
 
     __slots__ = ("_buffer", "_count", "codec", "magic", "max_timestamp_ms", "size_bytes")
@@ -119,8 +121,8 @@ class MessageSetBuilder:
     def build(self) -> Buffer:
         """Return the message set, with offsets from 0 on (the broker assigns the real ones).
 
-        If nothing was appended, it is empty even with a codec, instead of a wrapper without
-        messages: a broker would report such a wrapper as stored (docs/brokers.md 6.8).
+        If nothing was appended, the set is empty even with a codec. A wrapper without messages
+        would be wrong: a broker would report it as stored (docs/brokers.md 6.8).
         """
         if self.codec is Codec.NONE or not self._count:
             return bytes(self._buffer)

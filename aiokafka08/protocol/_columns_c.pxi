@@ -1,7 +1,16 @@
-# The compiled twin of `_columns_py` (`Columns`); part of `_message_set_c.pyx`.
+# The compiled twin of `_columns_py` (`Columns`); part of `_message_set_c.pyx`. `_reader_c.pxi`
+# calls `reserve`, `full` and `add`, `consumer.record_buffer` calls `extend`, `aiokafka08.arrow`
+# reads the columns.
+#
+# Invariant: once a column is read, no message is appended, so the returned buffers never move. The
+# callers of `add` check this, not `add` itself.
 
 cdef class _Bytes:
-    """A growing bytearray; its first `used` bytes hold data, the rest is spare room."""
+    """A growing bytearray of `room` bytes.
+
+    `put_bytes` appends keys and values after the first `used` bytes. For all other fields `used`
+    stays 0: they are written by row index.
+    """
 
     cdef bytearray data
     cdef char *at

@@ -1,9 +1,10 @@
 """The pure twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
 
 `MessageSetReader.read_columns` appends messages to a `Columns`. `aiokafka08.arrow` wraps the
-buffers of a `Columns` in pyarrow arrays; only that module imports pyarrow. This module is the
-reference for the compiled twin (`_columns_c.pxi`, which takes constants and errors from here).
-Other modules use it by way of `message_set`.
+buffers of a `Columns` in pyarrow arrays; only that module imports pyarrow. `consumer.record_buffer`
+calls `extend` with records that are already decoded. This module is the reference for the compiled
+twin (`_columns_c.pxi`, which takes constants and errors from here). Other modules use it by way of
+`message_set`.
 
 Invariant: each buffer is in native byte order and in the layout of Arrow's format (validity bits
 from the lowest on; for n messages n + 1 int32 value offsets), so Arrow needs no copy of it.
@@ -21,8 +22,8 @@ from aiokafka08.structs import ConsumerRecord
 
 DEFAULT_MAX_COLUMN_BYTES: Final = 64 * 1024 * 1024
 MAX_COLUMN_BYTES: Final = 2**30
-"""The highest `max_bytes`. The message that reaches it may add up to 1 GiB more: the int32 offsets
-of Arrow address 2 GiB."""
+"""The highest `max_bytes`: half of the 2 GiB that Arrow's int32 offsets address, since the last
+messages appended may go beyond `max_bytes`."""
 _MAX_VALUE_OFFSET: Final = 2**31 - 1  # Arrow's offset of a value in its buffer
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 """The highest timestamp that fits into an int64 in microseconds."""
@@ -31,7 +32,8 @@ MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 class DecodedMessages:
     """Decoded messages as one list per field; a size of -1 means null.
 
-    The lists hold numbers and bytes only, so the garbage collector has no objects to track.
+    The lists hold only numbers, bytes and None, so the garbage collector has no object per message
+    to track.
     """
 
     __slots__ = (

@@ -9,11 +9,12 @@ of `_murmur2_py`. The pure modules have the docstrings and the reasons, `message
 layout; both twins pass the same tests. Python code uses this module by way of `twins` and
 `message_set` only; `producer._producer_c` uses the builder in C.
 
-One extension module for all: the reader writes into `Columns` and the builder reads `Blobs` message
-by message, which would be slower across a module boundary.
+All of it is one extension module, because calls across a module boundary would be slower: for each
+message the reader calls `Columns` and the builder calls `Blobs`.
 
 Invariant: bytes from the network are hostile, so before a length is used, it is checked against
-the number of remaining bytes. Sums of offsets can exceed 64 bits, so they are 128 bits wide.
+the number of remaining bytes. The sum of two message offsets can exceed 64 bits, so such sums are
+128 bits wide (`int128`, see `_native.h`).
 """
 
 from cpython.array cimport array, clone

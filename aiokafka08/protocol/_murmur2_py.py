@@ -1,8 +1,8 @@
 """Choose partitions by the Java client's hash of the key, murmur2 (pure Python).
 
-This module is the reference for the compiled twin (`_murmur2.h`, `_message_set_c.pyx`). Its
-callers are `producer.partitioner`, and `producer.messages` for Arrow columns; they import it from
-`message_set`.
+This module is the reference for the compiled twin (`_murmur2.h`, `_message_set_c.pyx`).
+`producer.partitioner` imports its functions from `message_set`, and `producer.messages` uses
+`partitions_of` for Arrow columns.
 
 Invariant: a key goes to the partition that the Java client's default partitioner gives it.
 """
@@ -40,6 +40,8 @@ def murmur2(data: bytes) -> int:
 
 def partitions_of(keys: Blobs, partitions: Sequence[int]) -> array[int]:
     """Return the partition that the Java client gives each key; -1 for a null key.
+
+    `partitions` are all partitions of the topic, ascending.
 
     Raises:
         ValueError: `partitions` is empty.

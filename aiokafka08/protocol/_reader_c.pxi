@@ -1,4 +1,9 @@
 # The compiled twins of `_reader_py` (`survey`, `MessageSetReader`); part of `_message_set_c.pyx`.
+# `consumer.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers;
+# `consumer.next_fetch` and `consumer.range` call `survey`.
+#
+# Invariant: whatever the bytes are, nothing outside of the message set is read, and the messages
+# before a corrupt one are returned before its error is raised.
 
 cdef struct Headers:
     int64_t highest
@@ -78,9 +83,9 @@ cdef inline int fill(object record, Py_ssize_t at, object value) except -1:
 cdef object new_record(object topic, object partition, Message *m):
     """Do what calling ConsumerRecord does, without the call; each slot is filled.
 
-    The garbage collector doesn't track the record. No field refers back to the record, so it is in
-    no cycle (until a caller assigns a field: `track_when_assigned`). To visit a tracked record in
-    one garbage collection would take as long as to make it.
+    The garbage collector doesn't track the record, because a single visit would take as long as
+    making the record. No field refers back to the record, so it is in no cycle (until a caller
+    assigns a field: `track_when_assigned`).
     """
     cdef object record = PyType_GenericAlloc(<PyTypeObject *>record_type, 0)
     PyObject_GC_UnTrack(record)
@@ -125,9 +130,11 @@ cdef class MessageSetReader:
     cdef object _partition
     cdef object _message_set
     cdef object _limit
-    # The address of the bytes of `_message_set`. In the outermost reader it is valid only during a
-    # call, which holds a buffer export of its own, and NULL between calls. A memoryview attribute
-    # wouldn't protect the address: garbage collection of a cycle releases it, even while in use.
+    # The address of the bytes of `_message_set`. In the outermost reader it is set only during a
+    # call, which holds a buffer export of its own; between calls it is NULL. (A memoryview
+    # attribute wouldn't protect the address: garbage collection of a cycle releases the memoryview,
+    # even while the address is in use.) In the reader of a wrapper's messages it is always set:
+    # there `_message_set` is a bytes object.
     cdef const char *_data
     cdef Py_ssize_t _end
     cdef Py_ssize_t _pos

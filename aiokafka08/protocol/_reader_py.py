@@ -1,7 +1,8 @@
 """The pure twins of `survey` and `MessageSetReader`; `message_format` has the layout they read.
 
 This module is the reference for the compiled twins (`_reader_c.pxi`, which takes `Survey` from
-here). Other modules use it by way of `message_set`.
+here). `consumer.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers,
+`consumer.next_fetch` and `consumer.range` call `survey`, all by way of `message_set`.
 
 Invariants: whatever the bytes are, reading them returns messages or raises
 `CorruptRecordException`. Returned offsets never fall. A wrapper that decompresses to more than
@@ -31,9 +32,9 @@ from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _unpack_offset_size = struct.Struct(">qi").unpack_from
-# Both structs end with the value length, at its position after an empty or null key. After a longer
-# key the reader unpacks the value length again. Unpacking stays within the message, since even the
-# smallest one has all these fields.
+# The last field of both structs is the value length, if the key is empty or null. If the key is
+# longer, the last field is meaningless, and the reader unpacks the value length after the key.
+# Unpacking stays within the message, since even the smallest one has all these fields.
 _unpack_header_0 = struct.Struct(">qiIbbii").unpack_from
 _unpack_header_1 = struct.Struct(">qiIbbqii").unpack_from
 _unpack_int32 = struct.Struct(">i").unpack_from
@@ -115,8 +116,8 @@ class MessageSetReader:
     Attributes:
         error: why the next message is corrupt; None if none was found yet.
         decompressed_bytes: how many bytes the last call decompressed.
-        paused: True if the last call ended because of `pause_after_bytes`: then messages are left,
-            even if the call returned none.
+        paused: True if the last call ended before a wrapper because of `pause_after_bytes`. Then
+            the next call goes on there, even if the last one returned no messages.
     """
 
     __slots__ = (
@@ -207,7 +208,8 @@ class MessageSetReader:
         self._decompression.begin_call()
         left = max_records
         while left > 0 and not columns.is_full and not self.paused:
-            # In parts: a part takes memory as decoded messages, in addition to the columns.
+            # In small parts, since a part takes memory in addition to the columns. `is_full` is
+            # checked before each part (in the compiled twin before each message).
             try:
                 decoded = self._read(min(left, _COLUMN_PART), stop_at_wrapper=True)
             except CorruptRecordException:
@@ -412,7 +414,7 @@ class MessageSetReader:
             rest = plain[inside.whole_bytes : inside.whole_bytes + ENTRY_HEADER_BYTES]
             if len(rest) == ENTRY_HEADER_BYTES:
                 size = _unpack_offset_size(rest)[1]
-                if size < MIN_MESSAGE_BYTES[0]:  # no last message, so no offset
+                if size < MIN_MESSAGE_BYTES[0]:  # the last message, hence its offset, isn't known
                     raise self._corrupt(offset, offset + 1, f"a size field inside it says {size}")
             if inside.next_offset is not None:
                 inner._relative_to = offset + 1 - inside.next_offset

@@ -4,10 +4,10 @@ A request class knows its api key, its versions and its response class; `APIS` m
 its request class. The layouts follow the 0.8 and 0.9 protocol guides except where real brokers
 deviate (docs/brokers.md). `types` compiles the structs; message sets are opaque bytes here
 (`message_set`). `connection` encodes requests and decodes responses, the embedded cluster
-(`testing`) does the opposite.
+(`testing`) does the opposite. The client's packages make the requests and read the responses.
 
-Invariant: each struct is declared once, with the versions of its fields; a value that a version
-can't carry raises ValueError instead of being dropped.
+Invariant: each struct is declared once, with the versions of its fields. If a version doesn't have
+a field, any value but the field's `absent` raises ValueError instead of being dropped.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class ListedOffsets:
 
     partition: Int32
     error_code: Int16
-    # In version 0, the only one with this field, it is never null: hence NullSince(1).
+    # Only version 0 has this field, never null: NullSince(1) allows null from version 1 on.
     offsets: Annotated[list[Int64] | None, NullSince(1), Since(0, last=0, absent=None)] = None
     timestamp: Annotated[Int64, Since(1, absent=-1)] = -1
     offset: Annotated[Int64, Since(1, absent=-1)] = -1
@@ -277,7 +277,7 @@ class MetadataResponse(Response):
 
 @dataclass(slots=True)
 class MetadataRequest(Request[MetadataResponse]):
-    """To ask for all topics, `topics` is `[]` in version 0, None in version 1 (`[]`: no topic)."""
+    """All topics are `[]` in version 0 and None in version 1, where `[]` means no topic."""
 
     api = ApiKey.METADATA
     versions = range(2)

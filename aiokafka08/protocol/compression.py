@@ -5,9 +5,9 @@ that value. The builders and readers (see `message_set`), not this module, handl
 and CRCs, and turn the errors of this module into public ones. `decompress` accepts what the
 Java consumer accepts.
 
-Invariant: whatever the compressed bytes are, `decompress` allocates at most about twice its `limit`
-(for lz4 4 MiB more), since it checks each length in them first, and they can make it raise no other
-errors than `CorruptCompressedData` and `DecompressedTooLarge`.
+Invariants: whatever the compressed bytes are, `decompress` allocates at most about twice its
+`limit` (for lz4 4 MiB more), since it checks each length before it allocates. The bytes cause no
+errors but `CorruptCompressedData` and `DecompressedTooLarge`.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
     pieces: list[bytes] = []
     remaining = limit
     position = 0
-    # zlib returns a copy of the input after a member. To pass all the rest for each of thousands of
-    # tiny members would therefore cost quadratic time. The first member gets the whole input, since
-    # one is the usual case; those after it get growing steps.
+    # zlib copies the input after a member to `unused_data`. With thousands of tiny members, passing
+    # all the remaining input for each would therefore take quadratic time. The first member gets
+    # the whole input, since one is the usual case; those after it get growing steps.
     step = len(data)
     while True:
         member = zlib.decompressobj(wbits=_GZIP_WBITS)
@@ -201,8 +201,8 @@ def _snappy_stream(data: memoryview) -> Iterator[bytes]:
 
 
 def _unsnappy(data: memoryview, limit: int) -> bytes:
-    # A raw block can't begin with the magic. As a raw block, the magic would be a size and a copy
-    # element, and there is no output yet that this element could copy.
+    # A raw block can't begin with the magic: the first two bytes would be the size, and the next
+    # would begin an element that copies earlier output, of which there is none yet.
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _unsnappy_block(data, limit, limit)
     plain = bytearray()
@@ -297,10 +297,9 @@ def _lz4_frame(data: memoryview, magic: int) -> Iterator[bytes | memoryview]:
 def _unlz4(data: memoryview, limit: int) -> bytes:
     flags, block_max, position = _lz4_header(data)
     # The checksums of header, blocks and content are skipped, and so is the content size. The
-    # message's CRC covers the frame already, so these checksums could only detect a bug in the
-    # writer: the header's is right or wrong depending on the writer's version, and xxh32 over the
-    # content would cost far more in Python than the decompression. Java also skips the content
-    # checksum and the content size.
+    # message's CRC covers the frame, so these checksums could only detect a bug in the writer.
+    # Besides, some writers' header checksum is wrong (KAFKA-3160), and xxh32 in Python would take
+    # far longer than the decompression. Java also skips the content checksum and the content size.
     after_block = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
     # One scratch buffer for all blocks; a byte of lz4 decompresses to at most 255.
     scratch = memoryview(bytearray(min(block_max, 255 * len(data))))

@@ -85,7 +85,8 @@ class ClientConnection:
 
         Raises:
             KafkaProtocolError: a frame isn't the expected response (`CorrelationIdError`), is too
-                large or malformed. The connection is unusable then; `eof()` returns what is lost.
+                large or malformed. It is raised while iterating. The caller has to close the
+                connection then; `eof()` returns the requests that are lost.
         """
         return map(self._match, self.frames.received(count))
 

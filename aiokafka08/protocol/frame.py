@@ -1,13 +1,14 @@
 """Cut a byte stream into size-prefixed frames, however it is chunked.
 
 `FrameReader` owns the receive buffers. It copies small frames out of one reused buffer. A large
-frame gets a buffer of its own that the socket fills directly, so its bytes are never copied and
-callers can pass on views of them.
+frame gets a buffer of its own: the bytes that came with its size are copied into it, and the socket
+writes the rest there directly. Callers can pass on views of a frame.
 
 Invariants: a frame's size is checked against the limit before memory is allocated for it. Memory
 is reused only when no view of it is left.
 
 `connection` (the client) and the embedded cluster (`testing`) read frames; `api` decodes them.
+`consumer.fetcher` calls `held_bytes` to account for memory.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _KEPT_BUFFERS = 2
 """One buffer is read by the frame's owner while the other one receives the next frame."""
 
 _KEPT_BYTES = 4 * 1024 * 1024
-"""The size of the largest buffer kept: enough for a fetch of three partitions at 1 MiB each, the
-default of `max_partition_fetch_bytes`."""
+"""The size of the largest buffer kept. A fetch response of three partitions fits, with the default
+`max_partition_fetch_bytes` of 1 MiB."""
 
 
 class _FrameBuffers:
@@ -74,8 +75,8 @@ class FrameReader:
 
     The caller writes n bytes into `get_buffer()`, then iterates over `received(n)`, which yields
     the frames, without their size prefix, that are complete now. The caller may keep a frame: its
-    memory isn't reused while there is a view of it. `received()` is a generator so that the frames
-    before a damaged one are still yielded; iterate to its end.
+    memory isn't reused while there is a view of it. The caller has to iterate to the end, since
+    `received()` is a generator: it yields the frames before a damaged one, then raises.
     """
 
     __slots__ = ("_buffers", "_filled", "_frame", "_max_frame_bytes", "_peer", "_scratch")

@@ -5,10 +5,13 @@
 
 The size field counts the bytes after it. The CRC covers the bytes from the magic byte on. Bits 0-2
 of the attributes are the codec, bit 3 is the timestamp type. A message with a codec is a wrapper:
-its value is a compressed message set, its offset that of the last message inside.
+its value is a compressed message set, and its offset is that of the last message inside.
 
-The builders, the readers and `message_set` take the constants of the formats from here. (The
-compiled implementation has copies of them in `_message_set_c.pyx`.)
+The pure builder, the readers and `message_set` take the constants of the formats from here; the
+producer calls `message_size`, by way of `message_set`.
+
+Invariant: the copies of the constants in `_message_set_c.pyx` are equal to these, and
+`message_size` returns what a builder adds for the message.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ LOG_APPEND_TIME: Final = 0x08
 """Attribute bit: the timestamp is the broker's."""
 
 MAX_NESTING: Final = 2
-"""The maximum number of nested wrappers, including the outermost one. 2, since 0.9.0.1 stores a
-wrapper in a wrapper unchanged (docs/brokers.md 6.7)."""
+"""The maximum number of nested wrappers, including the outermost one. Two have to be read, since
+0.9.0.1 stores a wrapper in a wrapper unchanged (docs/brokers.md 6.7)."""
 
 
 def message_size(magic: int, key: Buffer | None, value: Buffer | None) -> int:

@@ -2,21 +2,25 @@
 
 - `MessageSetBuilder` (the producer) appends messages in wire format: from lists, or from `Blobs`,
   the buffers of an Arrow column.
-- `survey` (the fetcher) reads the headers of a fetched set: the offset of the next fetch, and the
+- `survey` (the consumer) reads the headers of a fetched set: the offset of the next fetch, and the
   size of a cut-off message.
 - `MessageSetReader` (the consumer) decodes a fetched set slice by slice, wrappers included: `read`
   to records, `read_columns` to `Columns`, the buffers of Arrow's layout.
-- `murmur2` and `partitions_of` (the partitioners) are the Java client's hash of a key, and the
-  partition that follows from it.
-- `entries` walks over the outermost entries and checks bounds only, for tools and the embedded
-  cluster, which must see messages as they are; `encode_entry` writes one.
+- `murmur2` and `partitions_of` (the producer's partitioners) compute the Java client's hash of a
+  key, and the partition that follows from it.
+- `entries` (the tests) yields the outermost entries as they are: it raises only for wrong lengths,
+  and reports a wrong CRC in `crc_ok`. `encode_entry` (the tests and the embedded cluster) encodes
+  an entry.
 
 All but the last item have a compiled twin (`_message_set_c`, optional) and a pure one (the
 reference: `_builder_py`, `_reader_py`, `_columns_py`, `_blobs_py`, `_murmur2_py`). `twins` decides
-which of them is used; `IMPLEMENTATION` names it. Invariant: other modules import these names from
-here only, and both twins return the same values and raise the same errors for the same bytes.
+which of them is used; `IMPLEMENTATION` names it.
 
 `message_format` has the wire layout, `compression` the codecs.
+
+Invariant: only the twins import these names from elsewhere (and `producer._producer_c`, which uses
+the compiled builder in C). Both twins return the same values and raise the same errors for the same
+bytes; only how far `read_columns` goes beyond the `max_bytes` of `Columns` may differ.
 """
 
 from __future__ import annotations

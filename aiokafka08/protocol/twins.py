@@ -2,9 +2,9 @@
 
 Two extension modules are optional: `protocol._message_set_c` and `producer._producer_c`. Each has a
 pure twin that behaves alike. This module is the only place that reads AIOKAFKA08_IMPL and that
-handles the failed import of an extension module (not built, built for another Python, a zip of the
-sources). Its callers are `protocol.message_set` and `producer.fast_path`, which export the chosen
-twin; all other modules import from these two.
+handles the failed import of an extension module: it wasn't built, it was built for another Python,
+or the package is a zip of its sources. Its callers are `protocol.message_set` and
+`producer.fast_path`, which export the chosen twin; all other modules import from these two.
 
 Invariant: with AIOKAFKA08_IMPL=python no extension module is imported; with =c a missing one raises
 ImportError; without it a missing one is replaced by its pure twin. The compiled producer never runs
@@ -63,8 +63,8 @@ def load_compiled_producer(*slot_classes: type) -> ModuleType | None:
     """Import the compiled twin of the producer's fast path; None: use the pure one.
 
     Args:
-        slot_classes: the classes whose slots the compiled twin reads and writes, in the order of
-            the arguments of its function `bind()`.
+        slot_classes: the arguments of its function `bind()`: the classes whose slots the compiled
+            twin reads and writes. `bind()` raises ImportError if a class lacks a slot.
 
     Raises:
         ImportError: AIOKAFKA08_IMPL=c, and the compiled twin can't be imported.

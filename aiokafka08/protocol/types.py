@@ -58,7 +58,7 @@ class Since:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NullSince:
-    """The nullable array may be null from version `first` on, not in versions before."""
+    """The array may be null from version `first` on. Before, null can't be encoded or decoded."""
 
     first: int
 
@@ -70,7 +70,8 @@ Boolean = Annotated[bool, Fixed("?")]
 String = Annotated[str, Sized("h", text=True, nullable=False)]
 NullableString = Annotated[str | None, Sized("h", text=True, nullable=True)]
 Bytes = Annotated[Buffer, Sized("i", text=False, nullable=False)]
-"""Opaque bytes after an int32 length (message sets, group metadata); read without a copy."""
+"""Opaque bytes after an int32 length (message sets, group metadata). If the frame is a
+memoryview, the value is a view of it, not a copy."""
 
 
 class CompiledType(typing.NamedTuple):
