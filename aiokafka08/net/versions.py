@@ -223,8 +223,8 @@ def detect_version() -> Steps[BrokerVersion]:
             "the broker supports Heartbeat, but closes the connection on Metadata 1"
         )
     # 0.9 ignores the version and responds in layout 0. Layout 1 has more fields (racks, the
-    # controller id), and decoding must use every byte: a response in one layout doesn't fit the
-    # other.
+    # controller id), and decoding must use every byte, so such a response doesn't fit layout 0. The
+    # reverse is possible for some topics: try layout 0 first.
     if _fits(frame, 0):
         return BrokerVersion.of(BrokerLine.V0_9)
     if not _fits(frame, 1):
