@@ -1,8 +1,8 @@
 """An asyncio client of the Kafka 0.8 wire protocol, for brokers 0.8.0 to 3.9.
 
-The public names are those of aiokafka 0.14. The rest is in `aiokafka08.admin`, `.errors`,
-`.structs`, `.helpers`, `.telemetry` (events) and `.testing` (an embedded cluster). Each name is
-imported on first use; see `lazy`.
+The names of this module are those of aiokafka 0.14. The rest of this package's public API is in
+`aiokafka08.admin`, `.errors`, `.structs`, `.helpers`, `.telemetry` (events) and `.testing` (an
+embedded cluster). Each name is imported on first use; see `lazy`.
 """
 
 from typing import TYPE_CHECKING

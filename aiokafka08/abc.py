@@ -1,4 +1,7 @@
-"""The base class that users derive from. Names and signatures are those of aiokafka 0.14."""
+"""The base class that users derive from. Names and signatures are those of aiokafka 0.14.
+
+`consumer.engine` calls the methods of the user's listener.
+"""
 
 from __future__ import annotations
 

@@ -5,8 +5,9 @@ it (`message`), its meaning (`description`) and what a client does about it (`ac
 are aiokafka's, so `except` clauses keep working after a change of import. Each class that is
 `retriable` in aiokafka is retriable here. Codes -1, 8, 9 and 13 are retriable here, but not there.
 
-Invariant: no other module of the package names an error code by its number; they use
-`SomeError.errno`. This module decides no retries: `net.retry`, `producer` and `consumer` do.
+Invariant: no other module of the package names an error code by its number (except 0, no error);
+they use `SomeError.errno`. This module decides no retries: `net.retry`, `producer`, `consumer`,
+`offset_store` and `admin` do.
 """
 
 from __future__ import annotations
@@ -157,7 +158,11 @@ class IllegalOperation(Exception):
 
 
 class BrokerResponseError(KafkaError):
-    """A broker's response holds an error code. Unknown codes are instances of this very class."""
+    """A broker's response holds an error code. Unknown codes are instances of this very class.
+
+    `action` is for `net.retry` and for code that handles a response, `retriable` is for code that
+    catches the exception. They may differ: an unknown code has BACK_OFF, but isn't retriable.
+    """
 
     errno: int = -1
     message: ClassVar[str] = "UNKNOWN"  # Kafka's name of the code
@@ -279,9 +284,11 @@ class BrokerNotAvailableError(BrokerResponseError):
 
 
 class ReplicaNotAvailableError(BrokerResponseError):
+    """In Metadata no failure while the partition has a leader; retriable where it is raised."""
+
     errno = 9
     message = "REPLICA_NOT_AVAILABLE"
-    action = Action.NONE  # normal in Metadata while a replica is down (brokers.md 4.7)
+    action = Action.NONE  # Metadata has it whenever a replica is down (brokers.md 4.7)
     description = "a replica is down"
     retriable = True
 

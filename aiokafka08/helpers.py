@@ -1,4 +1,7 @@
-"""Helpers for users, with aiokafka's names. Their only I/O is reading certificate files."""
+"""Helpers for users, with aiokafka's names. `spark` uses them too.
+
+Their only I/O is reading certificate files, and OpenSSL's prompt for the password of a private key.
+"""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ where they are installed, because of `testing.pytest_plugin`; most sessions need
 Invariant: after `import aiokafka08.testing`, the only modules of `aiokafka08` in `sys.modules` are
 `aiokafka08`, `aiokafka08.testing` and this one; after `import aiokafka08`, the first and this one.
 
-Each of the two packages has two lists of its public names. Under `if TYPE_CHECKING` it imports
-them, for type checkers and import-linter. In the `else` it passes them to `import_when_used()`,
-where type checkers don't look, so that they report a misspelt name. tests/test_package.py checks
-that both lists agree.
+Each of the two packages lists its public names twice. Under `if TYPE_CHECKING` it imports them, for
+type checkers and import-linter. In the `else` it passes them to `import_when_used()`. Type checkers
+skip the `else`: if they saw a `__getattr__`, they would accept misspelt names.
+tests/test_package.py checks that both lists agree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The small values of the public API: partitions, offsets, records.
+"""The small values of the public API: partitions, offsets, records. All packages use them.
 
 Names, fields and their order are those of aiokafka 0.14. The structs of the wire protocol are in
 `protocol.api`.

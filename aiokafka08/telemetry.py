@@ -1,12 +1,13 @@
 """Report what the client does: typed events, counters, log lines.
 
-An event is a small frozen dataclass. All parts of a client call `Telemetry.emit()`, which counts
-the event, logs it and passes it to the user's `on_event` hook. `metrics()` of producer and consumer
-return the counters, together with gauges that their owners compute.
+An event is a small frozen dataclass. Each client creates one `Telemetry`. All parts of the client
+call its `emit()`, which counts the event, logs it and passes it to the user's `on_event` hook.
+`metrics()` of producer and consumer return the counters, together with gauges that their owners
+compute.
 
-Invariant: of events that compare equal, at most one in 30 s is logged above DEBUG. `Telemetry`
-remembers about 1,000 different events; then it forgets all of them, and the rule starts anew.
-Events and log lines never contain keys or values of messages.
+Invariant: of events that compare equal, at most one in 30 s is logged above DEBUG. One exception
+limits the memory: after about 1,000 different events `Telemetry` forgets what it has logged, and an
+equal event may be logged again. Events and log lines never contain keys or values of messages.
 """
 
 from __future__ import annotations

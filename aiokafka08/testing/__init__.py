@@ -6,8 +6,8 @@
 `cluster` and `controls` are what tests call; `server` and `handlers` are the brokers; `state`,
 `log` and `group` are what brokers remember. docs/brokers.md describes how they must behave.
 
-Invariant: of the rest of `aiokafka08`, the modules of this package import only `protocol`, `errors`
-and `structs`; this file imports `lazy` too. The brokers use no other code of the client, so that a
+Invariant: outside this package, its modules import only `protocol`, `errors` and `structs` from
+`aiokafka08`; this file imports `lazy` too. The brokers use no other code of the client, so that a
 bug of the client can't hide behind the same bug in a broker. import-linter checks it.
 
 The names below are imported at their first use, because pytest loads `pytest_plugin` in every

@@ -3,11 +3,12 @@
 `LINES` is the table. Per line it says which versions of each API the broker knows, and in which
 layout it responds; then the quirks that a client can see, each with its section of docs/brokers.md.
 
-Invariant: a difference between lines is a field of `BrokerLine`. Handlers read the field and never
-compare the line's name.
+Invariant: a difference between lines is a field of `BrokerLine`. The brokers' code reads the field
+and never compares the line's name.
 
 `read_request` decodes requests here, because on 0.8 and 0.9 the line decides the layout of a
-request, not the version in the request. `server` calls it; the handlers read `BrokerLine`'s fields.
+request, not the version in the request. `server` calls it. The handlers, `server`, `state`,
+`group`, `message_sets` and `controls` read `BrokerLine`'s fields.
 """
 
 from __future__ import annotations
@@ -143,9 +144,9 @@ class BrokerLine:
     waited_offset_is_next: bool = False
     """Whether a response that waited for replicas has the offset after the last message.
 
-    Other responses have the offset of the first message. In a response that waited, a partition
-    whose set wasn't stored has offset 0 instead of -1. Brokers wait if acks isn't 1 and some
-    partition has several replicas. Seen on 0.8.0 and 0.8.1.1.
+    If False, it has the offset of the first message, like a response that didn't wait. If True, a
+    partition whose set wasn't stored also has offset 0 instead of -1. Seen on 0.8.0 and 0.8.1.1,
+    which wait if acks isn't 1 and some partition has several replicas (`single_replicas_wait`).
     """
     acks_above_one: bool = True
     """Whether acks may be any number; from 0.9 on it may only be -1, 0 or 1 (5.1, 11.4)."""
@@ -177,10 +178,8 @@ class BrokerLine:
     unknown_partition_fetch_code: int = UnknownTopicOrPartitionError.errno
     """The error code for a v1 fetch of an unknown partition's offset (8.8)."""
     generation_code: int = NoError.errno
-    """The error code for a commit that names a generation of an unknown group (8.6).
-
-    Unknown: it has no members, and no committed offsets.
-    """
+    """The error code for a commit that names a generation, if the group has neither members nor
+    committed offsets (8.6)."""
     known_group_generation_code: int = NoError.errno
     """The error code for such a commit if the group has committed offsets, but no members."""
     null_group_closes: bool = False
@@ -188,8 +187,8 @@ class BrokerLine:
     null_coordinator_group_closes: bool = False
     """Whether GroupCoordinator for a null group closes the connection (8.9)."""
     coordinator_forgets_correlation_id: bool = True
-    """Whether a GroupCoordinatorNotAvailable response that an exception in the broker caused has
-    the correlation id 0 (8.9).
+    """Whether, after an exception in the broker, GroupCoordinatorNotAvailable has the correlation
+    id 0 (8.9).
 
     A null group causes an exception. So does the creation of the offsets topic, whose replication
     factor is three, in a cluster of one or two brokers where no topic has ever existed.

@@ -5,7 +5,8 @@ This is the class that tests use. It owns the listeners (`server`), the `Cluster
 `controls`; the brokers' behaviour is in `handlers`.
 
 Invariant: each method may be called from any thread. It runs in the cluster's event loop, and its
-effect is visible when it returns. No method waits for a client.
+effect is visible when it returns. No method waits for a client. (The properties `nodes` and
+`bootstrap_servers` read the state in the calling thread.)
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class EmbeddedCluster(Controls):
         topics: name → number of partitions, created at the start.
         auto_create: whether Metadata requests create the topics that they name.
         default_partitions: the number of partitions of auto-created topics.
-        default_replication_factor: the number of replicas of each partition of a topic that is
-            created without one; None: the number of brokers, at most 3.
+        default_replication_factor: the replication factor of topics that are created without
+            naming one; None: the number of brokers, at most 3.
         message_max_bytes: the size limit of a message, with the offset and size in front of it; a
             compressed wrapper counts as one message.
         segment_bytes: the size at which a log begins a new segment.
@@ -224,8 +225,9 @@ class EmbeddedCluster(Controls):
         return self._loop
 
     def _call(self, act: Callable[[ClusterRuntime], T]) -> T:
-        """Run `act` in the cluster's event loop, then check the requests that wait for what it
-        changed.
+        """Run `act` in the cluster's event loop, then complete delayed requests.
+
+        These are the ones that waited for what `act` changed.
         """
         loop, runtime = self._running_loop(), self._runtime
         assert runtime is not None
@@ -264,8 +266,8 @@ class EmbeddedCluster(Controls):
         Args:
             then: "elect": when this returns, the controller has noticed and elected new leaders.
                 "leaderless": it has noticed, but the broker's partitions have no leader until
-                `elect()`. "unnoticed": until `notice()` Metadata goes on listing the broker, and
-                acks=-1 waits for it. Real brokers with default settings notice after 7 s.
+                `elect()`. "unnoticed": Metadata goes on listing the broker, and acks=-1 waits for
+                it, until `notice()` is called. Real brokers with default settings notice after 7 s.
         """
 
         def act(runtime: ClusterRuntime) -> None:

@@ -2,8 +2,8 @@
 
 `cluster.EmbeddedCluster` inherits them and provides `_call`. Tests call them from any thread.
 
-Invariant: when a method returns, its effect is visible, and the requests that waited for it have
-been checked (`ClusterRuntime.complete_delayed`).
+Invariant: when a method returns, its effect is visible, and delayed requests that can be completed
+now have got their responses (`_call` runs `ClusterRuntime.complete_delayed`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LoggedMessage(NamedTuple):
     timestamp_ms: int | None
     """None in format 0."""
     codec: int
-    """The codec of its wrapper; 0 without one."""
+    """The codec of the wrapper; 0 if the message has no wrapper."""
 
 
 class Offsets(NamedTuple):

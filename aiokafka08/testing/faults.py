@@ -1,7 +1,8 @@
 """Faults as data: which requests a fault applies to, and its effect.
 
 Pure. `EmbeddedCluster.fault` adds a `Fault`; `server` calls `Faults.match` for each request and
-carries out the effect. Each effect is a small frozen class; `Effect` is their union.
+carries out the effect, with `damage_frame` if it changes the response's bytes. Each effect is a
+small frozen class; `Effect` is their union.
 
 Invariant: whether a fault strikes depends on the requests counted so far, never on time. A script
 of faults therefore has the same effects in each run.
@@ -64,7 +65,7 @@ class Truncate:
 class Silence:
     """Send no response to this request; later requests of the connection get theirs, as on 0.9.
 
-    Without `perform` the request isn't carried out.
+    The request is carried out all the same; with `perform=False` it isn't.
     """
 
     perform: bool = True
@@ -151,7 +152,8 @@ class Faults:
     def match(self, node: int, request: Request[Any]) -> Effect | None:
         """Return the effect on this request; None if no fault strikes.
 
-        All matching faults count the request. The first one that has counted enough strikes.
+        All matching faults count the request. Of those whose count has reached `nth`, the one that
+        was added first strikes.
         """
         struck: Effect | None = None
         for fault in list(self._faults):

@@ -2,15 +2,17 @@
 
 For the lines 0.9 and 0.10. No I/O and no clock: the methods get `now`, the seconds of a monotonic
 clock. A request that has to wait gets a `PendingResponse`, whose `response` a later call sets.
-`handlers.groups` turns requests into calls; `runtime` calls `Groups.expire` at
-`Groups.next_deadline`. Committed offsets are in `state`.
+`handlers.groups` turns requests into calls, `handlers.offsets` calls `Group.check_commit`, and
+`runtime` calls `Groups.expire` at `Groups.next_deadline`. Committed offsets are in `state`.
 
-Invariants: a generation has one leader and one protocol. A JoinGroup response has the group's
-current generation if its error code is 0, else generation 0; no other response has the field. A
-member with a pending response doesn't expire.
+Invariants: a generation has one leader and one protocol. A coordinator's JoinGroup response has the
+group's current generation if its error code is 0, else generation 0; no other response has a
+generation. (This doesn't apply to injected faults: `handlers.failures` builds their JoinGroup
+errors with generation -1.) A member with a pending response doesn't expire.
 
-When another broker becomes coordinator, it knows the group as it was stored: the last stable
-generation. Requests that wait at the old coordinator get NotCoordinatorForGroup.
+When another broker becomes coordinator, it knows the group as it was last stored: when the leader
+sent an assignment, or when the last member was gone. Requests that wait at the old coordinator get
+NotCoordinatorForGroup.
 """
 
 from __future__ import annotations

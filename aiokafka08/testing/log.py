@@ -8,8 +8,8 @@ Invariants: a read returns stored bytes unchanged and cuts them at `max_bytes`, 
 message. One read returns bytes of one segment, as real brokers do. `end_offset` decreases only by
 `truncate`.
 
-A segment holds its bytes in blocks of about 1 MiB, each made of whole sets. The index of a block
-has the last offset of each set, so that finding an offset scans at most one set.
+A segment holds its bytes in blocks of about 1 MiB, each made of whole sets. A block has the last
+offset of each set (`lasts`), so that finding an offset scans at most one set.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ class PartitionLog:
     """The messages of a partition.
 
     Args:
-        segment_bytes: a set that would make its segment larger begins a new segment.
+        segment_bytes: the size limit of a segment. A set that would exceed it begins a new segment.
         retention_bytes: delete the oldest segment as long as the remaining segments have at least
             this many bytes. The log then has at most one segment more than that. None keeps
             everything.
-        segments_overflow: if True, `segment_bytes` is checked without the new set: a set begins a
-            new segment only if the last segment is already larger than `segment_bytes`.
+        segments_overflow: if True, a set may exceed the limit: it begins a new segment only if the
+            last segment is already larger than `segment_bytes`.
     """
 
     __slots__ = (
@@ -211,10 +211,11 @@ class PartitionLog:
     def list_offsets(
         self, timestamp: int, max_num_offsets: int, below: int, now_ms: int
     ) -> list[int]:
-        """Return the starts of the segments last written at or before `timestamp`, descending.
+        """Return the start offsets of segments, highest first.
 
-        With -1, or a time in the future, the end of the log comes first. With -2 the result is the
-        start of the log (brokers.md 8.1, 8.2).
+        The first is that of the newest segment last written at or before `timestamp`; all older
+        segments follow. With -1, or a time in the future, the end of the log comes first. With -2
+        the result is the start of the log (brokers.md 8.1, 8.2).
 
         Raises:
             ValueError: `max_num_offsets` is negative.

@@ -67,7 +67,7 @@ class LogConfig:
 
 
 class ValidatedSet(NamedTuple):
-    """A set with its offsets, ready for the log; with `messages` 0 there is nothing to store."""
+    """A set with its offsets, ready for the log. If `messages` is 0, there is nothing to store."""
 
     data: bytearray
     first_offset: int
@@ -373,8 +373,9 @@ def parse_message(message: memoryview) -> MessageFields:
 def _accepts_lz4_header(frame: bytes, *, legacy_only: bool) -> bool:
     """Return whether brokers read an lz4 frame with this header (brokers.md 6.2).
 
-    Before 0.10 the checksum must cover the magic number too, and the header must not have a content
-    size. From 0.10 on brokers accept either checksum.
+    All lines with lz4 accept the legacy checksum, which covers the magic number too, if the header
+    has no content size. From 0.10 on they also accept the standard checksum, with or without a
+    content size.
     """
     if len(frame) < 7:
         return True  # decompress() then raises a better error

@@ -1,7 +1,8 @@
-"""Validation of the options of `EmbeddedCluster`, before anything listens. Pure.
+"""`check_options`: validate the options of `EmbeddedCluster`, which calls it first. Pure.
 
-Invariant: an invalid option raises a ValueError that names the option, its value and what is
-expected. The pytest plugin and the command line show its text to their users unchanged.
+Invariant: an invalid value of a parameter of `check_options` raises a ValueError that names the
+option, its value and what is expected. The pytest plugin and the command line show this text to
+their users. `host`, `advertised_host`, `clock` and `group_min_session_timeout_ms` aren't checked.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
 
 
 class DelayedOperation:
-    """A request that waits; `on_reply` is called once, with its reply."""
+    """A request that waits; `on_reply` is called once with its reply, never after `cancel()`."""
 
     __slots__ = ("_runtime", "_timer", "on_reply", "wait")
 
@@ -58,7 +58,7 @@ class DelayedOperation:
             self._timer = loop.call_later(max(wait.timeout_ms, 0) / 1000, self._expired)
 
     def cancel(self) -> None:
-        """Stop waiting: the connection has ended, or the reply is there."""
+        """Stop waiting, because the connection has ended or the reply is there."""
         if self._timer is not None:
             self._timer.cancel()
         self._runtime.forget(self)
@@ -139,7 +139,8 @@ class ClusterRuntime:
         """Check the delayed operations whose keys have changed.
 
         A reply lets its connection handle the next request, which may change the state again and
-        call this method: the outermost call handles all changes.
+        call this method. Such a nested call returns at once; the loop of the outermost call handles
+        its changes.
         """
         if self._completing:
             return

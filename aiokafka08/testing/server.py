@@ -107,7 +107,9 @@ class Listener:
     def _accept(self, listening: socket.socket) -> None:
         try:
             accepted, _ = listening.accept()
-        except OSError:  # the client has gone; or no descriptors are left, and the loop calls again
+        except OSError:
+            # The client has gone, or no file descriptor is free. In the second case the socket
+            # stays readable, and the loop calls this method again.
             return
         accepted.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -306,6 +308,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._delayed_operation = self._runtime.delay(outcome, on_reply)
             case Disconnect():
                 self._transport.close()
+            # No response to cut or to replace (acks=0): the effect closes the connection.
             case NoReply() if isinstance(effect, Close | Answer):
                 self._transport.close()
             case NoReply() if isinstance(effect, Hang):

@@ -3,9 +3,10 @@
 Pure data and its transitions, without sockets, clocks or waiting. The request handlers and the
 methods of `controls` and `cluster` read and change it.
 
-Invariants: one log per partition stands for all its replicas; a replica that has fallen behind is
-an offset in `Partition.behind`. Each method that changes a partition adds its key to `changed`, so
-that `ClusterRuntime.complete_delayed` can check the requests that wait for it.
+Invariants: one log per partition stands for all its replicas. For a replica that doesn't follow the
+leader (dead or fallen behind), `Partition.behind` has the offset that it reached. Each method that
+changes a partition adds its key to `changed`, so that `ClusterRuntime.complete_delayed` can check
+the requests that wait for it.
 
 A broker dies in two steps, as real ones do. `mark_dead` is the moment when its connections end.
 `notice` is the moment when the controller has seen it and elects leaders, shrinks ISRs and changes
@@ -257,7 +258,7 @@ class ClusterState:
             if partition.leader == node_id:
                 partition.leader = _NO_LEADER
                 partition.behind.setdefault(node_id, partition.log.end_offset)
-            # The last replica stays in the ISR: only it has the whole log.
+            # The last member of the ISR stays, even if it is dead: only it has the whole log.
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
             partition.published_isr = list(partition.isr)
@@ -283,7 +284,7 @@ class ClusterState:
             self.changed.add(partition.key)
 
     def elect(self, partition: Partition) -> None:
-        """Elect a leader: the first live replica of the ISR.
+        """Elect a leader for a partition without one: the first live replica of the ISR.
 
         If none is alive and unclean elections are enabled, the first live replica becomes the
         leader, and the messages that it doesn't have are lost.

@@ -1,7 +1,8 @@
 """Request handlers: one function per API, `(RequestContext, request) -> Outcome`.
 
 Each docstring says which behaviour of real brokers the handler models, and which it doesn't;
-docs/brokers.md is the reference. `server` calls `handle` for each request.
+docs/brokers.md is the reference. `server` calls `handle` for each request; `cluster` looks up in
+`HANDLERS` which request classes a fault may name.
 
 Invariant: a handler reads and changes `state`, but does no I/O. It returns a decision (`outcome`):
 reply, wait, no reply or disconnect. `server` carries it out.

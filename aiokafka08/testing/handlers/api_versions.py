@@ -1,4 +1,7 @@
-"""ApiVersions: the API versions that the line knows, from its table in `broker_lines`."""
+"""ApiVersions: the API versions that the line knows, from its table in `broker_lines`.
+
+`handlers.handle` dispatches the requests to `api_versions`.
+"""
 
 from __future__ import annotations
 

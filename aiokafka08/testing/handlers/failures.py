@@ -1,4 +1,10 @@
-"""Error responses for the effect `faults.Answer`: one error code for all or for some partitions."""
+"""Error responses for the effect `faults.Answer`: one error code for all or for some partitions.
+
+`server` calls these functions when such a fault strikes a request.
+
+Invariant: each request class in `handlers.HANDLERS` has an error response. With `only`, the
+responses of all other partitions stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +25,7 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
     """Return a response with `code` for everything that the request names.
 
     A Metadata response still lists the brokers. The lists of ListGroups and ApiVersions are empty.
+    JoinGroup has generation -1; errors of the coordinator itself have 0 (`group.join_error`).
     """
     match request:
         case api.ProduceRequest(topics=topics):
@@ -90,8 +97,8 @@ def with_partition_errors(
 ) -> api.Response:
     """Return the response with `code` for these partitions.
 
-    Partitions that are missing from the response are added: `drop_partitions` may have removed
-    them from the request.
+    `request` is the client's request, before `drop_partitions`. Partitions that `drop_partitions`
+    removed are missing from the response, and are added here.
     """
     failed = error_response(context, request, code)
     kept = {

@@ -1,4 +1,7 @@
-"""Fetch: slices of partition logs, and the long poll."""
+"""Fetch: slices of partition logs, and the long poll.
+
+`handlers.handle` dispatches the requests to `fetch`.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +41,14 @@ class _PartitionView(NamedTuple):
 def fetch(context: RequestContext, request: FetchRequest) -> Outcome:
     """Respond when `min_bytes` are readable, after `max_wait_ms`, or on an error (from 0.8.2 on).
 
-    Models: a set is cut at `max_bytes`, also in the middle of a message. It begins at the
-    start of the wrapper that holds the offset, so it may have messages below the offset. Data above
-    the high watermark isn't returned. An error comes with high watermark -1. The replica id may be
-    -1, -2 or unknown. A fetch returns data of one segment per partition. On 0.10, Fetch v0 and v1
-    return message format 0.
+    Models:
+    - A set is cut at `max_bytes`, also in the middle of a message. It begins at the start of the
+      wrapper that holds the offset, so it may have messages below the offset.
+    - Data above the high watermark isn't returned. An error comes with high watermark -1.
+    - Clients have the replica id -1, or -2 to read from followers too. For an id >= 0 that is no
+      replica of the partition, the line has an error code or serves the fetch.
+    - A fetch returns data of one segment per partition.
+    - On 0.10, Fetch v0 and v1 return message format 0.
     Doesn't model: followers that fetch (a fetch with a broker's id as replica id is served like a
     client's), a limit of the whole response (there is none before Fetch v3), the race of
     KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).

@@ -1,6 +1,10 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups (API keys 11 - 16).
 
-The handlers check that the broker is the group's coordinator; `group` does the rest.
+`handlers.handle` dispatches the requests to these handlers. They check that the broker is the
+group's coordinator; `group` does the rest.
+
+Invariant: only the group's coordinator carries out a request for a group. Other brokers respond
+with NotCoordinatorForGroup, or leave the group out (ListGroups).
 
 Models: all that 0.9.0.1 and 0.10.2.2 were observed to do (tests/contract/wire/test_groups.py).
 Doesn't model: the limit of a group's members and the delay of its first rebalance (0.11 and later),
@@ -66,7 +70,10 @@ def sync_group(context: RequestContext, request: SyncGroupRequest) -> Outcome:
 
 
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> Outcome:
-    """Extend the member's session. On 0.8.2, which has the request but no groups: Unknown."""
+    """Extend the member's session.
+
+    0.8.2 has the request but no groups, and responds with the error code of `UnknownError`.
+    """
     if context.line.heartbeat_is_a_stub:
         return Reply(GroupError(UnknownError.errno))
 

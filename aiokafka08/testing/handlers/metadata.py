@@ -1,4 +1,8 @@
-"""Metadata: brokers, topics, leaders; creates missing topics where auto-creation is enabled."""
+"""Metadata: brokers, topics, leaders; creates missing topics where auto-creation is enabled.
+
+`handlers.handle` dispatches the requests to `metadata`; `failures` builds its Metadata errors with
+`known_brokers` and `select_brokers`.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Outcome:
     """Respond with brokers, topics, leaders, replicas and ISRs, the same on every live broker.
 
     Models:
-    - 0.8 lists no brokers before the first topic exists. One invalid topic name, or one failed
-      creation, fails its whole response. Its ISRs may be stale.
+    - 0.8 lists no brokers before the first topic exists, and its ISRs may be stale.
+    - One invalid topic name (on 0.8), or one failed creation (up to 0.9), fails the whole response.
     - 0.8.0 and 0.8.1 list only brokers with replicas of the topics in the response.
     - A missing topic is auto-created, and the first response has LeaderNotAvailable for it. Without
       auto-creation the response has UnknownTopicOrPartition.
@@ -37,7 +41,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Outcome:
     them).
     """
     state, line = context.state, context.line
-    if request.topics is None and context.layout == 0:  # a count of -1
+    if request.topics is None and context.layout == 0:  # v0 has no null: brokers can't read it
         return Disconnect() if line.on_unreadable_request is BadRequestPolicy.CLOSE else NoReply()
     names = list(dict.fromkeys(request.topics or ()))
     if request.topics is None or (not names and context.layout == 0):

@@ -1,5 +1,7 @@
 """OffsetCommit, OffsetFetch and GroupCoordinator: the committed offsets of groups.
 
+`handlers.handle` dispatches the requests to `offset_commit`, `offset_fetch`, `group_coordinator`.
+
 There are two independent stores: ZooKeeper (version 0) and the offsets topic (later versions,
 brokers.md 8.5). Both are dictionaries of `ClusterState`. The offsets topic has partitions and
 leaders, but no messages appear in it.
@@ -121,8 +123,8 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Outcom
 
     Models: a partition without a committed offset has offset -1, in version 0 with the error
     UnknownTopicOrPartition, in version 1 without an error. In version 1 an unknown partition has
-    UnknownTopicOrPartition on 0.8.2; other lines treat it as one without a committed offset. Other
-    brokers respond with NotCoordinatorForGroup.
+    UnknownTopicOrPartition on 0.8.2; later lines treat it as one without a committed offset. In
+    version 1 brokers other than the coordinator respond with NotCoordinatorForGroup.
     """
     if request.group is None and context.line.null_group_closes:
         return Disconnect()
@@ -164,9 +166,9 @@ def group_coordinator(context: RequestContext, request: GroupCoordinatorRequest)
     """Return the leader of the group's partition of the offsets topic.
 
     Models: the first request creates the offsets topic and gets GroupCoordinatorNotAvailable. While
-    the group's partition has no live leader, requests get the same error. On 0.8.2 a cluster of one
-    or two brokers without any topic can't create the offsets topic: each request gets the error,
-    with the correlation id 0. A request with a null group gets that response too.
+    the group's partition has no live leader, requests get the same error. On 0.8.2 they get it with
+    the correlation id 0 in two cases: the group is null (later lines close the connection), or a
+    cluster of one or two brokers never had a topic, and so can't create the offsets topic.
     Doesn't model: the tenths of a second until the coordinator is ready (here it is ready at the
     second request).
     """

@@ -1,6 +1,6 @@
 """What a handler receives (`RequestContext`) and what it returns (`Outcome`); `server` performs it.
 
-Pure data, with the two helpers that all handlers of partitions use.
+Pure data, with two helpers for the handlers of partitions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class RequestContext:
 
 @dataclass(slots=True)
 class Reply:
-    """Send this response; `correlation_id` is the request's unless it is set (a quirk of 0.8.2)."""
+    """Send this response, with the request's correlation id if `correlation_id` is None.
+
+    Only a quirk of 0.8.2 sets another one.
+    """
 
     response: Response
     correlation_id: int | None = None
@@ -59,9 +62,9 @@ class Disconnect:
 class Wait:
     """Respond later.
 
-    The runtime calls `check(False)` whenever one of `keys` has changed, and sends the reply if
-    there is one. After `timeout_ms` (None: never) it calls `check(True)`, which must return the
-    reply.
+    Whenever one of `keys` has changed, `runtime` calls `check(False)`, which returns the reply, or
+    None to wait on. After `timeout_ms` (None: never) `runtime` calls `check(True)`, which must
+    return the reply.
     """
 
     timeout_ms: int | None

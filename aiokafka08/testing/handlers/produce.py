@@ -1,4 +1,7 @@
-"""Produce: append to the logs, then wait for replicas as `required_acks` says."""
+"""Produce: append to the logs, then wait for replicas as `required_acks` says.
+
+`handlers.handle` dispatches the requests to `produce`.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,10 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
 
     Models: all error codes. Partitions fail independently. A request with acks=0 gets no response;
     if it fails, the broker closes the connection. With acks=-1 the response waits for the high
-    watermark; with acks=n > 1 (up to 0.8.2) it waits for n replicas. After `timeout_ms` it has
-    RequestTimedOut, with the message stored. If a partition is named twice, the last set wins.
-    Version 2 has LogAppendTime.
+    watermark; with acks=n > 1 (up to 0.8.2) it waits for n replicas. After `timeout_ms` the
+    response has RequestTimedOut; the message stays in the leader's log. If a partition is named
+    twice, the last set wins. A response of version 2 has the timestamp that a topic with
+    LogAppendTime gave to the messages.
     Doesn't model: the milliseconds that replication takes. Live followers have a message at once.
     """
     acks = request.required_acks
