@@ -2,13 +2,13 @@
 
 `asyncio.Lock` wakes one waiter at each release, so each waiter costs one loop iteration. With a
 thousand tasks that send again as soon as they are served, the queue then empties slowly, in many
-small requests (docs/performance.md). At each release `FairLock` wakes two more waiters, ahead of
-their turn. If the tasks await nothing while they hold the lock, each woken waiter acquires it,
-releases it and so wakes two others, all in one iteration. The number of woken waiters then doubles
-with each iteration.
+small requests (docs/performance.md). `FairLock` also wakes waiters ahead of their turn: at each
+release the next two that aren't woken yet. If the tasks await nothing while they hold the lock,
+each woken waiter acquires it, releases it and so wakes two others, all in one iteration. The number
+of woken waiters then doubles with each iteration.
 
 Invariant: waiters acquire the lock in the order in which they came, one at a time. A waiter that is
-woken before its turn keeps its place in the queue.
+woken before its turn keeps its place in the queue. `producer.topics` has one lock per topic.
 """
 
 from __future__ import annotations
@@ -68,9 +68,11 @@ class FairLock:
         self._wake_more()
 
     def _wake_more(self) -> None:
-        """Wake the first waiter, which acquires the lock next, and two that aren't woken yet.
+        """Wake the next two waiters that aren't woken yet, and in any case the first one, which
+        acquires the lock next.
 
-        The waiters that are woken already are the first ones in the queue.
+        The waiters that are woken already are usually the first ones in the queue. If one of these
+        ran too early and waits again, this may wake fewer, but always the first one.
         """
         for index in (0, self._woken, self._woken + 1):
             if index < len(self._waiters) and not self._waiters[index].woken.done():

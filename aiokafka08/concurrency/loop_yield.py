@@ -6,11 +6,12 @@ hold the event loop: timers late, responses unread. Such code calls `is_due()` n
 yields if it returns True.
 
 One `LoopYield` measures for how long the current event-loop iteration has been held. All code of
-one producer, or of one consumer, shares one.
+one producer, or of one consumer, shares one, which its `engine` makes.
 
-Invariant: `is_due()` becomes True only if the last two calls of it were made by the same task, in
-the same loop iteration. A task that sends one message calls it once, so it doesn't yield: tasks
-that send one message each keep the order of their calls.
+Invariant: the result of `is_due()` changes from False to True only in a call whose preceding call
+was made by the same task, in the same loop iteration. So it doesn't become True if each task calls
+it once per iteration: tasks that send one message each keep the order of their calls. Once it is
+True, it is True for every task, until one yields (`yield_now`, `pop_due`) or the iteration ends.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class LoopYield:
     """Measure how long the running task has held the event loop. For use in one loop only.
 
     Attributes:
-        was_due: the last `is_due()` of this loop iteration returned True, and the task hasn't
-            yielded since. For a caller that can't await where it calls `is_due()` and yields later.
+        was_due: the last `is_due()` of this loop iteration returned True, and no task has yielded
+            since. For a caller that can't await where it calls `is_due()` and yields later.
     """
 
     __slots__ = ("_loop", "_measuring", "_since", "_task", "was_due")
@@ -79,8 +80,8 @@ class LoopYield:
     def pop_due(self) -> bool:
         """Return `is_due()` and reset it.
 
-        For the iterator of an `__await__`, which can't await `yield_now()`. It yields None instead,
-        which suspends the task until the next loop iteration.
+        For the iterator of an `__await__`, which can't await `yield_now()`. If this returns True,
+        the iterator yields None, which suspends the task until the next loop iteration.
         """
         due = self.is_due()
         self.was_due = False

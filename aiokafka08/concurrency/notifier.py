@@ -1,8 +1,9 @@
 """Wake the tasks that wait for some state to change.
 
 A `Notifier` carries no state. A task reads the state itself, and calls `wait()` if there is nothing
-to do. If it awaits anything in between, it may miss a notification: it then compares `count` before
-and after, and doesn't wait if the two differ.
+to do. A task that awaits anything in between may miss a notification. So it must note `count`
+before it reads the state, and must not wait if `count` has changed since. The consumer's tasks and
+its membership wait for each other with it.
 
 Invariant: `notify()` wakes every task that waits at that moment, and no task that begins to wait
 later.

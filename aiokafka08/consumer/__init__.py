@@ -8,10 +8,11 @@
 - `start_offsets` finds positions, `collector` serves getone() and getmany(), `commits` commits.
 - `observer` is the interface through which these parts report to the engine.
 
-`subscription` is what the user wants to read, `membership` decides which of it this consumer reads,
-and `config` checks the options. `range` reads one bounded range without a consumer.
+`subscription` is what the user wants to read. The package `membership` decides which of these
+partitions this consumer reads. `config` checks the options. `range` reads one bounded range without
+a consumer.
 
-Pure, without event loop and clock: `cursor`, `next_fetch`, `record_buffer`, `fetch_plan`,
+These modules use no event loop and no clock: `cursor`, `next_fetch`, `record_buffer`, `fetch_plan`,
 `fetch_memory` and `subscription`.
 """
 

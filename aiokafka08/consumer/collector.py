@@ -6,12 +6,12 @@ The public consumer calls it; the engine adds and removes cursors; it reports to
 
 Invariants:
 
-- A message counts as taken when the call returns it. Nothing is awaited between taking a message
-  and returning it, so a cancelled call has taken nothing.
+- A message counts as taken when the call (or a step of `remaining`) returns it. Nothing is awaited
+  between taking a message and returning it, so a cancelled call has taken nothing.
 - A call that names no partitions serves all in turn. `get_one` passes on to the next partition
-  after each slice. `get_many` and `get_columns` take as much as they may from one partition after
-  the other. A partition from which messages were taken comes last in the next call. A call that
-  names partitions serves them in the order of the names.
+  after each slice (SLICE_RECORDS). `get_many` and `get_columns` take up to their limit from one
+  partition, then the rest from the next. A partition from which messages were taken comes last in
+  the next call. A call that names partitions serves them in the order of the names.
 - A call that decodes much yields to the event loop between its slices; `get_columns` returns early
   instead.
 - The error of a partition is raised after the messages before it were taken: by `get_one` when it
@@ -61,9 +61,10 @@ class Collector:
         changed: notified when a waiting call should check again.
         call_count: how many calls have taken messages; steps of `remaining` don't count.
         waiting_calls: how many calls wait now.
-        remaining: iterator over the messages of the slice that is being returned. It is the
-            `remaining` of one cursor's buffer, or exhausted. Callers step it, one message a step;
-            it is replaced at a `seek()`, and when that cursor is paused or revoked.
+        remaining: iterator over the messages of the slice that `get_one` is returning; exhausted if
+            there is none. It is also the `remaining` of that cursor's buffer. The public consumer
+            steps it before it calls `get_one`, and each step takes one message. It is replaced at a
+            `seek()`, and when the cursor is paused or revoked.
     """
 
     __slots__ = (
@@ -96,8 +97,11 @@ class Collector:
         self._loop_yield = loop_yield
 
     def close(self) -> None:
-        """Return no more messages, and wake the waiting calls: they raise the error of
-        `ConsumerObserver.check`."""
+        """Drop `remaining`, and wake the waiting calls.
+
+        The consumer counts as stopped by now: `ConsumerObserver.check` raises in these calls, and
+        in all later ones.
+        """
         self._served, self.remaining = None, iter(())
         self.changed.notify()
 
@@ -214,8 +218,8 @@ class Collector:
     def _pending(self, partitions: Collection[TopicPartition]) -> bool:
         """Whether there is more to decode.
 
-        A step that returns no message doesn't show the end: it may have stopped after decompressing
-        DECODE_STEP_BYTES.
+        A decoding step without a message doesn't prove that the buffer is exhausted: it may have
+        stopped because it had decompressed a lot (`record_buffer.DECODE_STEP_BYTES`).
         """
         return any(cursor.buffer.pending for cursor in self._selected(partitions))
 

@@ -7,13 +7,18 @@ committed is the position: the offset after the last message that the user got.
 
 Invariants:
 
-- One commit at a time, in the order of the calls. So an older position never overwrites a newer
-  one.
-- A commit carries the generation and the member id (`CommitIdentity`) of the moment when its
-  positions were read. The coordinator refuses it if that generation has ended.
-- `cancel_pending` ends every commit that was called before it, and none that is called later.
-- A commit that the user didn't call never raises in the background. It emits `CommitFailed`, and an
-  error that a retry can't help is raised by the next call that takes messages.
+- One commit at a time, in the order in which their coroutines first run. That is at most one loop
+  iteration after the positions were read. Apart from that iteration, an older position never
+  overwrites a newer one.
+- A commit carries the generation and the member id (`CommitIdentity`) of its call of `commit`. The
+  coordinator refuses it if that generation has ended.
+- `cancel_pending` ends every commit for which `commit` was called before, and none for which it is
+  called later.
+- `commit_revoked_soon` reads the positions at once, but its task calls `commit` only when it
+  starts, in the next loop iteration. `wait_pending` waits for that task too.
+- A commit that the user didn't call raises no `KafkaError` in the background. It emits
+  `CommitFailed`. An error that a retry can't help, other than `CommitFailedError`, is raised once,
+  by the next public call that runs `ConsumerEngine.check`.
 """
 
 from __future__ import annotations
@@ -70,7 +75,8 @@ class Committer:
         self._timeout_s = router.config.request_timeout_s
         self._is_automatic = config.enable_auto_commit and config.group_id is not None
         self._interval_s = max(config.auto_commit_interval_s, SHORTEST_INTERVAL_S)
-        # In a rebalance the group waits for this member, for as long as its session lasts.
+        # In a rebalance the group waits for this member only until its session ends, so the commits
+        # before it may take half of that time.
         self._revoke_timeout_s = config.session_timeout_s / 2
         self._store: OffsetStore
         self._membership: Membership
@@ -136,7 +142,8 @@ class Committer:
             await self._try_commit(self.positions(partitions), self._revoke_timeout_s)
 
     def commit_revoked_soon(self, partitions: Collection[TopicPartition]) -> None:
-        """As `commit_revoked`, but in the background. The positions are read now.
+        """As `commit_revoked`, but in the background. The positions are read now, the generation
+        when the background task starts.
 
         For a new assign() or unsubscribe(): no other member waits for these partitions.
         """

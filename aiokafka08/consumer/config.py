@@ -1,8 +1,8 @@
 """Check the consumer's options once, when `AIOKafkaConsumer` is made.
 
-`net.config` checks the options of the network. Invariant: every wrong value raises an error that
-names the option, the value and what is expected; an option that needs a newer protocol raises
-`UnsupportedVersionError`, which names the request that it needs.
+`net.config` checks the options of the network, `membership.choose` the assignors. Invariant: every
+wrong value raises an error that names the option, the value and what is expected; an option that
+needs a newer protocol raises `UnsupportedVersionError`, which names the request that it needs.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ def consumer_config(
     zookeeper_connect: str | None,
 ) -> ConsumerConfig:
     """Check the options and convert their units.
+
+    `rebalance_timeout_ms` and `consumer_timeout_ms` are only checked; they have no effect.
 
     Raises:
         IllegalArgumentError: an option has a wrong value.

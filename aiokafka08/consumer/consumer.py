@@ -5,8 +5,9 @@ Names, keyword arguments, signatures and return types are those of aiokafka 0.14
 rebalance options.
 
 The class makes a `Router` (connections and metadata), a `Subscription` (what the user wants to
-read) and a `ConsumerEngine` (everything else). Invariant: every method that waits for the network
-runs in `_stop_scope` or waits in the collector, so `stop()` ends it with `ConsumerStoppedError`.
+read) and a `ConsumerEngine` (everything else). Invariant: `stop()` ends every other method that
+waits for the network, with `ConsumerStoppedError` (`async for` just ends). Such a method runs in
+`_stop_scope`, or waits for `Collector.changed` and then runs `ConsumerEngine.check`, which raises.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class AIOKafkaConsumer:
         max_partition_fetch_bytes: the usual size of a fetch of one partition. Larger messages are
             fetched too, up to `fetch_max_bytes`.
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`. Brokers 0.8.0 and 0.8.1
-            return an error of a partition only after the whole wait, and sometimes data too; so
-            the client lets them wait for at most 100 ms.
+            hold back the error of a partition, and sometimes data, until the whole wait is over;
+            so the client usually lets them wait for at most 100 ms.
         key_deserializer, value_deserializer: called with bytes or None. What they raise is raised
             by the call that would return the message, each time until you `seek()` past it.
         check_crcs: whether to check the CRC-32 of each message.
@@ -87,7 +88,7 @@ class AIOKafkaConsumer:
             for committed offsets on 0.8.0.
         session_timeout_ms: a member that sends no heartbeat for this long is removed from its
             group. In a group that brokers coordinate, a rebalance also waits this long for each
-            member (JoinGroup 0 has no `rebalance_timeout_ms`).
+            member: `rebalance_timeout_ms` has no effect, since JoinGroup 0 doesn't have it.
         max_poll_interval_ms: a consumer that takes no messages for this long leaves its group until
             it takes some.
         partition_assignment_strategy: classes derived from
@@ -373,7 +374,7 @@ class AIOKafkaConsumer:
         if partitions:
             check_partitions(partitions)
         elif not self._lifecycle.stopped:
-            for record in self._collector.remaining:
+            for record in self._collector.remaining:  # the usual case: a decoded message is left
                 return record
         return await self._collector.get_one(partitions)
 
@@ -653,18 +654,19 @@ class AIOKafkaConsumer:
 
         Older brokers (0.8, 0.9, 0.10.0), and brokers that store the topic in message format 0, know
         only times of whole *segments*. A segment takes `log.roll.hours` or `log.segment.bytes` of
-        messages, by default a week or 1 GiB. The result is then the start of the first segment
-        whose last write came after the given time. One second is subtracted from the given time
-        first, since file times are coarse. The result is never after the first message that was
-        written since that time, and often before it. Format 0 has no timestamps, so the earlier
-        messages can't be recognized and skipped.
+        messages, by default a week or 1 GiB. The client subtracts one second from the given time,
+        since file times are coarse; the result is the start of the first segment whose last write
+        came after that. It is never after the first message that was written since the given time,
+        and often before it. Format 0 has no timestamps, so the earlier messages can't be recognized
+        and skipped.
 
         The last write of a segment is the modification time of its file on the leader. If the
         leader has copied the file from another replica, this is the time of the copy, and the
         result is too early. If the clock of a producer is ahead of the broker's, the timestamp of a
-        message may be later than the last write of its segment; a search by time may miss this
-        message. Brokers from 0.10.1 on use file times too, for messages without timestamps and for
-        segments that are older than the upgrade of the broker.
+        message may be later than the last write of its segment: a search for that timestamp may
+        miss the message, since these brokers go by the time of the write. Brokers from 0.10.1 on
+        use file times too, for messages without timestamps and for segments that are older than the
+        upgrade of the broker.
 
         Args:
             timestamps: milliseconds since the epoch.

@@ -1,12 +1,13 @@
 """The state of one assigned partition: position, next fetch, back-off, and the error to raise.
 
-Pure: `now` is an argument. `apply_response` returns a `FetchResult`, and `fetcher` carries it out.
-A `Cursor` holds the buffered sets (`record_buffer`) and the next fetch (`next_fetch`). The engine
-makes one per assigned partition; `fetcher`, `start_offsets` and `collector` read and change it.
+No event loop, no clock: `now` is an argument. `apply_response` returns a `FetchResult`, and
+`fetcher` carries it out. A `Cursor` holds the buffered sets (`record_buffer`) and the next fetch
+(`next_fetch`). The engine makes one per assigned partition; `fetcher`, `start_offsets` and
+`collector` read and change it.
 
-Invariant: the response to one fetch at most is applied, the one that is `in_flight`. `seek()`,
-`restart()` and `change_leader()` make this fetch stale: its response is dropped. An error never
-moves the position.
+Invariant: a response is applied only if its fetch is still `in_flight`, and only once. `seek()`,
+`restart()` and `change_leader()` make the fetch in flight stale: its response is dropped. An error
+never moves the position.
 """
 
 from __future__ import annotations
@@ -181,13 +182,14 @@ class Cursor:
         )
 
     def fetch_bytes(self, share_bytes: int) -> int:
-        """Return the size of the next fetch for a partition with this share of the memory."""
+        """Return the size of the next fetch: the partition's share of the memory, or more if
+        `next_fetch` has grown for a message that is larger."""
         return max(self.next_fetch.size_bytes, share_bytes)
 
     def can_fetch(self, room_bytes: int, share_bytes: int) -> bool:
         """Whether to fetch now: at most `room_bytes` are buffered.
 
-        A fetch larger than the share needs an empty buffer.
+        A fetch larger than the share needs an empty buffer, since it also borrows memory.
         """
         if not self.wants_fetch:
             return False
@@ -229,7 +231,8 @@ class Cursor:
             fetched: the partition's part of the response.
             limit_bytes: the limit for the size of a message; a larger one is an error.
             waited: whether the broker responded only after the whole wait; None if the request may
-                have contained other partitions (it wasn't sent with `alone`).
+                have contained other partitions (it wasn't sent with `alone`). Shows whether the
+                broker hides a large message (`next_fetch`).
             hides_large: see `NextFetch.apply_response`.
             now: loop time.
             now_ms: milliseconds since the epoch.

@@ -4,8 +4,9 @@
 `ConsumerObserver` to which they report. It chooses membership and offset store when it starts, and
 is the `Assignee` that the membership drives. Its other methods are for the public consumer.
 
-Invariant: `cursors` holds exactly the partitions that are assigned now. A partition that is revoked
-and assigned again gets a new cursor, so a part that still holds the old one can't affect it.
+Invariant: `cursors` holds exactly the partitions that are assigned now, also while one is being
+revoked (`Cursor.revoked`). A partition that was removed and is assigned again gets a new cursor, so
+a part that still holds the old one can't affect it.
 
 The engine holds no reference to the public consumer. So a consumer that is dropped without `stop()`
 is collected, and warns.
@@ -144,7 +145,8 @@ class ConsumerEngine:
     async def finish(self) -> None:
         """End the calls that take messages, and commit what they have returned.
 
-        This must come before the membership ends: after that, other members read the partitions.
+        The first step of `stop()`: after the membership has ended, other members read the
+        partitions.
         """
         self.collector.close()
         await self.commits.stop()
@@ -431,7 +433,7 @@ class ConsumerEngine:
         for tp in wanted:
             if tp in self.cursors:
                 cursor = self.cursors[tp]
-                if cursor.revoked:  # it was being revoked, but is assigned again
+                if cursor.revoked:  # being revoked, but assigned again before it was removed
                     cursor.revoked = False
                     self._cursor_changed(cursor)
                     self.collector.add_ready(cursor)

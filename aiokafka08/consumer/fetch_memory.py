@@ -1,16 +1,18 @@
 """Bound the memory of fetched message sets, and divide it among the assigned partitions.
 
-Pure. `fetch_plan` borrows from it for each request, `fetcher` returns what was borrowed. Invariant,
-for n assigned partitions: the sets that are requested and the sets that are buffered undecoded
-take together at most
+Pure. `fetch_plan` borrows from it for each request; `fetcher` divides it and returns what was
+borrowed. Invariant, for n assigned partitions: the sets that are requested and the sets that are
+buffered undecoded take together at most the sum of
 
-    max(fetch_max_bytes, n x 16 KiB)  +  fetch_max_bytes for messages larger than a share
+    max(fetch_max_bytes, n x 16 KiB)                  for the shares, and
+    max(fetch_max_bytes, max_partition_fetch_bytes)   for messages larger than a share
 
-- The share of a partition is min(max_partition_fetch_bytes, fetch_max_bytes / 2n), but at least
-  16 KiB. Below Fetch v3 brokers know no limit for a whole response (docs/brokers.md 7.9), so the
-  limit is kept here. A partition may have one share buffered while it fetches the next one. If
-  there are so many partitions that the minimum of 16 KiB applies, a partition fetches only while
-  its buffer is empty. So a slow or paused partition never takes the memory of another one.
+- The share of a partition is fetch_max_bytes / 2n, but at least 16 KiB; max_partition_fetch_bytes
+  bounds it, also below 16 KiB. Below Fetch v3 brokers know no limit for a whole response
+  (docs/brokers.md 7.9), so the limit is kept here. A partition may have one share buffered while it
+  fetches the next one. If fetch_max_bytes / 2n is less than the share (there are so many partitions
+  that the minimum of 16 KiB applies), a partition fetches only while its buffer is empty. So a slow
+  or paused partition never takes the memory of another one.
 - A message larger than a share is fetched with bytes borrowed from one pool for all partitions, in
   the order of the requests. When another partition needs these bytes, they are taken back from a
   partition that is paused or that no waiting call reads. Its sets are dropped and fetched again
@@ -74,6 +76,7 @@ class FetchMemory:
         self.share_bytes = min(self._per_partition, max(even, MIN_SHARE_BYTES))
         # A response that was cut at its limit takes a whole share, plus its overhead.
         room_bytes = self.share_bytes + SET_OVERHEAD_BYTES
+        # With the minimum of 16 KiB there is no second share: fetch only into an empty buffer.
         self.room_bytes = room_bytes if even >= self.share_bytes else 0
         self.frames.limit_bytes = max(self._total, partitions * MIN_SHARE_BYTES) // 4
 
@@ -134,4 +137,5 @@ class FetchMemory:
 
     def _fits(self, cursor: Cursor) -> bool:
         others = sum(self._borrowers.values()) - cursor.borrowed_bytes
+        # A fetch never exceeds `limit_bytes`, so a single borrower always fits.
         return not others or others + self._extra_bytes(cursor) <= self.limit_bytes

@@ -1,13 +1,18 @@
 """Decide which partitions go into the next fetch request to one broker.
 
 Pure. `fetcher` has one `FetchQueue` per leader, updates it after each change of a cursor, and sends
-the `FetchPlan` that `plan` returns. So the CPU time per request depends on the partitions that are
-ready, not on how many are assigned.
+the `FetchPlan` that `plan` returns. The queue keeps the ready partitions apart. So the CPU time per
+request depends on the partitions that are ready, not on how many are assigned.
 
 A partition in a queue is in one of these states: ready; full (the user must read its buffer first);
-backing off; or out (paused, without a position, or with a fetch in flight). Invariant: every ready
-partition goes into the next request (up to MAX_REQUEST_BYTES), and a partition that isn't ready
-never delays another one.
+waiting for borrowed memory; backing off; or out (paused, revoked, without a position, with an error
+to raise, or with a fetch in flight).
+
+Invariant: every ready partition goes into the next request, up to MAX_REQUEST_BYTES. There are two
+exceptions. A partition that must be fetched alone (`next_fetch`) goes first, in a request without
+the others. A partition that can't borrow the memory that it needs is left out; it waits in the
+queue of `fetch_memory`, and is ready again when its turn comes. A partition that isn't ready keeps
+another one out of the request only by holding borrowed memory, or by waiting for it first.
 """
 
 from __future__ import annotations
@@ -118,7 +123,8 @@ class FetchQueue:
             wait_limit_s: the longest wait that is allowed for this broker's version.
         """
         self.queued = False
-        # A partition that must be fetched alone may have to wait for memory: then plan the others.
+        # `_plan` removes a partition that must wait for memory from `_ready`. If that was one to be
+        # fetched alone, plan the others.
         while self._ready:
             if (found := self._plan(now, wait_limit_s)) is not None:
                 return found
@@ -150,9 +156,9 @@ class FetchQueue:
         """Return how long the broker may wait for data.
 
         A full partition isn't in the request, but the user may read its buffer in the next moment,
-        and then it must not wait behind an idle poll. So the poll lasts as long as the time since a
-        partition last became full. That is at least 2 ms, and grows up to the whole wait if no
-        other partition becomes full.
+        and then it must not wait long for an idle poll. So while a partition is full, the wait is
+        the time since a partition last became full, but at least SHORT_WAIT_S and at most the whole
+        wait. It grows until another partition becomes full.
         """
         if self._ready:  # MAX_REQUEST_BYTES left some out
             return 0.0

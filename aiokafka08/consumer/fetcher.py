@@ -6,12 +6,14 @@ change of a cursor to it (`update`); it reports to the engine through `observer`
 
 Invariant: at most one request per broker is in flight (a broker answers one at a time per
 connection, docs/brokers.md 3.1). The next request leaves as soon as the response to the last one is
-applied, whatever the user does meanwhile.
+applied, if `fetch_plan` has a ready partition; no call has to ask for messages. If none is ready
+(all buffers are full, for instance), it leaves as soon as one is.
 
 A partition that is new or resumed, or was moved by `seek()`, joins the next request to its leader.
-Until then it waits for the end of the poll in flight, at most `fetch_max_wait_ms`. A partition
-whose full buffer was read hardly waits at all (`fetch_plan`). A broker that fails is retried after
-a back-off of its own. An error of a partition concerns that partition alone.
+Until then it waits for the response in flight, which the broker may hold back for
+`fetch_max_wait_ms` (for ALONE_WAIT_S, if that is longer and the request fetches a partition alone;
+see `fetch_plan`). A partition whose full buffer was read hardly waits at all. A broker that fails
+is retried after a back-off of its own. An error of a partition concerns that partition alone.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ class Fetcher:
                 del self._queues[cursor]
                 if queue is not None:
                     queue.remove(cursor)
-                cursor.change_leader()
+                cursor.change_leader()  # drops the fetch in flight
                 self._memory.release(cursor)
         for cursor in wanted:
             self._queues.setdefault(cursor, None)
@@ -204,7 +206,7 @@ class Fetcher:
                 self._observer.memory_exhausted()
             self._serve_waiter()
             if plan is None:
-                self.reclaim_memory(None)
+                self.reclaim_memory(None)  # from paused partitions
                 if changed.count == count:
                     await changed.wait(next_due)
                 continue

@@ -3,28 +3,31 @@
 Pure, and the only place of this algorithm: `cursor` (the consumer) and `range` (bounded reads) each
 own a `NextFetch` per partition and pass every fetch response to `apply_response`.
 
-A response may bring no whole message although the high watermark is above the fetch offset. What
-it does bring shows the reason (observed on real brokers, docs/brokers.md 7.1, 7.8, 7.11, 11.3):
+A response may bring no whole message at or after the fetch offset, although the high watermark is
+above it. What it does bring shows the reason (observed on real brokers, docs/brokers.md 7.1, 7.8,
+7.11, 11.3):
 
-- A partial message with its header. Grow the fetch size to the size that the header states; above
-  the limit the message is too large.
+- A partial message with its header. Grow the fetch size, at least to the size that the header
+  states; above the limit the message is too large.
 - Only messages from before the offset, or only a filler: an entry with offset -1 and a size that
-  exceeds the rest, with which brokers from 0.11 on end a set. The offset is empty (a transaction
-  marker, or removed by compaction). Continue at the next offset, one at a time.
+  exceeds the rest, with which brokers from 0.11 on end a set. If messages came and they take the
+  whole fetch size, more may follow: double the size, up to the limit. Otherwise the offset is empty
+  (a transaction marker, or removed by compaction): continue at the next offset, one at a time.
 - Nothing at all. Fetch once more, since the watermark may have moved between the read and the
-  response. Then grow to the limit: only brokers from 0.11 on hide a message that doesn't fit, the
-  older ones show a part of it. Then fetch the partition alone, and see how long the broker waits. A
-  response at once means that a message is there that doesn't fit: too large. Several responses,
-  each after the whole wait, mean that the log is empty up to the watermark.
+  response. Then grow to the limit, if the broker may hide a message that doesn't fit (from 0.11 on;
+  older brokers show a part of it). Then fetch the partition alone, and see how long the broker
+  waits. A response at once means that a message is there that doesn't fit: too large. Several
+  responses, each after the whole wait, mean that the log is empty up to the watermark.
 
-No CRC covers an offset. An offset at or above the response's high watermark is damaged, or was
-written while the broker read the log (docs/brokers.md 7.14). The messages before it are used, and
-the rest is fetched again. If two responses in a row begin with an offset at or above the watermark,
-it is corrupt.
+No CRC covers an offset, so offsets are checked against the response's high watermark. One at or
+above it is damaged, or was written while the broker read the log (docs/brokers.md 7.14). The
+messages before it are used, and the rest is fetched again. If it comes before all usable messages,
+they are used only if the first one is at the fetch offset: then nothing is missing. Otherwise fetch
+once more; if the next response is like this too, the bytes are corrupt.
 
-Invariant: the search ends. Each response grows the size (up to the limit), raises the offset, or
-uses up one of a fixed number of retries. An offset is passed over only after a response has shown
-that no message is there.
+Invariant: the search ends. Each response grows the size (up to the limit), raises the offset, uses
+up one of a fixed number of retries, or ends in an error. An offset is passed over only after a
+response has shown that no message is there.
 """
 
 from __future__ import annotations
@@ -156,14 +159,15 @@ class NextFetch:
             return FetchFinding(FetchStep.CORRUPT)
         if found.whole_bytes or rest >= _OFFSET_SIZE.size:
             if found.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
-                # The response was cut at the requested size: more messages may follow.
+                # The response was cut at the requested size, which may still grow: more messages
+                # may follow.
                 self.size_bytes = min(2 * requested_bytes, limit_bytes)
             else:
                 self.offset += 1
             self._reset_search()
             return _RETRY
         if not hides_large:
-            requested_bytes = limit_bytes  # a larger fetch would show no more: nothing is there
+            requested_bytes = limit_bytes  # a larger fetch would show no more: don't grow
         return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited)
 
     def _use_below_watermark(self, message_set: Buffer, high_watermark: int) -> FetchFinding:
@@ -182,6 +186,7 @@ class NextFetch:
                 break
         usable = message_set[start:stop]
         first = _first_offset(usable, self.offset) if damaged else None
+        # Nothing is usable, or messages may be missing where the damaged offset stands.
         if last < 0 or (damaged and first != self.offset):
             self._above_watermark = not self._above_watermark
             return (

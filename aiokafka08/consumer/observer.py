@@ -18,7 +18,9 @@ class ConsumerObserver(Protocol):
     """Receives the reports of the consumer's parts."""
 
     def check(self) -> None:
-        """Raise the reason why no messages can be returned: stopped, failed, or no membership.
+        """If the consumer can't return messages, raise the reason; otherwise do nothing.
+
+        The reasons: it is stopped or failed, or the membership or an automatic commit has failed.
 
         Called by `collector` before it returns messages, and each time it goes on after a wait.
         """

@@ -4,22 +4,23 @@ For Spark, the demo and the command line, which decode the sets in their own way
 the only entry; it needs a started `Router`, and nothing else of the consumer but `next_fetch`, the
 algorithm for fetch sizes and empty offsets.
 
-Invariant: the sets come in offset order and cover each offset of the range once. A range always
-ends, either when its last offset is passed or with an error, also if offsets are empty.
+Invariant: the sets come in offset order, and each message of the range is in exactly one of them,
+counted from its `fetch_offset` to before its `end_offset`. A range always ends, either when its
+last offset is passed or with an error, also if offsets are empty.
 
-If the high watermark is below the end of the range, `range` fetches at the end of the range, to see
-whether the log itself is long enough. If the broker refuses that offset, the log is shorter than
-the range, and the missing messages are gone. If it doesn't refuse, the messages
-exist, and `range` waits for the watermark to rise: it lags for a moment after a failover
-(docs/brokers.md 9.5).
+The caller chooses an end that isn't above the high watermark. If `range` nevertheless reaches the
+watermark before the end, it fetches at the end of the range, to see whether the log itself is long
+enough. If the broker refuses that offset, the log is shorter than the range, and the missing
+messages are gone. If it doesn't refuse, the messages exist, and `range` waits for the watermark to
+rise: it lags for a moment after a failover (docs/brokers.md 9.5).
 
 The offset after a set is known only when the set is there. To have several requests in flight
 anyway, each further request begins at a guessed offset. The guess assumes that each set spans as
-many offsets as the shortest of the recent sets. A guess that is too low costs a few bytes that are
-fetched twice; one that is too high costs a request for the gap. If too many guesses are wrong
-(large compressed sets, messages of very different sizes), there is one request at a time. What is
-fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up to
-`limit_bytes`.
+many offsets as the shortest of the recent sets. A guessed offset that is too low costs a few bytes
+that are fetched twice; one that is too high costs a request for the gap. If too many guesses are
+wrong (large compressed sets, messages of very different sizes), there is one request at a time.
+What is fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up
+to `limit_bytes`.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ _SPANS = 8
 """From how many recent sets the next offsets are guessed."""
 
 _WRONG_GUESSES = 4
-"""How many wrong guesses are always allowed. One more is allowed for every _WRONG_GUESSES guesses
-made. Beyond that, there is one request at a time."""
+"""How many wrong guesses are allowed at first. One more is allowed for every _WRONG_GUESSES guesses
+made, which is a quarter of them. Beyond that, there is one request at a time."""
 
 _SPARE_BYTES = 16 * 1024
 """Added to the estimated size of a gap."""
@@ -218,7 +219,7 @@ class _RangeReader:
             self._refusals = 0
             if finding.step is FetchStep.DATA:
                 end = min(self._next_fetch.offset, self._end)
-                self._send_ahead()
+                self._send_ahead()  # requests are in flight while the caller decodes this set
                 assert finding.message_set is not None
                 return RawSet(finding.message_set, offset, end)
             if finding.step is FetchStep.TOO_LARGE:
@@ -258,7 +259,9 @@ class _RangeReader:
                 return fetch, (fetched, elapsed_s)
             self._wrong_guesses += 1
         size = max(self._max_bytes, wanted.size_bytes)
-        if wanted.alone:  # or the time for the other responses would look like the broker's wait
+        if wanted.alone:
+            # Let the other fetches end first: a broker responds to one request at a time, so the
+            # time for those would look like a wait of this one.
             await asyncio.gather(*(fetch.task for fetch in fetches), return_exceptions=True)
             fetches.clear()
         elif fetches and fetches[0].offset == wanted.offset and fetches[0].max_bytes < size:

@@ -13,9 +13,10 @@ buffer reads the progress from the iterator itself (`length_hint`); nothing is c
 
 Fetched sets stay views into the frame in which they came, together with sets of other partitions:
 copying each set out would cost more than decoding it. But a partition that the user doesn't read
-must not keep the memory of all others alive. Invariant (`FrameStore`): of the frames that are kept,
-at most `limit_bytes` belong to no buffered set. Above that, the sets that are still buffered are
-copied out of the oldest frame, and the frame is released.
+must not keep the memory of all others alive. Invariant (`FrameStore`), after each `trim()`: at most
+`limit_bytes` bytes of the frames that are kept belong to no buffered set. Above that, `trim()`
+copies the sets that are still buffered out of the oldest frame, and releases the frame. It runs
+when a set is released, and after each response (`fetcher`).
 """
 
 from __future__ import annotations
@@ -295,8 +296,9 @@ class RecordBuffer:
         """Decode the next slice of at most `max_records` records.
 
         Returns:
-            False if there is nothing to decode now. True also where the step has found no record
-            and more sets follow (see `DECODE_STEP_BYTES`).
+            False if there is nothing to decode, or if an error comes next and records before it
+            aren't returned yet. True also if the step has found no record and more sets follow (see
+            `DECODE_STEP_BYTES`).
 
         Raises:
             CorruptRecordException: the next record to return is corrupt.

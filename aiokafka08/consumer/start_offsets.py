@@ -7,8 +7,9 @@ cursors; this module reports to it through `observer`.
 
 Invariant: a position that a broker refused is given up only when the bounds of the log show that it
 is outside. The refusal alone proves nothing. 0.8 refuses in a race with an append (KAFKA-2477), and
-the log of a new leader may end earlier for a moment (docs/brokers.md 7.10). So an offset beyond the
-end of the log is given up only after BEYOND_END_TRIES checks in a row have shown this.
+the log of a new leader may end earlier for a moment (docs/brokers.md 7.10). So an offset counts as
+beyond the end of the log only after BEYOND_END_TRIES checks in a row have found it there. Then
+auto_offset_reset applies; with "none" the error is raised, and the same offset is tried again.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class StartOffsets:
             if committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
-                cursor.start = self._reset
+                cursor.start = self._reset  # it stays in `_waiting`: its leader is asked next
             else:
                 topic, partition = cursor.topic_partition
                 self._fail(
@@ -275,5 +276,6 @@ def _searches(cursors: list[Cursor]) -> list[_PositionSearch]:
 
 
 def _current(searches: list[_PositionSearch]) -> list[Cursor]:
-    """Return the cursors without a seek or a revocation since their request was decided."""
+    """Return the cursors without a seek since their request was decided. To revoke a partition, the
+    engine seeks too."""
     return [one.cursor for one in searches if one.is_current]

@@ -1,10 +1,10 @@
 """What the user wants to read: topics, a pattern, or named partitions.
 
 Pure. The public consumer changes the `Subscription`; membership and engine read it. `topics()` and
-`partitions()` return what it covers in a snapshot of the cluster. `membership` decides which of
-these partitions this consumer reads.
+`partitions()` return what it covers in a snapshot of the cluster. The membership decides which
+partitions of subscribed topics this consumer reads; those of `assign()` it reads all.
 
-Invariant: a subscription is of one kind at a time; to change the kind takes `unsubscribe`. Each
+Invariant: a subscription is of one kind at a time; another kind needs `unsubscribe` first. Each
 change increments `number`, so that a task can see whether the subscription changed while it waited.
 """
 
@@ -98,7 +98,7 @@ class Subscription:
         self._pattern, self.listener = compiled, listener
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, without a membership.
+        """Read these partitions; the membership has no part in it.
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
