@@ -174,7 +174,7 @@ class Fetcher:
                 position = cursor.position
                 if position is not None:
                     cursor.seek(position)  # the messages are fetched again later
-                    self.update(cursor)
+                    self.update(cursor)  # returns what it has borrowed
 
     def has_live_leader(self, cursor: Cursor) -> bool:
         """Whether the partition has a leader, and that broker responds."""

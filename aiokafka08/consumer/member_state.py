@@ -10,8 +10,8 @@ are separate on purpose:
 - `membership.generation` has no state. It decides what a member does next after an error code.
 
 Invariant: after a generation is lost, its number stays here until the next one is joined and
-synced, so that the broker refuses commits of its positions. Only the end of the subscription sets
-it back to -1.
+synced, so that the broker refuses commits of positions from the lost generation. Only the end of
+the subscription sets it back to -1.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class RecordBuffer:
                     raise error
                 records = records[:count]
         if self._undeserialized:
-            end_offset = self._undeserialized[0].offset
+            end_offset = self._undeserialized[0].offset  # the record that failed comes next
         elif self._sets and self._sets[0].reader is None:
             end_offset = self._sets[0].fetch_offset  # one set is finished, the next isn't begun
         else:

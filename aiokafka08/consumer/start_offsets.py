@@ -192,7 +192,7 @@ class StartOffsets:
             elif len(bounds) < len(results):
                 self._request_failed(cursor, LeaderNotAvailableError("the leader names no offset"))
             elif cursor.start is StartPosition.REFUSED:
-                self._verify(cursor, *bounds)
+                self._verify(cursor, *bounds)  # REFUSED is in both results
             else:
                 self._set_position(cursor, bounds[0])
 
