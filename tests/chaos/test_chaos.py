@@ -44,6 +44,7 @@ from tests.chaos.script import (
     script_of,
 )
 from tests.delivery_check import DeliveryCheck
+from tests.waiting import until
 
 SEEDS = [
     pytest.param(seed, id=f"seed-{seed}", marks=() if seed < 40 else pytest.mark.full)
@@ -121,7 +122,7 @@ async def test_no_message_is_lost_under_random_faults(seed: int) -> None:
         await work.check()
         check_against_cluster(script, cluster, work)
         if not has_effect(script, Hang):  # such a connection doesn't read, not even its end
-            await nobody_is_connected(cluster)
+            await until(lambda: cluster.connections() == 0, "all connections have ended", 5)
 
 
 def check_against_cluster(script: Script, cluster: EmbeddedCluster, work: DeliveryCheck) -> None:
@@ -154,15 +155,6 @@ def has_effect(script: Script, effect: type[Effect]) -> bool:
     return any(
         isinstance(step.act, Strike) and isinstance(step.act.then, effect) for step in script.steps
     )
-
-
-async def nobody_is_connected(cluster: EmbeddedCluster) -> None:
-    """The brokers see the ends of all connections by and by."""
-    async with asyncio.timeout(5):
-        while True:
-            if cluster.connections() == 0:
-                return
-            await asyncio.sleep(0.01)
 
 
 def test_a_seed_always_gives_the_same_script() -> None:

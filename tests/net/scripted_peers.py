@@ -26,7 +26,7 @@ from aiokafka08.protocol.api import (
 from tests.protocol.decoding import Envelope, decode_request
 
 
-class Link:
+class PeerConnection:
     """The peer's end of one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,22 +77,22 @@ class Peer:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.accepted = 0
-        self.links: list[Link] = []
-        self._new: asyncio.Queue[Link] = asyncio.Queue()
+        self.links: list[PeerConnection] = []
+        self._new: asyncio.Queue[PeerConnection] = asyncio.Queue()
 
-    async def link(self) -> Link:
+    async def link(self) -> PeerConnection:
         """Wait for the next accepted connection."""
         async with asyncio.timeout(10):
             return await self._new.get()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        link = Link(reader, writer)
+        link = PeerConnection(reader, writer)
         self.links.append(link)
         self._new.put_nowait(link)
 
 
-Serve = Callable[[Link], Awaitable[Any]]
+Serve = Callable[[PeerConnection], Awaitable[Any]]
 
 
 @contextlib.asynccontextmanager
@@ -111,7 +111,7 @@ async def listening(
     """
     tasks: set[asyncio.Task[None]] = set()
 
-    async def run(link: Link) -> None:
+    async def run(link: PeerConnection) -> None:
         assert serve is not None
         try:
             await serve(link)
@@ -149,7 +149,7 @@ async def listening(
                 await link.writer.wait_closed()
 
 
-class Scripted:
+class ScriptedPeer:
     """A broker with fixed responses by API key; it closes on other requests.
 
     It can cut the n-th response.
@@ -161,7 +161,7 @@ class Scripted:
         self.cut_at: dict[int, int] = {}
         """Number of the request, from 1 on, and how many bytes of its response are sent."""
 
-    async def __call__(self, link: Link) -> None:
+    async def __call__(self, link: PeerConnection) -> None:
         while True:
             request = await link.read()
             key = request.header.api_key
@@ -180,19 +180,19 @@ OF_0_8_2: dict[int, Response] = {
     ApiKey.OFFSET_FETCH: OffsetFetchResponse([]),
     ApiKey.HEARTBEAT: GroupError(-1),
 }
-"""What makes a `Scripted` an 0.8.2 broker, as far as version detection sees."""
+"""What makes a `ScriptedPeer` an 0.8.2 broker, as far as version detection sees."""
 
 
-async def close_at_once(link: Link) -> None:
+async def close_at_once(link: PeerConnection) -> None:
     """A peer that accepts and closes."""
 
 
-async def swallow(link: Link) -> None:
+async def swallow(link: PeerConnection) -> None:
     """A peer that reads and says nothing."""
     await link.wait_eof()
 
 
-async def http(link: Link) -> None:
+async def http(link: PeerConnection) -> None:
     """A web server."""
     await link.reader.read(1)
     link.writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")

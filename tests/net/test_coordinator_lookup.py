@@ -24,7 +24,7 @@ from aiokafka08.protocol.api import (
 )
 from aiokafka08.testing import EmbeddedCluster
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.scripted_peers import OF_0_8_2, Scripted, listening
+from tests.net.scripted_peers import OF_0_8_2, ScriptedPeer, listening
 
 MakeRouter = Callable[..., Any]
 FETCH = OffsetFetchRequest("g", [])
@@ -102,7 +102,7 @@ async def test_an_invalid_coordinator_is_refused(
     answers = OF_0_8_2 | {
         ApiKey.GROUP_COORDINATOR: GroupCoordinatorResponse(0, node_id, host, port)
     }
-    async with listening(Scripted(answers)) as peer:
+    async with listening(ScriptedPeer(answers)) as peer:
         router = await make_router(peer.address)
         with pytest.raises(GroupCoordinatorNotAvailableError, match="invalid coordinator"):
             await CoordinatorLookup(router, "g").node_id(timeout_s=2)

@@ -50,7 +50,7 @@ def connect(make_config: MakeConfig, telemetry: Recorder) -> Connect:
     return connect
 
 
-def asked(cluster: EmbeddedCluster) -> list[list[str] | None]:
+def sent_metadata_requests(cluster: EmbeddedCluster) -> list[list[str] | None]:
     """The topics of the metadata requests, the version detection's left out."""
     history = cluster.history
     probing = {one.connection for one in history if type(one.request) is OffsetFetchRequest}
@@ -66,15 +66,15 @@ def asked(cluster: EmbeddedCluster) -> list[list[str] | None]:
 
 async def test_a_hundred_callers_share_one_refresh(connect: Connect) -> None:
     async with EmbeddedCluster(topics={"t": 2}) as cluster, connect(cluster, ("t",)) as router:
-        before = len(asked(cluster))
+        before = len(sent_metadata_requests(cluster))
         snapshots = await asyncio.gather(*(router.metadata.refresh() for _ in range(100)))
-        assert len(asked(cluster)) == before + 1
+        assert len(sent_metadata_requests(cluster)) == before + 1
         assert set(map(id, snapshots)) == {id(router.metadata.snapshot)}
 
 
 async def test_callers_during_a_refresh_share_the_next_one(connect: Connect) -> None:
     async with EmbeddedCluster(topics={"t": 2}) as cluster, connect(cluster, ("t",)) as router:
-        before = len(asked(cluster))
+        before = len(sent_metadata_requests(cluster))
         cluster.fault(MetadataRequest, then=Delay(0.1))
         first = asyncio.create_task(router.metadata.refresh())
         await asyncio.wrap_future(cluster.next_request(MetadataRequest))
@@ -82,7 +82,7 @@ async def test_callers_during_a_refresh_share_the_next_one(connect: Connect) -> 
         await first
         assert not any(other.done() for other in others)
         await asyncio.gather(*others)
-        assert len(asked(cluster)) == before + 2
+        assert len(sent_metadata_requests(cluster)) == before + 2
 
 
 async def test_refresh_ignores_a_response_from_before_the_call(connect: Connect) -> None:
@@ -148,8 +148,8 @@ async def test_metadata_is_refreshed_by_age(connect: Connect) -> None:
         EmbeddedCluster(topics={"t": 1}) as cluster,
         connect(cluster, ("t",), metadata_max_age_ms=50, retry_backoff_ms=1) as router,
     ):
-        before = len(asked(cluster))
-        await until(lambda: len(asked(cluster)) >= before + 3, "three refreshes")
+        before = len(sent_metadata_requests(cluster))
+        await until(lambda: len(sent_metadata_requests(cluster)) >= before + 3, "three refreshes")
         assert router.metadata.snapshot.partitions("t")
 
 
@@ -170,13 +170,13 @@ async def test_many_refresh_requests_send_few_requests(connect: Connect) -> None
         EmbeddedCluster(topics={"t": 1}) as cluster,
         connect(cluster, ("t",), retry_backoff_ms=100) as router,
     ):
-        before = len(asked(cluster))
+        before = len(sent_metadata_requests(cluster))
         end = asyncio.get_running_loop().time() + 0.6
         while asyncio.get_running_loop().time() < end:
             router.metadata.request_refresh()
             await asyncio.sleep(0.001)
         # At once, and then after 0.1, 0.2, 0.4 s.
-        assert 1 <= len(asked(cluster)) - before <= 5
+        assert 1 <= len(sent_metadata_requests(cluster)) - before <= 5
 
 
 async def test_refreshes_go_on_after_an_outage(connect: Connect) -> None:
@@ -258,10 +258,10 @@ async def test_an_empty_cluster_is_no_error(connect: Connect) -> None:
 
 async def test_a_known_topic_needs_no_request(connect: Connect) -> None:
     async with EmbeddedCluster(topics={"t": 2}) as cluster, connect(cluster, ("t",)) as router:
-        before = len(asked(cluster))
+        before = len(sent_metadata_requests(cluster))
         info = await router.metadata.wait_for_topic("t", timeout_s=5)
         assert list(info.partitions) == [0, 1]
-        assert len(asked(cluster)) == before
+        assert len(sent_metadata_requests(cluster)) == before
 
 
 async def test_a_requested_topic_is_created_and_waited_for(connect: Connect) -> None:
@@ -274,11 +274,11 @@ async def test_a_requested_topic_is_created_and_waited_for(connect: Connect) -> 
 async def test_many_topics_at_once_share_their_refreshes(connect: Connect) -> None:
     topics = {f"t{i}": 1 for i in range(50)}
     async with EmbeddedCluster(topics=topics) as cluster, connect(cluster) as router:
-        before = len(asked(cluster))
+        before = len(sent_metadata_requests(cluster))
         await asyncio.gather(
             *(router.metadata.wait_for_topic(topic, timeout_s=5) for topic in topics)
         )
-        assert len(asked(cluster)) == before + 1
+        assert len(sent_metadata_requests(cluster)) == before + 1
 
 
 async def test_a_missing_topic_raises_and_is_not_tracked(
@@ -293,7 +293,7 @@ async def test_a_missing_topic_raises_and_is_not_tracked(
         ):
             await router.metadata.wait_for_topic("nowhere", timeout_s=0.2)
         await router.metadata.refresh()
-        assert asked(cluster)[-1] == ["t"]
+        assert sent_metadata_requests(cluster)[-1] == ["t"]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 256])
@@ -307,7 +307,7 @@ async def test_invalid_topic_names_are_never_sent(connect: Connect, name: str) -
         with pytest.raises(InvalidTopicError):
             metadata.set_topics([name])
         await metadata.refresh()
-        assert not any(topics and name in topics for topics in asked(cluster))
+        assert not any(topics and name in topics for topics in sent_metadata_requests(cluster))
 
 
 async def test_a_caller_that_gives_up_does_not_affect_others(connect: Connect) -> None:
@@ -323,7 +323,7 @@ async def test_a_caller_that_gives_up_does_not_affect_others(connect: Connect) -
         cluster.create_topic("t", 1)
         assert list((await second).partitions) == [0]
         await router.metadata.refresh()
-        assert asked(cluster)[-1] == ["t"]
+        assert sent_metadata_requests(cluster)[-1] == ["t"]
 
 
 async def test_partitions_without_leaders_are_waited_for(connect: Connect) -> None:
@@ -365,10 +365,10 @@ async def test_zero_backoff_is_no_busy_loop(connect: Connect) -> None:
         EmbeddedCluster(auto_create=False, topics={"u": 1}) as cluster,
         connect(cluster, retry_backoff_ms=0) as router,
     ):
-        before = len(asked(cluster))
+        before = len(sent_metadata_requests(cluster))
         with pytest.raises(UnknownTopicOrPartitionError):
             await router.metadata.wait_for_topic("t", timeout_s=0.3)
-        assert len(asked(cluster)) - before < 12
+        assert len(sent_metadata_requests(cluster)) - before < 12
 
 
 # --- one topic that fails the responses of 0.8 ----------------------------------------------------
@@ -386,22 +386,22 @@ async def test_topics_are_requested_alone_if_one_fails_them(connect: Connect, ve
             snapshot = await router.metadata.refresh()
             assert all(snapshot.leader(TopicPartition(f"t{i}", 0)) is not None for i in range(3))
             assert snapshot.topics["bad"].error_code == -1
-            assert asked(cluster)[-4:] == [["bad"], ["t0"], ["t1"], ["t2"]]
+            assert sent_metadata_requests(cluster)[-4:] == [["bad"], ["t0"], ["t1"], ["t2"]]
             # From then on the one alone, the others together.
             await router.metadata.refresh()
-            assert asked(cluster)[-2:] == [["t0", "t1", "t2"], ["bad"]]
+            assert sent_metadata_requests(cluster)[-2:] == [["t0", "t1", "t2"], ["bad"]]
 
 
 async def test_an_isolated_topic_that_works_joins_the_others(connect: Connect) -> None:
     async with EmbeddedCluster(default_replication_factor=2) as cluster:
         cluster.create_topic("t", 1, replication_factor=1)
         async with connect(cluster, ("t", "bad")) as router:
-            assert asked(cluster)[-2:] == [["bad"], ["t"]]
+            assert sent_metadata_requests(cluster)[-2:] == [["bad"], ["t"]]
             cluster.create_topic("bad", 1, replication_factor=1)
             await router.metadata.refresh()
-            assert asked(cluster)[-2:] == [["t"], ["bad"]]
+            assert sent_metadata_requests(cluster)[-2:] == [["t"], ["bad"]]
             await router.metadata.refresh()
-            assert asked(cluster)[-1] == ["bad", "t"]
+            assert sent_metadata_requests(cluster)[-1] == ["bad", "t"]
 
 
 # --- all topics -----------------------------------------------------------------------------------

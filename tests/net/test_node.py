@@ -27,8 +27,8 @@ from aiokafka08.testing import Delay, EmbeddedCluster, Hang
 from tests.net.conftest import MakeConfig, Recorder
 from tests.net.scripted_peers import (
     OF_0_8_2,
-    Link,
-    Scripted,
+    PeerConnection,
+    ScriptedPeer,
     close_at_once,
     closed_port,
     listening,
@@ -64,9 +64,9 @@ def address(cluster: EmbeddedCluster) -> Address:
     return info.host, info.port
 
 
-async def serve(link: Link) -> None:
+async def serve(link: PeerConnection) -> None:
     """A broker of 0.8.2, as far as `ASK` and the detection go."""
-    await Scripted(OF_0_8_2)(link)
+    await ScriptedPeer(OF_0_8_2)(link)
 
 
 # --- lanes ----------------------------------------------------------------------------------------
@@ -322,10 +322,10 @@ async def test_a_pinned_version_is_not_probed(make_node: MakeNode, make_config: 
 async def test_a_broker_that_only_closes_hints_at_a_wrong_pin(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
-    async def close(link: Link) -> None:
+    async def close(link: PeerConnection) -> None:
         await link.read()
 
-    async def answer_then_close(link: Link) -> None:
+    async def respond_then_close(link: PeerConnection) -> None:
         request = await link.read()
         link.respond(request, ListOffsetsResponse([]))
         await link.read()
@@ -333,7 +333,7 @@ async def test_a_broker_that_only_closes_hints_at_a_wrong_pin(
     hint = r"closed by the broker.*api_version pins the line 0\.8\.1: check that it is the broker's"
     for serve, pinned, hinted in (
         (close, "0.8.1", True),
-        (answer_then_close, "0.8.1", False),  # it speaks so; other reasons are likelier
+        (respond_then_close, "0.8.1", False),  # it speaks so; other reasons are likelier
     ):
         async with listening(serve) as peer:
             node = make_node(peer.address, make_config(api_version=pinned))
@@ -419,7 +419,7 @@ async def test_a_lane_opened_while_another_is_lost_probes_again(
 async def test_a_downgrade_is_believed_after_two_probes_only(
     make_node: MakeNode,
 ) -> None:
-    broker = Scripted(OF_0_8_2)
+    broker = ScriptedPeer(OF_0_8_2)
     async with listening(broker) as peer:
         node = make_node(peer.address)
         await node.connection(Lane.CONTROL)

@@ -32,8 +32,8 @@ from aiokafka08.testing import LINES, EmbeddedCluster
 from tests.net.conftest import MakeConfig, Recorder
 from tests.net.scripted_peers import (
     OF_0_8_2,
-    Link,
-    Scripted,
+    PeerConnection,
+    ScriptedPeer,
     close_at_once,
     closed_port,
     http,
@@ -126,7 +126,7 @@ async def test_an_http_server_is_recognised(config: NetConfig) -> None:
 async def test_the_first_bytes_of_another_protocol_are_quoted(
     config: NetConfig, greeting: bytes
 ) -> None:
-    async def greet(link: Link) -> None:
+    async def greet(link: PeerConnection) -> None:
         link.writer.write(greeting)
         await link.wait_eof()
 
@@ -184,7 +184,7 @@ async def test_an_endless_tls_handshake_times_out(
 async def test_a_connection_cut_before_a_response_is_probed_again(
     config: NetConfig, question: int
 ) -> None:
-    broker = Scripted(OF_0_8_2)
+    broker = ScriptedPeer(OF_0_8_2)
     broker.cut_at[question] = 0
     async with listening(broker) as peer:
         assert (await probe_version(peer.address, config)).line is BrokerLine.V0_8_2
@@ -196,7 +196,7 @@ async def test_a_connection_cut_before_a_response_is_probed_again(
 async def test_a_connection_cut_within_a_response_is_an_error(
     config: NetConfig, question: int, cut: int
 ) -> None:
-    broker = Scripted(OF_0_8_2)
+    broker = ScriptedPeer(OF_0_8_2)
     broker.cut_at[question] = cut
     async with listening(broker) as peer:
         with pytest.raises(KafkaConnectionError, match="closed in the middle of a response"):
@@ -204,7 +204,7 @@ async def test_a_connection_cut_within_a_response_is_an_error(
 
 
 async def test_a_broker_that_closes_after_each_first_response(config: NetConfig) -> None:
-    broker = Scripted({ApiKey.LIST_OFFSETS: ListOffsetsResponse([])})
+    broker = ScriptedPeer({ApiKey.LIST_OFFSETS: ListOffsetsResponse([])})
     async with listening(broker) as peer:  # that is what 0.8.0 does
         assert (await probe_version(peer.address, config)).line is BrokerLine.V0_8_0
         assert broker.requests == [2, 9, 2, 9]
@@ -212,7 +212,7 @@ async def test_a_broker_that_closes_after_each_first_response(config: NetConfig)
 
 async def test_a_4_x_broker_is_recognised(config: NetConfig) -> None:
     ranges = [VersionRange(1, 4, 18), VersionRange(2, 1, 10), VersionRange(18, 0, 4)]
-    broker = Scripted({ApiKey.API_VERSIONS: ApiVersionsResponse(0, ranges)})
+    broker = ScriptedPeer({ApiKey.API_VERSIONS: ApiVersionsResponse(0, ranges)})
     async with listening(broker) as peer:
         host, port = peer.address
         with pytest.raises(UnsupportedVersionError, match=rf"{host}:{port}: .*4\.x"):
@@ -220,7 +220,7 @@ async def test_a_4_x_broker_is_recognised(config: NetConfig) -> None:
 
 
 async def test_a_wrong_correlation_id_means_no_kafka_broker(config: NetConfig) -> None:
-    async def wrong(link: Link) -> None:
+    async def wrong(link: PeerConnection) -> None:
         link.respond(await link.read(), ListOffsetsResponse([]), correlation_id=77)
         await link.wait_eof()
 
@@ -325,7 +325,7 @@ async def test_the_certificate_is_checked_against_the_host_name(
 ) -> None:
     config = make_config(ssl_context=client_tls)
     stands_for("127.0.0.2")  # which is not in the certificate
-    async with listening(Scripted(OF_0_8_2), host="127.0.0.2", tls=server_tls) as peer:
+    async with listening(ScriptedPeer(OF_0_8_2), host="127.0.0.2", tls=server_tls) as peer:
         found = await probe_version(("localhost", peer.address[1]), config)
         assert found.line is BrokerLine.V0_8_2
         with pytest.raises(KafkaConnectionError, match=r"kafka\.test"):

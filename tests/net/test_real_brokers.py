@@ -121,14 +121,14 @@ async def test_detection_does_not_disturb_other_connections(
     node = Node(0, address, make_config(cluster.bootstrap_servers), Recorder())
     stop = asyncio.Event()
 
-    async def ask_on() -> int:
+    async def request_on() -> int:
         asked = 0
         while not stop.is_set():
             await node.request(ASK, timeout_s=2)
             asked += 1
         return asked
 
-    busy = asyncio.create_task(ask_on())
+    busy = asyncio.create_task(request_on())
     try:
         for _ in range(10):
             await probe_version(address, make_config(cluster.bootstrap_servers))
@@ -300,7 +300,7 @@ async def test_an_untrusted_certificate_of_a_broker_is_refused(
 # --- three brokers of 0.8.2.2 ---------------------------------------------------------------------
 
 
-async def ask_until_answered(router: Router, tp: TopicPartition, limit_s: float) -> int:
+async def request_until_success(router: Router, tp: TopicPartition, limit_s: float) -> int:
     """Request offsets from the current leader until it responds; return its node id."""
     async with asyncio.timeout(limit_s):
         while True:
@@ -369,19 +369,19 @@ async def test_a_killed_leader_is_replaced_and_found_again(
     await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [1, 2]})
     tp = TopicPartition(topic, 0)
     async with started(cluster.bootstrap_servers, topic) as router:
-        assert await ask_until_answered(router, tp, 30) == 1
+        assert await request_until_success(router, tp, 30) == 1
         call = asyncio.create_task(router.request(produce(topic, 1), node_id=1, lane=Lane.PRODUCE))
         await asyncio.sleep(0)
         await asyncio.to_thread(cluster.kill, 1)
         with contextlib.suppress(KafkaConnectionError):  # it may have been quicker
             await call
         await asyncio.to_thread(cluster.expire, 1)
-        assert await ask_until_answered(router, tp, 40) == 2
+        assert await request_until_success(router, tp, 40) == 2
         await asyncio.to_thread(cluster.restart, 1)
         await asyncio.to_thread(cluster.wait_isr, topic, 0, {1, 2})
         await asyncio.to_thread(cluster.kill, 2)
         await asyncio.to_thread(cluster.expire, 2)
-        assert await ask_until_answered(router, tp, 40) == 1
+        assert await request_until_success(router, tp, 40) == 1
 
 
 async def test_a_broker_that_comes_back_at_another_port_is_found(
@@ -392,10 +392,10 @@ async def test_a_broker_that_comes_back_at_another_port_is_found(
     await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [2]})
     tp = TopicPartition(topic, 0)
     async with started(cluster.bootstrap_servers, topic) as router:
-        assert await ask_until_answered(router, tp, 30) == 2
+        assert await request_until_success(router, tp, 30) == 2
         before = router.nodes.get(2).address
         await asyncio.to_thread(cluster.restart, 2, 0)
-        assert await ask_until_answered(router, tp, 40) == 2
+        assert await request_until_success(router, tp, 40) == 2
         node = router.nodes.get(2)
         assert node is not None
         assert node.address != before
@@ -409,7 +409,7 @@ async def test_a_paused_broker_times_out_and_is_found_again(
     await asyncio.to_thread(cluster.create_topic, topic, assignment={0: [1]})
     tp = TopicPartition(topic, 0)
     async with started(cluster.bootstrap_servers, topic, request_timeout_ms=1000) as router:
-        assert await ask_until_answered(router, tp, 30) == 1
+        assert await request_until_success(router, tp, 30) == 1
         connection = await router.connection(1, Lane.CONTROL)
         cluster.pause(1)
         try:
@@ -419,7 +419,7 @@ async def test_a_paused_broker_times_out_and_is_found_again(
             await asyncio.wait_for(router.metadata.refresh(), 20)  # the other brokers respond
         finally:
             cluster.resume(1)
-        assert await ask_until_answered(router, tp, 40) == 1
+        assert await request_until_success(router, tp, 40) == 1
 
 
 # --- old brokers that name only some --------------------------------------------------------------

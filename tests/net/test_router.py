@@ -55,7 +55,14 @@ from aiokafka08.testing import (
 )
 from tests.brokers.proxy import TcpProxy
 from tests.net.conftest import MakeConfig, Recorder
-from tests.net.scripted_peers import Scripted, close_at_once, closed_port, http, listening, swallow
+from tests.net.scripted_peers import (
+    ScriptedPeer,
+    close_at_once,
+    closed_port,
+    http,
+    listening,
+    swallow,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -92,7 +99,9 @@ async def within(seconds: float, work: Any) -> Any:
 @contextlib.asynccontextmanager
 async def broker_4_1() -> AsyncIterator[Address]:
     ranges = [VersionRange(1, 4, 18), VersionRange(2, 1, 10), VersionRange(18, 0, 4)]
-    async with listening(Scripted({ApiKey.API_VERSIONS: ApiVersionsResponse(0, ranges)})) as peer:
+    async with listening(
+        ScriptedPeer({ApiKey.API_VERSIONS: ApiVersionsResponse(0, ranges)})
+    ) as peer:
         yield peer.address
 
 
@@ -364,7 +373,7 @@ _MESSAGE = encode_entry(0, None, b"a")
 # --- following the cluster ------------------------------------------------------------------------
 
 
-async def ask_until_answered(router: Router, node_id: int) -> None:
+async def request_until_success(router: Router, node_id: int) -> None:
     """As a sender or fetcher does: again and again, with what metadata says."""
     while True:
         try:
@@ -387,7 +396,7 @@ async def test_a_broker_that_comes_back_at_another_port_is_found(make_router: Ma
             cluster.kill(1)
             cluster.restart(1, port=0)
             ports.add(cluster.nodes[1].port)
-            await within(30, ask_until_answered(router, 1))
+            await within(30, request_until_success(router, 1))
             node = router.nodes.get(1)
             assert node is not None
             assert node.address[1] == cluster.nodes[1].port
@@ -409,7 +418,7 @@ async def test_bootstrap_address_is_used_when_all_brokers_moved(
         cluster.kill(0)
         cluster.restart(0, port=0)
         proxy.upstream = cluster.bootstrap_servers
-        await within(30, ask_until_answered(router, 0))
+        await within(30, request_until_success(router, 0))
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1"])
@@ -561,7 +570,7 @@ async def test_a_rolling_upgrade_is_detected(make_router: MakeRouter) -> None:
     await router.request(ASK, node_id=0)
     await old.__aexit__(None, None, None)
     async with EmbeddedCluster(version="0.10", port=port, topics={"t": 1}):
-        await within(30, ask_until_answered(router, 0))
+        await within(30, request_until_success(router, 0))
         version = router.version(0)
         assert version is not None
         assert version.line is BrokerLine.V0_10

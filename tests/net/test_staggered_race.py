@@ -17,7 +17,7 @@ LONG = 60.0
 
 
 class Ways:
-    """Scripted attempts; `log` says which have begun, ended or were cancelled."""
+    """ScriptedPeer attempts; `log` says which have begun, ended or were cancelled."""
 
     def __init__(self) -> None:
         self.log: list[str] = []

@@ -36,7 +36,7 @@ from aiokafka08.protocol.api import (
     encode_response,
 )
 from tests.net.conftest import MakeConfig
-from tests.net.scripted_peers import Link, Peer, listening
+from tests.net.scripted_peers import Peer, PeerConnection, listening
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -79,12 +79,12 @@ def config(make_config: MakeConfig) -> NetConfig:
     return make_config()
 
 
-def asking(number: int) -> ListOffsetsRequest:
+def requesting(number: int) -> ListOffsetsRequest:
     """A request with a number that its response repeats."""
     return ListOffsetsRequest(-1, [Topic("t", [ListOffsetsPartition(number, -1, 1)])])
 
 
-def answering(request: Any) -> ListOffsetsResponse:
+def responding(request: Any) -> ListOffsetsResponse:
     (part,) = request.topics[0].partitions
     return ListOffsetsResponse([Topic("t", [ListedOffsets(part.partition, 0, [part.partition])])])
 
@@ -94,11 +94,11 @@ def told(response: ListOffsetsResponse) -> int:
     return offset
 
 
-async def serve(link: Link) -> None:
+async def serve(link: PeerConnection) -> None:
     """Respond to everything at once."""
     while True:
         request = await link.read()
-        link.respond(request, answering(request.body))
+        link.respond(request, responding(request.body))
 
 
 def produce(size: int, acks: int = 1) -> ProduceRequest:
@@ -113,12 +113,12 @@ async def test_hundreds_of_requests_in_flight_get_their_responses(
 ) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(500)]
+        calls = [asyncio.create_task(connection.request(requesting(i))) for i in range(500)]
         requests = [await link.read() for _ in calls]
         assert connection.in_flight == 500
         assert not any(call.done() for call in calls)
         for request in requests:
-            link.respond(request, answering(request.body))
+            link.respond(request, responding(request.body))
         assert [told(await call) for call in calls] == list(range(500))
         assert connection.in_flight == 0
 
@@ -126,7 +126,7 @@ async def test_hundreds_of_requests_in_flight_get_their_responses(
 async def test_requests_are_written_in_the_order_of_the_calls(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(50)]
+        calls = [asyncio.create_task(connection.request(requesting(i))) for i in range(50)]
         requests: list[Any] = [await link.read() for _ in calls]
         order = [request.body.topics[0].partitions[0].partition for request in requests]
         assert order == list(range(50))
@@ -135,29 +135,29 @@ async def test_requests_are_written_in_the_order_of_the_calls(config: NetConfig)
 
 
 async def test_responses_may_arrive_in_any_pieces(config: NetConfig) -> None:
-    async def drip(link: Link) -> None:
+    async def drip(link: PeerConnection) -> None:
         while True:
             request = await link.read()
-            frame = encode_response(answering(request.body), 0, request.header.correlation_id)
+            frame = encode_response(responding(request.body), 0, request.header.correlation_id)
             for byte in b"".join(frame):
                 link.writer.write(bytes([byte]))
                 await asyncio.sleep(0)
 
     async with listening(drip) as peer, connected(peer, config) as connection:
-        answers = await asyncio.gather(*(connection.request(asking(i)) for i in range(5)))
+        answers = await asyncio.gather(*(connection.request(requesting(i)) for i in range(5)))
         assert [told(answer) for answer in answers] == list(range(5))
 
 
 async def test_a_response_larger_than_the_receive_buffer(config: NetConfig) -> None:
     offsets = list(range(100_000))
 
-    async def big(link: Link) -> None:
+    async def big(link: PeerConnection) -> None:
         while True:
             request = await link.read()
             link.respond(request, ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, offsets)])]))
 
     async with listening(big) as peer, connected(peer, config) as connection:
-        for answer in await asyncio.gather(*(connection.request(asking(0)) for _ in range(3))):
+        for answer in await asyncio.gather(*(connection.request(requesting(0)) for _ in range(3))):
             assert answer.topics[0].partitions[0].offsets == offsets
 
 
@@ -167,16 +167,16 @@ async def test_a_response_larger_than_the_receive_buffer(config: NetConfig) -> N
 async def test_later_responses_match_after_a_timeout(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        late = asyncio.create_task(connection.request(asking(1), timeout_s=0.02))
+        late = asyncio.create_task(connection.request(requesting(1), timeout_s=0.02))
         first = await link.read()
-        behind = asyncio.create_task(connection.request(asking(2)))
+        behind = asyncio.create_task(connection.request(requesting(2)))
         second = await link.read()
         with pytest.raises(KafkaTimeoutError, match=r"ListOffsetsRequest within 20 ms"):
             await late
         assert connection.close_reason is None
         assert connection.in_flight == 2  # its slot stays
-        link.respond(first, answering(first.body))
-        link.respond(second, answering(second.body))
+        link.respond(first, responding(first.body))
+        link.respond(second, responding(second.body))
         assert told(await behind) == 2
         assert connection.in_flight == 0
 
@@ -184,13 +184,13 @@ async def test_later_responses_match_after_a_timeout(config: NetConfig) -> None:
 async def test_later_responses_match_after_a_cancellation(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(10)]
+        calls = [asyncio.create_task(connection.request(requesting(i))) for i in range(10)]
         requests = [await link.read() for _ in calls]
         for call in calls[::2]:
             call.cancel()
         await asyncio.wait(calls[::2])
         for request in requests:
-            link.respond(request, answering(request.body))
+            link.respond(request, responding(request.body))
         assert [told(await call) for call in calls[1::2]] == [1, 3, 5, 7, 9]
         assert all(call.cancelled() for call in calls[::2])
 
@@ -200,19 +200,19 @@ async def test_cancel_at_the_arrival_of_the_response_is_harmless(
 ) -> None:
     async with listening(serve) as peer, connected(peer, config) as connection:
         for turns in range(12):
-            call = asyncio.create_task(connection.request(asking(1)))
+            call = asyncio.create_task(connection.request(requesting(1)))
             for _ in range(turns):
                 await asyncio.sleep(0)
             call.cancel()
-            assert told(await connection.request(asking(2))) == 2
+            assert told(await connection.request(requesting(2))) == 2
             await asyncio.wait((call,))
 
 
 async def test_a_request_without_time_left_times_out(config: NetConfig) -> None:
     async with listening(serve) as peer, connected(peer, config) as connection:
         with pytest.raises(KafkaTimeoutError):
-            await connection.request(asking(1), timeout_s=0)
-        assert told(await connection.request(asking(2))) == 2
+            await connection.request(requesting(1), timeout_s=0)
+        assert told(await connection.request(requesting(2))) == 2
 
 
 # --- a stream that can't be trusted ---------------------------------------------------------------
@@ -223,11 +223,11 @@ async def test_a_wrong_correlation_id_closes_the_connection(config: NetConfig, w
     closed = Closed()
     async with listening() as peer, connected(peer, config, closed) as connection:
         link = await peer.link()
-        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(4)]
+        calls = [asyncio.create_task(connection.request(requesting(i))) for i in range(4)]
         requests = [await link.read() for _ in calls]
-        link.respond(requests[0], answering(requests[0].body))
-        link.respond(requests[1], answering(requests[1].body), correlation_id=wrong)
-        link.respond(requests[2], answering(requests[2].body))
+        link.respond(requests[0], responding(requests[0].body))
+        link.respond(requests[1], responding(requests[1].body), correlation_id=wrong)
+        link.respond(requests[2], responding(requests[2].body))
         assert told(await calls[0]) == 0
         for call in calls[1:]:
             with pytest.raises(KafkaConnectionError, match=rf"correlation id {wrong}; expected"):
@@ -242,10 +242,10 @@ async def test_id_0_of_0_8_2_matches_the_oldest_coordinator_lookup(config: NetCo
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
         lookup = asyncio.create_task(connection.request(GroupCoordinatorRequest("g")))
-        behind = asyncio.create_task(connection.request(asking(2)))
+        behind = asyncio.create_task(connection.request(requesting(2)))
         link.respond(await link.read(), GroupCoordinatorResponse(15, -1, "", -1), correlation_id=0)
         second = await link.read()
-        link.respond(second, answering(second.body))
+        link.respond(second, responding(second.body))
         assert (await lookup).error_code == 15
         assert told(await behind) == 2
 
@@ -256,7 +256,7 @@ async def test_an_unrequested_response_closes_the_connection(config: NetConfig) 
         link.writer.write(b"\0\0\0\4\0\0\0\1")
         await until(lambda: connection.close_reason, "closed")
         with pytest.raises(KafkaConnectionError, match="no request is in flight"):
-            await connection.request(asking(1))
+            await connection.request(requesting(1))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ async def test_malformed_bytes_close_the_connection_with_a_reason(
     closed = Closed()
     async with listening() as peer, connected(peer, config, closed) as connection:
         link = await peer.link()
-        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(2)]
+        calls = [asyncio.create_task(connection.request(requesting(i))) for i in range(2)]
         await link.read()
         link.writer.write(bytes_)
         for call in calls:
@@ -291,7 +291,7 @@ async def test_a_frame_over_the_limit_is_refused_before_it_is_read(make_config: 
     config = dataclasses.replace(make_config(), max_frame_bytes=1000)
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        call = asyncio.create_task(connection.request(asking(1)))
+        call = asyncio.create_task(connection.request(requesting(1)))
         request = await link.read()
         big = ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, [0] * 1000)])])
         link.respond(request, big, cut=5)
@@ -306,9 +306,9 @@ async def test_requests_in_flight_fail_when_the_broker_closes(config: NetConfig)
     closed = Closed()
     async with listening() as peer, connected(peer, config, closed) as connection:
         link = await peer.link()
-        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(3)]
+        calls = [asyncio.create_task(connection.request(requesting(i))) for i in range(3)]
         request = await link.read()
-        link.respond(request, answering(request.body))
+        link.respond(request, responding(request.body))
         link.close()
         assert told(await calls[0]) == 0
         for call in calls[1:]:
@@ -316,10 +316,10 @@ async def test_requests_in_flight_fail_when_the_broker_closes(config: NetConfig)
                 await call
         assert closed.calls == [("closed by the broker", 2)]
         with pytest.raises(KafkaConnectionError, match="closed by the broker"):
-            await connection.request(asking(1))
+            await connection.request(requesting(1))
         assert not connection.writable
         with pytest.raises(KafkaConnectionError, match="closed by the broker"):
-            connection.send(asking(1))
+            connection.send(requesting(1))
         with pytest.raises(KafkaConnectionError, match="closed by the broker"):
             await connection.wait_writable()
 
@@ -328,7 +328,7 @@ async def test_a_reset_is_reported_as_such(config: NetConfig) -> None:
     closed = Closed()
     async with listening() as peer, connected(peer, config, closed) as connection:
         link = await peer.link()
-        call = asyncio.create_task(connection.request(asking(1)))
+        call = asyncio.create_task(connection.request(requesting(1)))
         await link.read()
         link.reset()
         with pytest.raises(
@@ -361,7 +361,7 @@ async def test_close_fails_waiting_callers_and_reports_once(
     closed = Closed()
     async with listening() as peer, connected(peer, config, closed) as connection:
         link = await peer.link()
-        calls = [asyncio.create_task(connection.request(asking(i))) for i in range(3)]
+        calls = [asyncio.create_task(connection.request(requesting(i))) for i in range(3)]
         await link.read()
         connection.close("the client stops")
         connection.close("again")
@@ -392,7 +392,7 @@ async def test_close_wakes_the_tasks_that_wait_to_write(config: NetConfig) -> No
 
 async def test_repr_shows_the_state(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
-        call = asyncio.create_task(connection.request(asking(1)))
+        call = asyncio.create_task(connection.request(requesting(1)))
         await until(lambda: connection.in_flight, "in flight")
         host, port = peer.address
         assert repr(connection) == f"<BrokerConnection {host}:{port} 1 in flight>"
@@ -497,10 +497,10 @@ async def test_a_request_without_response_is_not_in_flight(config: NetConfig) ->
         link = await peer.link()
         connection.send(produce(10, acks=0))
         assert connection.in_flight == 0
-        call = asyncio.create_task(connection.request(asking(2)))
+        call = asyncio.create_task(connection.request(requesting(2)))
         assert (await link.read()).header.api_key == 0
         request = await link.read()
-        link.respond(request, answering(request.body))
+        link.respond(request, responding(request.body))
         assert told(await call) == 2
 
 
@@ -539,7 +539,7 @@ async def test_a_silent_peer_is_closed_after_the_request_timeout(make_config: Ma
     config = make_config(request_timeout_ms=100)
     async with listening() as peer, connected(peer, config, closed) as connection:
         with pytest.raises(KafkaTimeoutError, match="ListOffsetsRequest within 100 ms"):
-            await connection.request(asking(1))
+            await connection.request(requesting(1))
         await connection.socket_closed
         assert closed.calls == [("no response for 100 ms", 1)]
 
@@ -553,8 +553,8 @@ async def test_a_silent_peer_is_closed_without_waiting_callers(
     async with listening() as peer, connected(peer, config, closed) as connection:
         for i in range(3):
             with pytest.raises(KafkaTimeoutError):
-                await connection.request(asking(i), timeout_s=0.01)
-        cancelled = asyncio.create_task(connection.request(asking(4)))
+                await connection.request(requesting(i), timeout_s=0.01)
+        cancelled = asyncio.create_task(connection.request(requesting(4)))
         await asyncio.sleep(0)
         cancelled.cancel()
         assert connection.close_reason is None
@@ -568,11 +568,11 @@ async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -
     config = make_config(request_timeout_ms=50)
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        call = asyncio.create_task(connection.request(asking(1), timeout_s=10))
+        call = asyncio.create_task(connection.request(requesting(1), timeout_s=10))
         request = await link.read()
         await asyncio.wait((call,), timeout=0.3)
         assert connection.close_reason is None
-        link.respond(request, answering(request.body))
+        link.respond(request, responding(request.body))
         assert told(await call) == 1
 
 
@@ -582,12 +582,14 @@ async def test_one_slow_response_does_not_close_the_connection(
     config = make_config(request_timeout_ms=1000)
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        calls = [asyncio.create_task(connection.request(asking(i), timeout_s=10)) for i in range(5)]
-        given_up = asyncio.create_task(connection.request(asking(7), timeout_s=1.1))
+        calls = [
+            asyncio.create_task(connection.request(requesting(i), timeout_s=10)) for i in range(5)
+        ]
+        given_up = asyncio.create_task(connection.request(requesting(7), timeout_s=1.1))
         for call in calls:  # together they take longer than the timeout, one alone doesn't
             await asyncio.wait((call,), timeout=0.25)
             request = await link.read()
-            link.respond(request, answering(request.body))
+            link.respond(request, responding(request.body))
             await call
         with pytest.raises(KafkaTimeoutError):
             await given_up
@@ -597,10 +599,10 @@ async def test_one_slow_response_does_not_close_the_connection(
 async def test_an_idle_connection_is_not_closed_as_silent(make_config: MakeConfig) -> None:
     config = make_config(request_timeout_ms=50)
     async with listening(serve) as peer, connected(peer, config) as connection:
-        assert told(await connection.request(asking(1))) == 1
+        assert told(await connection.request(requesting(1))) == 1
         await asyncio.wait((connection.socket_closed,), timeout=0.3)
         assert connection.close_reason is None
-        assert told(await connection.request(asking(2))) == 2
+        assert told(await connection.request(requesting(2))) == 2
 
 
 # --- what can't be sent ---------------------------------------------------------------------------
@@ -611,16 +613,16 @@ async def test_a_request_that_cannot_be_encoded_has_no_effect(config: NetConfig)
         with pytest.raises(ValueError, match="32768"):
             await connection.request(GroupCoordinatorRequest("x" * 32768))
         with pytest.raises(ValueError, match="version 9; expected"):
-            await connection.request(asking(1), version=9)
+            await connection.request(requesting(1), version=9)
         assert connection.in_flight == 0
-        assert told(await connection.request(asking(2))) == 2
+        assert told(await connection.request(requesting(2))) == 2
 
 
 async def test_an_api_that_the_line_lacks_is_not_sent(config: NetConfig) -> None:
     async with listening(serve) as peer, connected(peer, config) as connection:
         with pytest.raises(UnsupportedVersionError, match=r"0\.8\.2.*JoinGroupRequest"):
             await connection.request(JoinGroupRequest("g", 1000, "", "consumer", []))
-        assert told(await connection.request(asking(2))) == 2
+        assert told(await connection.request(requesting(2))) == 2
 
 
 # --- TLS ------------------------------------------------------------------------------------------
@@ -643,14 +645,14 @@ async def test_requests_work_over_tls(
 ) -> None:
     offsets = list(range(20_000))
 
-    async def big(link: Link) -> None:
+    async def big(link: PeerConnection) -> None:
         while True:
             request = await link.read()
             link.respond(request, ListOffsetsResponse([Topic("t", [ListedOffsets(0, 0, offsets)])]))
 
     config = make_config(ssl_context=client_tls)
     async with listening(big, tls=server_tls) as peer, connected(peer, config) as connection:
-        for answer in await asyncio.gather(*(connection.request(asking(0)) for _ in range(5))):
+        for answer in await asyncio.gather(*(connection.request(requesting(0)) for _ in range(5))):
             assert answer.topics[0].partitions[0].offsets == offsets
 
 
@@ -663,7 +665,7 @@ async def test_a_damaged_tls_stream_closes_without_noise(
     config = make_config(ssl_context=client_tls)
     async with listening(tls=server_tls) as peer, connected(peer, config) as connection:
         link = await peer.link()
-        call = asyncio.create_task(connection.request(asking(1)))
+        call = asyncio.create_task(connection.request(requesting(1)))
         await link.read()
         link.writer.write(b"\xff" * (1 << 20))
         with pytest.raises(KafkaConnectionError, match="frame of -1 bytes"):
@@ -676,14 +678,14 @@ async def test_the_end_of_a_tls_stream_is_reported(
     make_config: MakeConfig, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
     config = make_config(ssl_context=client_tls)
-    for end in (Link.close, Link.reset):
+    for end in (PeerConnection.close, PeerConnection.reset):
         closed = Closed()
         async with (
             listening(tls=server_tls) as peer,
             connected(peer, config, closed) as connection,
         ):
             link = await peer.link()
-            call = asyncio.create_task(connection.request(asking(1)))
+            call = asyncio.create_task(connection.request(requesting(1)))
             await link.read()
             end(link)
             with pytest.raises(KafkaConnectionError):

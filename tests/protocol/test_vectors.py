@@ -170,7 +170,7 @@ def chunkings(stream: bytes) -> Iterator[list[bytes]]:
         ]
 
 
-def client_asking(vector: Vector) -> tuple[ClientConnection, bytes]:
+def client_with_requests(vector: Vector) -> tuple[ClientConnection, bytes]:
     """Return a client with the vector's request in flight, under its id, and the frame."""
     client = ClientConnection(vector.request["client_id"])
     nothing = api.ProduceRequest(0, 0, [])  # assigns an id, but isn't in flight
@@ -191,7 +191,7 @@ def test_client_gets_the_response_with_any_chunking(vector: Vector) -> None:
             + behind
             * b"".join(api.encode_response(neighbour, 0, vector.request["correlation_id"] + 1))
         ):
-            client, sent = client_asking(vector)
+            client, sent = client_with_requests(vector)
             if vector.layout == vector.version:
                 assert sent == vector.request_frame
             client.send(api.MetadataRequest([]), 0)

@@ -125,10 +125,10 @@ async def test_listener_gets_partitions_and_may_seek(broker: Broker) -> None:
     assert [record.value for record in await read_records(consumer, 1)] == [b"2"]
     consumer.subscribe([two], listener=Listener())
 
-    async def it_was_told() -> bool:
+    async def listener_was_called() -> bool:
         return len(reported) == 3
 
-    await eventually(it_was_told)
+    await eventually(listener_was_called)
     assert reported == [
         ("assigned", partitions(one, 1)),
         ("revoked", partitions(one, 1)),

@@ -45,11 +45,11 @@ def expect(target: Target, wire: WireClient, reaction: BadRequestPolicy) -> None
 
 # A real 0.9 that gets an unreadable request loses responses of its other connections (brokers.md
 # 2.2), those of other tests too. Therefore no test here sends one to 0.9.
-def answers_or_closes(line: BrokerLine) -> bool:
+def responds_or_closes(line: BrokerLine) -> bool:
     return line.on_unreadable_request is BadRequestPolicy.CLOSE
 
 
-@on_lines(answers_or_closes)
+@on_lines(responds_or_closes)
 @pytest.mark.parametrize(
     "key", [42, 1000, -1]
 )  # not SaslHandshake, which the embedded cluster doesn't model
@@ -58,7 +58,7 @@ def test_unknown_api_key(target: Target, wire: WireClient, key: int) -> None:
     expect(target, wire, target.line.on_unreadable_request)
 
 
-@on_lines(answers_or_closes)
+@on_lines(responds_or_closes)
 def test_api_versions_request(target: Target, wire: WireClient) -> None:
     raw(wire, header(ApiKey.API_VERSIONS))
     if ApiKey.API_VERSIONS not in target.line.apis:
@@ -120,7 +120,7 @@ def test_heartbeat_without_group_at_coordinator(wire: WireClient, topic: str) ->
     assert code == UNKNOWN_MEMBER
 
 
-@on_lines(answers_or_closes)
+@on_lines(responds_or_closes)
 @pytest.mark.parametrize(
     ("key", "body"),
     [
@@ -137,14 +137,14 @@ def test_cut_body(target: Target, wire: WireClient, key: int, body: bytes) -> No
     expect(target, wire, target.line.on_unreadable_request)
 
 
-@on_lines(answers_or_closes)
+@on_lines(responds_or_closes)
 @pytest.mark.parametrize("body", [b"abc", header(3)[:9]], ids=["3 bytes", "cut header"])
 def test_cut_header(target: Target, wire: WireClient, body: bytes) -> None:
     raw(wire, body)
     expect(target, wire, target.line.on_unreadable_request)
 
 
-@on_lines(answers_or_closes)
+@on_lines(responds_or_closes)
 def test_empty_frame(target: Target, wire: WireClient) -> None:
     raw(wire, b"")
     expect(target, wire, target.line.on_empty_frame)
