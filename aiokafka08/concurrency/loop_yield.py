@@ -48,9 +48,9 @@ class LoopYield:
     def is_due(self) -> bool:
         """Return whether the running task has held the loop for longer than `HOLD_S`.
 
-        The time counts from the first call in this loop iteration. The result is False outside a
-        task of this loop. Such calls occur: an awaitable may call this from its `__await__`, and a
-        user may await it in another event loop.
+        The time counts from the first call in this loop iteration, or from `restart()`. The result
+        is False outside a task of this loop. Such calls occur: an awaitable may call this from its
+        `__await__`, and a user may await it in another event loop.
         """
         if _running_loop() is not self._loop:
             return False
@@ -76,6 +76,24 @@ class LoopYield:
         """Let the event loop run other tasks and callbacks once."""
         self.was_due = False
         await asyncio.sleep(0)
+
+    async def yield_and_restart(self) -> None:
+        """Yield as `yield_now()`; the time of the task then counts from its return."""
+        await self.yield_now()
+        self.restart()
+
+    def restart(self) -> None:
+        """Count the time from now on, for the running task.
+
+        Otherwise a task has used up its time if another task, which ran before it in the same loop
+        iteration, has held the loop for `HOLD_S`: the busier task would starve it.
+        """
+        self.was_due = False
+        self._task = asyncio.current_task(self._loop)
+        self._since = self._loop.time()
+        if not self._measuring:
+            self._measuring = True
+            self._loop.call_soon(self._next_iteration)
 
     def pop_due(self) -> bool:
         """Return `is_due()` and reset it.

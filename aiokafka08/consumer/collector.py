@@ -197,8 +197,7 @@ class Collector:
     async def _yield_if_due(self) -> None:
         """Yield if this task has held the event loop for too long, in this call or in several."""
         if self._loop_yield.is_due():
-            await self._loop_yield.yield_now()
-            self._loop_yield.is_due()  # only to start a new measurement
+            await self._loop_yield.yield_and_restart()
             self._observer.check()
 
     # --- which cursors ----------------------------------------------------------------------------

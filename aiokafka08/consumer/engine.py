@@ -114,10 +114,15 @@ class ConsumerEngine:
             await router.metadata.wait_for_topic(topic, timeout_s=router.config.request_timeout_s)
         group = self._config.group_id
         coordinator = None if group is None else CoordinatorLookup(router, group)
-        self._store = choose_offset_store(
+        store = choose_offset_store(
             router, coordinator, self._config.offsets_storage, self._config.zookeeper_connect
         )
-        await self._store.start()
+        try:
+            await store.start()
+        except BaseException:
+            await store.stop()
+            raise
+        self._store = store  # only now: until then commit() and committed() refuse
         self._membership = choose_membership(
             self._config,
             self._assignors,
@@ -128,8 +133,8 @@ class ConsumerEngine:
             coordinator,
         )
         self._fetcher.start(self._loop_yield)
-        self._start_offsets.start(self._store)
-        self.commits.start(self._store, self._membership)
+        self._start_offsets.start(store)
+        self.commits.start(store, self._membership)
         await self._membership.start()
 
     async def stop(self) -> None:

@@ -271,6 +271,7 @@ class Fetcher:
         hides_large = may_hide_large(self._router.version(node_id))
         frame_bytes = max((held_bytes(one.message_set) for one in response.values()), default=0)
         frame = self._memory.frames.new_frame(frame_bytes)
+        self._loop_yield.restart()  # a busy reader must not slow this down
         for fetch in plan.fetches:
             cursor = fetch.cursor
             fetched = response.pop(cursor.topic_partition, None)
@@ -293,7 +294,8 @@ class Fetcher:
                 frame=frame,
             )
             self._carry_out(result, fetch, fetched.error_code)
-            await self._loop_yield.yield_if_due()
+            if self._loop_yield.is_due():
+                await self._loop_yield.yield_and_restart()
         self._memory.frames.trim()
 
     def _carry_out(self, result: FetchResult, fetch: PartitionFetch, error_code: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator
 
 import pytest
@@ -66,6 +67,25 @@ async def test_it_is_never_due_outside_a_task_of_its_loop() -> None:
     await asyncio.sleep(0)
     due += [await asyncio.to_thread(loop_yield.is_due) for _ in range(3)]
     assert due == [False] * 6
+
+
+async def test_restart_ignores_the_time_of_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.5)
+    loop_yield = LoopYield()
+
+    async def hold_the_loop() -> None:
+        loop_yield.is_due()
+        time.sleep(0.6)
+
+    async def call(*, restart: bool) -> bool:
+        if restart:
+            loop_yield.restart()
+        return loop_yield.is_due() or loop_yield.is_due()
+
+    _, due = await asyncio.gather(hold_the_loop(), call(restart=False))
+    assert due
+    _, due = await asyncio.gather(hold_the_loop(), call(restart=True))
+    assert not due
 
 
 async def test_run_steps_yields_between_the_steps() -> None:

@@ -267,6 +267,25 @@ async def test_long_decoding_yields_to_the_loop(
     assert iterations > 3
 
 
+async def test_two_busy_readers_share_the_messages(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0005)
+    for partition in range(2):
+        cluster.append("t", partition, values(0, 20_000))
+    consumer = make_consumer("t")
+    await consumer.start()
+    counts = [0, 0]
+
+    async def read(reader: int, partition: int) -> None:
+        while sum(counts) < 20_000:
+            await consumer.getone(tp(partition))
+            counts[reader] += 1
+
+    await asyncio.gather(read(0, 0), read(1, 1))
+    assert min(counts) > 2_000, counts
+
+
 @pytest.mark.both_loops
 @pytest.mark.parametrize("call", ["getone", "getone of a partition", "getmany", "getmany_arrow"])
 async def test_large_compressed_sets_are_opened_one_per_iteration(

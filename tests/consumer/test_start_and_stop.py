@@ -14,6 +14,7 @@ from aiokafka08.errors import (
     IllegalStateError,
     NoBrokersAvailable,
 )
+from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka08.testing import Close, EmbeddedCluster, Silence
 from tests.brokers.ports import free_port
@@ -270,3 +271,25 @@ async def test_failing_step_of_stop_lets_the_others_run(
         with pytest.raises(OSError, match=name):
             await consumer.stop()
     assert taken == list(STEPS)
+
+
+async def test_commit_is_refused_while_the_store_starts(
+    make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, proceed = asyncio.Event(), asyncio.Event()
+
+    async def start_slowly(store: KafkaOffsetStore) -> None:
+        began.set()
+        await proceed.wait()
+
+    monkeypatch.setattr(KafkaOffsetStore, "start", start_slowly)
+    consumer = make_consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([tp(0)])
+    start = asyncio.create_task(consumer.start())
+    await began.wait()
+    with pytest.raises(IllegalStateError, match="isn't started"):
+        await consumer.commit({tp(0): 5})
+    proceed.set()
+    await start
+    await consumer.commit({tp(0): 5})
+    assert await consumer.committed(tp(0)) == 5
