@@ -6,12 +6,14 @@ hold the event loop: timers late, responses unread. Such code calls `is_due()` n
 yields if it returns True.
 
 One `LoopYield` measures for how long the current event-loop iteration has been held. All code of
-one producer, or of one consumer, shares one, which its `engine` makes.
+one producer shares one, which its `engine` makes. The consumer, whose calls decode for long, works
+in slices (`LoopSlice`).
 
-Invariant: the result of `is_due()` changes from False to True only in a call whose preceding call
-was made by the same task, in the same loop iteration. So it doesn't become True if each task calls
-it once per iteration: tasks that send one message each keep the order of their calls. Once it is
-True, it is True for every task, until one yields (`yield_now`, `pop_due`) or the iteration ends.
+Invariant: the result of `LoopYield.is_due()` changes from False to True only in a call whose
+preceding call was made by the same task, in the same loop iteration. So it doesn't become True if
+each task calls it once per iteration: tasks that send one message each keep the order of their
+calls. Once it is True, it is True for every task, until one yields (`yield_now`, `pop_due`) or the
+iteration ends.
 """
 
 from __future__ import annotations
@@ -26,6 +28,37 @@ _running_loop = asyncio._get_running_loop
 
 HOLD_S: Final = 0.004
 """For how long a task may hold the event loop before it should yield."""
+
+
+SLICE_S: Final = 0.005
+"""How long a slice of a `LoopSlice` is."""
+
+
+class LoopSlice:
+    """A slice of event-loop time: its owner works until it is over, yields, and begins the next.
+
+    The consumer's calls share one, so that many short calls yield too. Unlike a `LoopYield`, it
+    doesn't depend on other tasks, so a busy task can't use up the slice of another owner.
+    """
+
+    __slots__ = ("_ends", "_time")
+
+    def __init__(self) -> None:
+        self._ends = 0.0
+        self._time = asyncio.get_running_loop().time
+
+    def is_over(self) -> bool:
+        """Return whether the slice is over. It is before the first `restart()`."""
+        return self._time() >= self._ends
+
+    def restart(self) -> None:
+        """Begin a slice."""
+        self._ends = self._time() + SLICE_S
+
+    async def next(self) -> None:
+        """Let the event loop run other tasks and callbacks once, then begin a slice."""
+        await asyncio.sleep(0)
+        self.restart()
 
 
 class LoopYield:
@@ -48,9 +81,9 @@ class LoopYield:
     def is_due(self) -> bool:
         """Return whether the running task has held the loop for longer than `HOLD_S`.
 
-        The time counts from the first call in this loop iteration, or from `restart()`. The result
-        is False outside a task of this loop. Such calls occur: an awaitable may call this from its
-        `__await__`, and a user may await it in another event loop.
+        The time counts from the first call in this loop iteration. The result is False outside a
+        task of this loop. Such calls occur: an awaitable may call this from its `__await__`, and a
+        user may await it in another event loop.
         """
         if _running_loop() is not self._loop:
             return False
@@ -76,24 +109,6 @@ class LoopYield:
         """Let the event loop run other tasks and callbacks once."""
         self.was_due = False
         await asyncio.sleep(0)
-
-    async def yield_and_restart(self) -> None:
-        """Yield as `yield_now()`; the time of the task then counts from its return."""
-        await self.yield_now()
-        self.restart()
-
-    def restart(self) -> None:
-        """Count the time from now on, for the running task.
-
-        Otherwise a task has used up its time if another task, which ran before it in the same loop
-        iteration, has held the loop for `HOLD_S`: the busier task would starve it.
-        """
-        self.was_due = False
-        self._task = asyncio.current_task(self._loop)
-        self._since = self._loop.time()
-        if not self._measuring:
-            self._measuring = True
-            self._loop.call_soon(self._next_iteration)
 
     def pop_due(self) -> bool:
         """Return `is_due()` and reset it.

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import length_hint
 from typing import NamedTuple
 
-from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.observer import ConsumerObserver
@@ -69,10 +69,10 @@ class Collector:
 
     __slots__ = (
         "_cursors",
-        "_loop_yield",
         "_observer",
         "_ready",
         "_served",
+        "_slice",
         "call_count",
         "changed",
         "remaining",
@@ -90,11 +90,11 @@ class Collector:
         self._observer = observer
         self._ready: dict[Cursor, None] = {}  # with output; the first one is served next
         self._served: Cursor | None = None  # whose messages `remaining` returns
-        self._loop_yield: LoopYield
+        self._slice: LoopSlice
 
-    def start(self, loop_yield: LoopYield) -> None:
+    def start(self) -> None:
         """Begin to serve calls."""
-        self._loop_yield = loop_yield
+        self._slice = LoopSlice()
 
     def close(self) -> None:
         """Drop `remaining`, and wake the waiting calls.
@@ -158,7 +158,7 @@ class Collector:
         """As `get_many`, but return columns.
 
         Decoding stops after `limit` messages, or when the task has held the event loop for too long
-        (`LoopYield.is_due`): the result then has fewer messages.
+        (`LoopSlice.is_over`): the result then has fewer messages.
         """
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
@@ -196,8 +196,8 @@ class Collector:
 
     async def _yield_if_due(self) -> None:
         """Yield if this task has held the event loop for too long, in this call or in several."""
-        if self._loop_yield.is_due():
-            await self._loop_yield.yield_and_restart()
+        if self._slice.is_over():
+            await self._slice.next()
             self._observer.check()
 
     # --- which cursors ----------------------------------------------------------------------------
@@ -332,14 +332,14 @@ class Collector:
         return popped
 
     def _pop_columns(self, partitions: Collection[TopicPartition], limit: int) -> CollectedColumns:
-        """Decode and take messages without awaiting, until `is_due()`; or raise an error."""
+        """Decode and take messages without awaiting, until `is_over()`; or raise an error."""
         cursors = self._selected(partitions)
         columns = Columns()
         collected = CollectedColumns(columns, [], {})
         error: Exception | None = None
-        is_due = self._loop_yield.is_due
+        is_over = self._slice.is_over
         for index, cursor in enumerate(cursors):
-            if index and (len(columns) >= limit or is_due()):
+            if index and (len(columns) >= limit or is_over()):
                 break
             position = cursor.buffer.position
             count = 0
@@ -348,7 +348,7 @@ class Collector:
                     columns, min(SLICE_RECORDS, limit - len(columns))
                 ):
                     count += popped
-                    if len(columns) >= limit or is_due():
+                    if len(columns) >= limit or is_over():
                         break
             except CorruptRecordException as failure:
                 error = error or failure

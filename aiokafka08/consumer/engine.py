@@ -19,7 +19,6 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.consumer.collector import Collector
 from aiokafka08.consumer.commits import Committer
 from aiokafka08.consumer.config import ConsumerConfig
@@ -80,7 +79,6 @@ class ConsumerEngine:
         self._store: OffsetStore | None = None
         self._crash: BaseException | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
-        self._loop_yield: LoopYield
         self.collector = Collector(self.cursors, self)
         self.commits = Committer(config, self._member_state, self.cursors, router, self)
         self._start_offsets = StartOffsets(router, config.reset, self)
@@ -97,8 +95,7 @@ class ConsumerEngine:
 
     def bind_loop(self) -> None:
         """Bind to the running event loop. From now on calls may wait for messages."""
-        self._loop_yield = LoopYield()
-        self.collector.start(self._loop_yield)
+        self.collector.start()
 
     async def start(self) -> None:
         """Find the brokers and the topics, choose offset store and membership for them, and begin.
@@ -132,7 +129,7 @@ class ConsumerEngine:
             self._member_state,
             coordinator,
         )
-        self._fetcher.start(self._loop_yield)
+        self._fetcher.start()
         self._start_offsets.start(store)
         self.commits.start(store, self._membership)
         await self._membership.start()

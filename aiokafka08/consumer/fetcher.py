@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch
 from aiokafka08.consumer.fetch_memory import FetchMemory
@@ -90,11 +90,9 @@ class Fetcher:
         self._ending: set[asyncio.Task[None]] = set()
         self._leaderless = Notifier()
         self._leader_finder: asyncio.Task[None] | None = None
-        self._loop_yield: LoopYield
 
-    def start(self, loop_yield: LoopYield) -> None:
+    def start(self) -> None:
         """Start fetching for the cursors that are set."""
-        self._loop_yield = loop_yield
         self._leader_finder = asyncio.get_running_loop().create_task(
             self._find_leaders(), name="aiokafka08 leader finder"
         )
@@ -271,7 +269,8 @@ class Fetcher:
         hides_large = may_hide_large(self._router.version(node_id))
         frame_bytes = max((held_bytes(one.message_set) for one in response.values()), default=0)
         frame = self._memory.frames.new_frame(frame_bytes)
-        self._loop_yield.restart()  # a busy reader must not slow this down
+        loop_slice = LoopSlice()
+        loop_slice.restart()
         for fetch in plan.fetches:
             cursor = fetch.cursor
             fetched = response.pop(cursor.topic_partition, None)
@@ -294,8 +293,8 @@ class Fetcher:
                 frame=frame,
             )
             self._carry_out(result, fetch, fetched.error_code)
-            if self._loop_yield.is_due():
-                await self._loop_yield.yield_and_restart()
+            if loop_slice.is_over():
+                await loop_slice.next()
         self._memory.frames.trim()
 
     def _carry_out(self, result: FetchResult, fetch: PartitionFetch, error_code: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08.concurrency.loop_yield import LoopSlice, LoopYield
 
 pytestmark = pytest.mark.both_loops
 
@@ -69,23 +69,24 @@ async def test_it_is_never_due_outside_a_task_of_its_loop() -> None:
     assert due == [False] * 6
 
 
-async def test_restart_ignores_the_time_of_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.5)
-    loop_yield = LoopYield()
+async def test_slice_ignores_the_time_of_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.5)
+    loop_slice = LoopSlice()
+    assert loop_slice.is_over()  # before the first one
 
     async def hold_the_loop() -> None:
-        loop_yield.is_due()
         time.sleep(0.6)
 
-    async def call(*, restart: bool) -> bool:
-        if restart:
-            loop_yield.restart()
-        return loop_yield.is_due() or loop_yield.is_due()
+    async def begin_slice() -> bool:
+        loop_slice.restart()
+        return loop_slice.is_over()
 
-    _, due = await asyncio.gather(hold_the_loop(), call(restart=False))
-    assert due
-    _, due = await asyncio.gather(hold_the_loop(), call(restart=True))
-    assert not due
+    _, is_over = await asyncio.gather(hold_the_loop(), begin_slice())
+    assert not is_over
+    time.sleep(0.6)
+    assert loop_slice.is_over()
+    await loop_slice.next()
+    assert not loop_slice.is_over()
 
 
 async def test_run_steps_yields_between_the_steps() -> None:

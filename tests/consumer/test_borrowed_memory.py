@@ -49,7 +49,7 @@ async def test_waiting_call_reclaims_bytes_of_unread_buffers(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the call checks between a response and the next request."""
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.0)
     cluster.append("t", 0, [bytes(LARGE)])
     consumer = reader(make_consumer, 0, 1)
     await consumer.start()

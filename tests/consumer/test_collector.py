@@ -219,7 +219,7 @@ async def test_calls_that_time_out_lose_nothing(
 async def test_getmany_cancelled_while_it_decodes_loses_nothing(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.0)
     for _ in range(5):
         cluster.append("t", 0, values(0, 4000), codec=Codec.SNAPPY)
     consumer = make_consumer("t")
@@ -245,7 +245,7 @@ async def test_long_decoding_yields_to_the_loop(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "aiokafka08.concurrency.loop_yield.HOLD_S", 0.0002
+        "aiokafka08.concurrency.loop_yield.SLICE_S", 0.0002
     )  # on any machine, any twin
     for _ in range(10):
         cluster.append("t", 0, values(0, 10_000))
@@ -270,7 +270,7 @@ async def test_long_decoding_yields_to_the_loop(
 async def test_two_busy_readers_share_the_messages(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0005)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.0005)
     for partition in range(2):
         cluster.append("t", partition, values(0, 20_000))
     consumer = make_consumer("t")
@@ -295,7 +295,7 @@ async def test_large_compressed_sets_are_opened_one_per_iteration(
     call: str,
 ) -> None:
     """Twenty compressed sets of over a MiB each, with nothing inside; then a message."""
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.0)
     much = bytes([0x7F]) * 1_100_000  # the beginning of a message of 2 GiB
     bomb = compress(Codec.GZIP, much)
     bombs = [encode_entry(n, None, bomb, attributes=Codec.GZIP) for n in range(20)]

@@ -234,7 +234,7 @@ async def test_unknown_code_is_raised_after_max_tries(
 async def test_busy_reader_doesnt_slow_the_fetcher(
     make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.005)
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.005)
     async with EmbeddedCluster(topics={"many": 200, "t": 1}) as cluster:
         cluster.append("t", 0, values(0, 1000))
         consumer = make_consumer("many", "t", bootstrap_servers=cluster.bootstrap_servers)
@@ -245,7 +245,7 @@ async def test_busy_reader_doesnt_slow_the_fetcher(
         read = 0
         while consumer.metrics()["lag"] - consumer.metrics()["lag{t-0}"] < 200:
             await consumer.getone(tp(0))
-            time.sleep(0.01)  # synchronous work of the reader, longer than HOLD_S
+            time.sleep(0.01)  # synchronous work of the reader, longer than SLICE_S
             read += 1
         # One message is read in each loop iteration, and each may apply many partitions.
         assert read < 60

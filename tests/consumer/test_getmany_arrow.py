@@ -18,7 +18,7 @@ from tests.waiting import until
 async def test_getmany_arrow_returns_columns_and_respects_limits(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 10.0)  # on any machine
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 10.0)  # on any machine
     cluster.append("t", 0, [b"v", None, b""], keys=[b"k", b"k2", None])
     cluster.append("t", 2, [b"w"])
     consumer = make_consumer("t")
