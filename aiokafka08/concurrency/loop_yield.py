@@ -29,13 +29,12 @@ _running_loop = asyncio._get_running_loop
 HOLD_S: Final = 0.004
 """For how long a task may hold the event loop before it should yield."""
 
-
 SLICE_S: Final = 0.005
-"""How long a slice of a `LoopSlice` is."""
+"""The length of a `LoopSlice`."""
 
 
 class LoopSlice:
-    """A slice of event-loop time: its owner works until it is over, yields, and begins the next.
+    """A slice of event-loop time. The owner works until it is over, yields, and begins the next.
 
     The consumer's calls share one, so that many short calls yield too. Unlike a `LoopYield`, it
     doesn't depend on other tasks, so a busy task can't use up the slice of another owner.
@@ -48,7 +47,7 @@ class LoopSlice:
         self._time = asyncio.get_running_loop().time
 
     def is_over(self) -> bool:
-        """Return whether the slice is over. It is before the first `restart()`."""
+        """Return True if the slice has ended, or none has begun yet."""
         return self._time() >= self._ends
 
     def restart(self) -> None:

@@ -18,20 +18,6 @@ from aiokafka08.errors import (
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
 
-CALLS: dict[str, Callable[[Consumer], Awaitable[Any]]] = {
-    "getone": lambda consumer: consumer.getone(),
-    "getone of one": lambda consumer: consumer.getone(tp(0)),
-    "getmany": lambda consumer: consumer.getmany(timeout_ms=60_000),
-    "getmany_arrow": lambda consumer: consumer.getmany_arrow(timeout_ms=60_000),
-    "position": lambda consumer: consumer.position(tp(0)),
-    "seek_to_end": lambda consumer: consumer.seek_to_end(),
-    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning(),
-    "beginning_offsets": lambda consumer: consumer.beginning_offsets([tp(0)]),
-    "end_offsets": lambda consumer: consumer.end_offsets([tp(0)]),
-    "offsets_for_times": lambda consumer: consumer.offsets_for_times({tp(0): 1}),
-    "topics": lambda consumer: consumer.topics(),
-}
-
 
 @pytest.mark.parametrize(
     ("options", "needs"),
