@@ -11,6 +11,9 @@ from typing import Literal
 
 PARTITIONS = 3
 LINGER_MS = 5
+LONG_LINGER_MS = 50
+LISTED = 20_000
+"""Messages in a list that `send_many` gets in the cases by key."""
 BATCH_BYTES = 256 * 1024
 SET_BYTES = 16 * 1024
 """Size of the sets in topics to be read, before compression: the default of Java's producer. With
@@ -32,11 +35,15 @@ TICKER_MS = 20
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Limits for a client in a case; `times_peer` is about the rate of the client named `peer`."""
+    """Limits for a client in a case.
+
+    `times_peer` is about the rate of the client named `peer`, `cpu_times_peer` about its CPU.
+    """
 
     cpu_per_million: float | None = None
     rate: float | None = None
     times_peer: float | None = None
+    cpu_times_peer: float | None = None
     peer: str = "confluent-kafka"
     p50_ms: float | None = None
     p99_ms: float | None = None
@@ -59,6 +66,8 @@ class Client:
     """Part of the case's messages; smaller for slow clients."""
     broker: str = BROKER
     in_quick: bool = True
+    linger_ms: int = LINGER_MS
+    """Only in the cases by key."""
 
     @property
     def is_ours(self) -> bool:
@@ -80,6 +89,9 @@ class Case:
     clients: tuple[Client, ...]
     share: float = 1.0
     in_quick: bool = True
+    partitions: int = PARTITIONS
+    by_key: bool = False
+    """The messages have keys; their partitions are chosen by murmur2."""
 
     @property
     def title(self) -> str:
@@ -190,6 +202,52 @@ def consume(
     )
 
 
+def by_key(partitions: int, cpu_times_peer: float, **how: bool) -> Case:
+    """Return a case of `send_many` in lists and `send`, by key, each with two values of linger."""
+    why = "A batch has few messages here, so its share of a request costs more than they do."
+
+    def rows(linger_ms: int) -> tuple[Client, ...]:
+        confluent = f"confluent-kafka produce, linger {linger_ms} ms"
+        java = f"Java KafkaProducer, linger {linger_ms} ms"
+        goal = Goal(cpu_times_peer=cpu_times_peer, peer=confluent, why=why)
+        linger = f"linger {linger_ms} ms"
+        many, one = f"send_many of {LISTED:,}, {linger}", f"send, {linger}"
+        calls = (("send_many_by_key", many), ("send_by_key", one))
+        return (
+            *(
+                Client("ours", call, f"aiokafka08 {words}", goal, linger_ms=linger_ms)
+                for call, words in calls
+            ),
+            *(
+                Client(
+                    *("ours", call, f"aiokafka08 (pure) {words}"),
+                    implementation="python",
+                    share=0.5,
+                    linger_ms=linger_ms,
+                )
+                for call, words in calls
+            ),
+            Client("confluent", "produce_by_key", confluent, linger_ms=linger_ms),
+            Client("java", "produce_by_key", java, linger_ms=linger_ms),
+            Client(
+                *("kafka_python", "produce_by_key", f"kafka-python send, {linger}"),
+                share=0.1,
+                linger_ms=linger_ms,
+            ),
+        )
+
+    return Case(
+        f"produce by key to {partitions:,} partitions,",
+        100,
+        None,
+        rows(LINGER_MS) + rows(LONG_LINGER_MS),
+        share=0.5,
+        partitions=partitions,
+        by_key=True,
+        **how,
+    )
+
+
 def loops_goal(cpu_per_million: float, rate: float) -> Goal:
     """Return a goal for a thousand coroutines."""
     why = (
@@ -271,11 +329,17 @@ CONSUME = consume(
     ),
 )
 
-CASES = [
+PRODUCING = (
     PRODUCE,
     produce(100, "snappy", Goal(0.6, times_peer=1.5, why=ON_ONE_MACHINE)),
     produce(1024, None, Goal(1.5, times_peer=1.5, why=ON_ONE_MACHINE)),
     produce(1024, "snappy", in_quick=False),
+)
+BY_KEY = (by_key(100, 0.3, in_quick=False), by_key(1000, 0.5, in_quick=False))
+
+CASES = [
+    *PRODUCING,
+    *BY_KEY,
     Case(
         "1,000 send_and_wait loops, linger 0,",
         100,
@@ -306,8 +370,17 @@ CASES = [
 ]
 
 RATIOS = (
-    Ratio(PRODUCE, PURE_SEND_MANY, KAFKA_PYTHON_PRODUCE.words, 5),
-    Ratio(PRODUCE, PURE_SEND, KAFKA_PYTHON_PRODUCE.words, 2.5),
+    *(
+        Ratio(case, ours, KAFKA_PYTHON_PRODUCE.words, 5)
+        for case in PRODUCING
+        for ours in (PURE_SEND_MANY, PURE_SEND)
+    ),
+    *(
+        Ratio(case, ours.words, f"kafka-python send, linger {ours.linger_ms} ms", 5)
+        for case in BY_KEY
+        for ours in case.clients
+        if ours.implementation == "python"
+    ),
     Ratio(
         CONSUME,
         PURE_ARROW,
@@ -318,6 +391,11 @@ RATIOS = (
     Ratio(CONSUME, PURE_GETMANY, KAFKA_PYTHON_POLL.words, 2.5),
     Ratio(ONE_BY_ONE, PURE_ONE_BY_ONE, KAFKA_PYTHON_ONE_BY_ONE.words, 1, "p50"),
 )
+
+
+def keys(count: int) -> list[bytes]:
+    """Return keys of some hundred thousand users, in no order."""
+    return [b"user-%d" % (index * 7919 % 100_003) for index in range(count)]
 
 
 def values(count: int, value_bytes: int) -> list[bytes]:

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.bench.cases import BATCH_BYTES, BEFORE, LINGER_MS, PARTITIONS, Client
+from tests.bench.cases import BATCH_BYTES, BEFORE, Client
 from tests.bench.run import measure
 from tests.brokers.errors import MissingToolError
 from tests.brokers.jars import find_java_tool, jar_folder, java_command
@@ -89,7 +89,7 @@ class Peers:
             FailedError: the process failed or passed its deadline.
         """
         if client.module == "java":
-            return measure(self._java(job))
+            return measure(self._java(job, client.linger_ms))
         python = str(self._pythons.get(client.module, Path(sys.executable)))
         worker = ("-m", "tests.bench.worker", json.dumps(job))
         if client.module in self._checkouts:
@@ -97,7 +97,7 @@ class Peers:
             return measure([python, "-E", *worker], client.implementation, self._folder / "run")
         return measure([python, *worker], client.implementation)
 
-    def _java(self, job: Mapping[str, object]) -> list[str]:
+    def _java(self, job: Mapping[str, object], linger_ms: int) -> list[str]:
         assert self._classes is not None, "prepare() comes first"
         return [
             java_command(),
@@ -110,7 +110,7 @@ class Peers:
                 for name in ("call", "bootstrap", "zookeeper", "topic", "messages", "value_bytes")
             ),
             str(job["compression"] or "none"),
-            *map(str, (BATCH_BYTES, LINGER_MS, PARTITIONS)),
+            *map(str, (BATCH_BYTES, linger_ms, job["partitions"])),
         ]
 
     def _compile(self) -> Path:

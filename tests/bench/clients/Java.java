@@ -54,7 +54,8 @@ public class Java {
         partitions = Integer.parseInt(args[9]);
         String more = "";
         switch (args[0]) {
-            case "produce" -> produce();
+            case "produce" -> produce(false);
+            case "produce_by_key" -> produce(true);
             case "one_by_one" -> more = oneByOne();
             case "simple" -> twice(Java::simple);
             case "high_level" -> twice(Java::highLevel);
@@ -112,18 +113,29 @@ public class Java {
         return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
+    /** As `keys` in cases.py makes them. */
+    static byte[][] keys() {
+        byte[][] made = new byte[messages][];
+        for (int i = 0; i < messages; i++) {
+            made[i] = ("user-" + i * 7919L % 100_003).getBytes(StandardCharsets.US_ASCII);
+        }
+        return made;
+    }
+
     /** Each message with a callback; 0.8.2's producer has no flush. */
-    static void produce() throws Exception {
+    static void produce(boolean byKey) throws Exception {
         byte[][] values = values();
+        byte[][] keys = byKey ? keys() : null;
         KafkaProducer<byte[], byte[]> producer = producer(lingerMs);
-        send(producer, values, Math.min(messages, MOST_WARM_UP));
+        send(producer, keys, values, Math.min(messages, MOST_WARM_UP));
         start();
-        send(producer, values, messages);
+        send(producer, keys, values, messages);
         stop();
         producer.close();
     }
 
-    static void send(KafkaProducer<byte[], byte[]> producer, byte[][] values, int count)
+    static void send(
+            KafkaProducer<byte[], byte[]> producer, byte[][] keys, byte[][] values, int count)
             throws Exception {
         CountDownLatch delivered = new CountDownLatch(count);
         Callback callback = (metadata, error) -> {
@@ -135,7 +147,10 @@ public class Java {
         };
         for (int i = 0; i < count; i++) {
             producer.send(
-                new ProducerRecord<>(topic, i % partitions, null, values[i]), callback);
+                keys == null
+                    ? new ProducerRecord<>(topic, i % partitions, null, values[i])
+                    : new ProducerRecord<>(topic, keys[i], values[i]),
+                callback);
         }
         delivered.await();
     }

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.aio import AIOProducer
 
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS, keys
 from tests.bench.measure import WARM_UP, Measurement, Meter, TickingMeter, latencies
 
 _BROKER = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
@@ -21,12 +22,33 @@ def produce(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
     """Measure `produce` with a delivery callback per message; a full queue is served by `poll`."""
+    places = itertools.cycle([{"partition": partition} for partition in range(PARTITIONS)])
+    return _produce(bootstrap, topic, values, compression, LINGER_MS, places)
+
+
+def produce_by_key(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None, *, linger_ms: int
+) -> Measurement:
+    """Measure the same by key."""
+    places = [{"key": key} for key in keys(len(values))]
+    return _produce(bootstrap, topic, values, compression, linger_ms, places)
+
+
+def _produce(
+    bootstrap: str,
+    topic: str,
+    values: list[bytes],
+    compression: str | None,
+    linger_ms: int,
+    places: Iterable[dict[str, Any]],
+) -> Measurement:
     producer = Producer(
         {
             **_BROKER,
             "bootstrap.servers": bootstrap,
             "acks": 1,
-            "linger.ms": LINGER_MS,
+            "linger.ms": linger_ms,
+            "partitioner": "murmur2_random",
             "batch.size": BATCH_BYTES,
             "batch.num.messages": 100_000,
             "compression.type": compression or "none",
@@ -46,11 +68,10 @@ def produce(
     producer.flush()
     delivered = 0
     meter = Meter()
-    for index, value in enumerate(values):
-        where = index % PARTITIONS
+    for index, (value, place) in enumerate(zip(values, places, strict=False)):
         while True:
             try:
-                producer.produce(topic, value, partition=where, on_delivery=on_delivery)
+                producer.produce(topic, value, on_delivery=on_delivery, **place)
                 break
             except BufferError:
                 producer.poll(0.01)

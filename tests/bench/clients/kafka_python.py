@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.bench.cases import BATCH_BYTES, GATHERED, LINGER_MS, PARTITIONS
+from tests.bench.cases import BATCH_BYTES, GATHERED, LINGER_MS, PARTITIONS, keys
 from tests.bench.measure import WARM_UP, Measurement, Meter, latencies
 
 _VERSION = (0, 8, 2)
@@ -18,11 +20,31 @@ def produce(
     bootstrap: str, topic: str, values: list[bytes], compression: str | None
 ) -> Measurement:
     """Measure `send` per message, with the futures awaited later."""
+    places = itertools.cycle([{"partition": partition} for partition in range(PARTITIONS)])
+    return _produce(bootstrap, topic, values, compression, LINGER_MS, places)
+
+
+def produce_by_key(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None, *, linger_ms: int
+) -> Measurement:
+    """Measure the same by key."""
+    places = iter([{"key": key} for key in keys(len(values))])
+    return _produce(bootstrap, topic, values, compression, linger_ms, places)
+
+
+def _produce(
+    bootstrap: str,
+    topic: str,
+    values: list[bytes],
+    compression: str | None,
+    linger_ms: int,
+    places: Iterator[dict[str, Any]],
+) -> Measurement:
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,
         api_version=_VERSION,
         acks=1,
-        linger_ms=LINGER_MS,
+        linger_ms=linger_ms,
         batch_size=BATCH_BYTES,
         compression_type=compression,
         enable_idempotence=False,
@@ -35,8 +57,8 @@ def produce(
     for start in range(0, len(values), GATHERED):
         before = futures
         futures = [
-            producer.send(topic, value, partition=index % PARTITIONS)
-            for index, value in enumerate(values[start : start + GATHERED], start)
+            producer.send(topic, value, **next(places))
+            for value in values[start : start + GATHERED]
         ]
         for future in before:
             future.get()

@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, LISTED, LOOPS, PARTITIONS, keys
 from tests.bench.clients.gathering import send_all
 from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
 
@@ -74,6 +74,47 @@ def send_many(
             measurement = meter.stop(len(values))
             assert delivered == len(values)
             return measurement
+
+    return run(work())
+
+
+def send_by_key(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None, *, linger_ms: int
+) -> Measurement:
+    """Measure `await send()` per message by key, with results awaited later."""
+    places = iter([{"key": key} for key in keys(len(values))])
+
+    async def work() -> Measurement:
+        async with _producer(bootstrap, compression, linger_ms) as producer:
+            for first in [await producer.send(topic, value) for value in values[:WARM_UP]]:
+                await first
+            meter = TickingMeter()
+            await send_all(producer, topic, values, places)
+            return meter.stop(len(values))
+
+    return run(work())
+
+
+def send_many_by_key(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None, *, linger_ms: int
+) -> Measurement:
+    """Measure `send_many` of lists by key; a list's deliveries are awaited after the next call."""
+    all_keys = keys(len(values))
+
+    async def work() -> Measurement:
+        async with _producer(bootstrap, compression, linger_ms) as producer:
+            await (await producer.send_many(topic, values[:WARM_UP]))
+            meter = TickingMeter()
+            deliveries = []
+            for start in range(0, len(values), LISTED):
+                some = slice(start, start + LISTED)
+                deliveries.append(
+                    await producer.send_many(topic, values[some], keys=all_keys[some])
+                )
+                if len(deliveries) > 1:
+                    await deliveries.pop(0)
+            await deliveries.pop()
+            return meter.stop(len(values))
 
     return run(work())
 
