@@ -2,7 +2,8 @@
 
 For Spark, the demo and the command line, which decode the sets in their own way. `read_range` is
 the only entry; it needs a started `Router`, and nothing else of the consumer but `next_fetch`, the
-algorithm for fetch sizes and empty offsets.
+algorithm for fetch sizes and empty offsets, and `range_fetches`, which sends the fetches. Readers
+of several ranges that share a `RangeFetches` share requests.
 
 Invariant: the sets come in offset order, and each message of the range is in exactly one of them,
 counted from its `fetch_offset` to before its `end_offset`. A range always ends, either when its
@@ -20,7 +21,7 @@ many offsets as the shortest of the recent sets. A guessed offset that is too lo
 that are fetched twice; one that is too high costs a request for the gap. If too many guesses are
 wrong (large compressed sets, messages of very different sizes), there is one request at a time.
 What is fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up
-to `limit_bytes`.
+to `limit_bytes`. Of the readers that share a `RangeFetches`, one at a time fetches such a message.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from aiokafka08.consumer.next_fetch import (
     not_a_message,
     too_large,
 )
+from aiokafka08.consumer.range_fetches import WAIT_S, RangeFetches
 from aiokafka08.errors import (
     KafkaError,
-    KafkaProtocolError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
     OffsetOutOfRangeError,
@@ -50,21 +51,14 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.retry import is_final
-from aiokafka08.net.router import Lane, Router
-from aiokafka08.protocol.api import (
-    EARLIEST,
-    LATEST,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    Topic,
-)
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.api import EARLIEST, LATEST, FetchedPartition
 from aiokafka08.protocol.message_set import survey
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
-WAIT_S = 0.5
-"""How long a broker may wait for data. Data below the end of the range is there at once."""
+DEFAULT_FETCH_BYTES = 1048576
+MAX_IN_FLIGHT = 3
 
 _WAITED_SHARE = 0.8
 """A broker that responds after this share of the wait counts as having waited to the end: the two
@@ -111,9 +105,10 @@ async def read_range(
     start: int,
     end: int,
     *,
-    max_bytes: int = 1048576,
+    fetches: RangeFetches | None = None,
+    max_bytes: int = DEFAULT_FETCH_BYTES,
     limit_bytes: int = 52428800,
-    in_flight: int = 3,
+    in_flight: int = MAX_IN_FLIGHT,
     timeout_s: float | None = None,
     missing_s: float | None = None,
 ) -> AsyncGenerator[RawSet, None]:
@@ -126,6 +121,7 @@ async def read_range(
         topic_partition: the partition to read.
         start: the first offset.
         end: the offset after the last one; not above the high watermark.
+        fetches: sends the fetches; by default, no other reader shares the requests.
         max_bytes: the usual size of a fetch.
         limit_bytes: the limit for the size of a message; a larger one is an error.
         in_flight: how many fetches may be in flight or waiting to be yielded.
@@ -144,6 +140,7 @@ async def read_range(
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     reader = _RangeReader(
         router,
+        fetches or RangeFetches(router),
         topic_partition,
         start,
         end,
@@ -157,6 +154,7 @@ async def read_range(
         while (raw := await reader.next_set()) is not None:
             yield raw
     finally:
+        reader.release_large()
         await reader.cancel_fetches()
 
 
@@ -164,6 +162,7 @@ class _RangeReader:
     def __init__(
         self,
         router: Router,
+        shared: RangeFetches,
         topic_partition: TopicPartition,
         start: int,
         end: int,
@@ -174,6 +173,8 @@ class _RangeReader:
         missing_s: float,
     ) -> None:
         self._router = router
+        self._shared = shared
+        self._holds_large = False
         self._tp = topic_partition
         self._end = end
         self._max_bytes = max_bytes
@@ -189,7 +190,8 @@ class _RangeReader:
         self._guesses = self._wrong_guesses = 0
 
     async def next_set(self) -> RawSet | None:
-        """Return the next set; None at the end of the range."""
+        """Return the next set; None at the end of the range. The caller has used the last one."""
+        self.release_large()
         limit_s = self._limit_s
         loop = asyncio.get_running_loop()
         backoff = self._router.config.backoff()
@@ -212,6 +214,7 @@ class _RangeReader:
                     raise
                 if loop.time() >= deadline:
                     raise self._timed_out(error) from error
+                self.release_large()
                 await self.cancel_fetches()
                 await self._refresh_leader(deadline)
                 await asyncio.sleep(backoff.next())
@@ -230,6 +233,7 @@ class _RangeReader:
                 if loop.time() >= deadline:
                     reason = KafkaError(f"the log ends at {fetched.high_watermark}")
                     raise self._timed_out(reason)
+                self.release_large()
                 await asyncio.sleep(backoff.next())
             elif self._next_fetch.offset != offset:
                 deadline = loop.time() + limit_s  # passing a hole is progress too
@@ -242,6 +246,12 @@ class _RangeReader:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def release_large(self) -> None:
+        """Let another reader fetch a large message."""
+        if self._holds_large:
+            self._shared.large.release()
+            self._holds_large = False
 
     # --- fetches and responses --------------------------------------------------------------------
 
@@ -259,6 +269,11 @@ class _RangeReader:
                 return fetch, (fetched, elapsed_s)
             self._wrong_guesses += 1
         size = max(self._max_bytes, wanted.size_bytes)
+        if size > self._max_bytes:
+            if not self._holds_large:
+                await self._shared.large.acquire()
+                self._holds_large = True
+            size = min(max(size, DEFAULT_FETCH_BYTES), self._limit_bytes)
         if wanted.alone:
             # Let the other fetches end first: a broker responds to one request at a time, so the
             # time for those would look like a wait of this one.
@@ -271,7 +286,7 @@ class _RangeReader:
             gap_bytes = size * (fetches[0].offset - wanted.offset) // min(self._spans)
             size = max(wanted.size_bytes, min(size, gap_bytes + _SPARE_BYTES))
         if not fetches or fetches[0].offset != wanted.offset:
-            fetches.appendleft(self._send(wanted.offset, size))
+            fetches.appendleft(self._send(wanted.offset, size, alone=wanted.alone))
         self._send_ahead()
         fetch = fetches.popleft()
         return fetch, await self._response_to(fetch)
@@ -317,9 +332,10 @@ class _RangeReader:
             self._guesses += bool(self._fetches)
             self._fetches.append(self._send(offset, self._max_bytes))
 
-    def _send(self, offset: int, max_bytes: int) -> _RangeFetch:
+    def _send(self, offset: int, max_bytes: int, *, alone: bool = False) -> _RangeFetch:
         leader = self._router.metadata.snapshot.leader(self._tp)
-        task = asyncio.get_running_loop().create_task(self._fetch(leader, offset, max_bytes))
+        work = self._fetch(leader, offset, max_bytes, alone)
+        task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return _RangeFetch(offset, max_bytes, task, leader)
 
@@ -333,32 +349,20 @@ class _RangeReader:
             raise
 
     async def _fetch(
-        self, leader: int | None, offset: int, max_bytes: int
+        self, leader: int | None, offset: int, max_bytes: int, alone: bool
     ) -> tuple[FetchedPartition, float]:
         """Send one fetch; return the partition's response, and the seconds that it took."""
         topic, partition = self._tp
-        # A leader that hangs must leave time to find and use the next one.
-        attempt_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
         if leader is None:
             await self._router.metadata.wait_for_topic(topic, timeout_s=self._missing_s / 4)
             leader = self._router.metadata.snapshot.leader(self._tp)
         if leader is None:
             raise LeaderNotAvailableError(f"{topic}/{partition} has no known leader")
-        loop = asyncio.get_running_loop()
-        request = FetchRequest(
-            -1,
-            round(WAIT_S * 1000),
-            1,
-            [Topic(topic, [FetchPartition(partition, offset, max_bytes)])],
+        # A leader that hangs must leave time to find and use the next one.
+        attempt_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
+        return await self._shared.fetch(
+            leader, self._tp, offset, max_bytes, timeout_s=attempt_s, alone=alone
         )
-        connection = await self._router.connection(leader, Lane.FETCH, timeout_s=attempt_s)
-        sent = loop.time()
-        response = await connection.request(request, timeout_s=WAIT_S + attempt_s)
-        for topic_response in response.topics:
-            for fetched in topic_response.partitions:
-                if (topic_response.topic, fetched.partition) == self._tp:
-                    return fetched, loop.time() - sent
-        raise KafkaProtocolError(f"node {leader} left {topic}/{partition} out of its response")
 
     # --- failures ---------------------------------------------------------------------------------
 

@@ -10,7 +10,9 @@ is within ±20 % of `first_s`, or of `longest_s` if that is shorter.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+_RANDOM = random.Random()  # one for all: to seed one takes longer than a request
 
 
 @dataclass(slots=True)
@@ -22,7 +24,7 @@ class Backoff:
 
     first_s: float
     longest_s: float
-    random: random.Random = field(default_factory=random.Random)
+    random: random.Random = _RANDOM
     _attempts: int = 0
 
     def next(self) -> float:

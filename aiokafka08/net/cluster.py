@@ -26,6 +26,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     broker_error,
 )
+from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.api import Broker, MetadataResponse, TopicState
 from aiokafka08.structs import TopicPartition
 
@@ -128,6 +129,53 @@ class ClusterSnapshot:
             brokers=MappingProxyType(dict(sorted(brokers.items()))),
             topics=MappingProxyType(topics),
             controller_id=response.controller_id if response.brokers else self.controller_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeaders:
+    """The leaders of some partitions, with their addresses and versions.
+
+    Picklable. A router in another process starts with them instead of a Metadata request.
+
+    Attributes:
+        by_partition: node ids.
+        brokers: the addresses of these nodes.
+        versions: the versions of those nodes whose version is known.
+    """
+
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    versions: Mapping[int, BrokerVersion] = field(default_factory=dict)
+
+    def select(self, partitions: Iterable[TopicPartition]) -> PartitionLeaders:
+        """Return what concerns these partitions; those without a known leader are left out."""
+        leaders = {
+            tp: self.by_partition[tp] for tp in dict.fromkeys(partitions) if tp in self.by_partition
+        }
+        nodes = set(leaders.values())
+        return PartitionLeaders(
+            leaders,
+            {node_id: broker for node_id, broker in self.brokers.items() if node_id in nodes},
+            {node_id: found for node_id, found in self.versions.items() if node_id in nodes},
+        )
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return a snapshot with these partitions and brokers only."""
+        topics: dict[str, dict[int, PartitionInfo]] = {}
+        for (topic, partition), leader in self.by_partition.items():
+            info = PartitionInfo(partition, leader, (), (), NoError.errno)
+            topics.setdefault(topic, {})[partition] = info
+        return ClusterSnapshot(
+            MappingProxyType(dict(self.brokers)),
+            MappingProxyType(
+                {
+                    name: TopicInfo(
+                        name, NoError.errno, name in INTERNAL_TOPICS, MappingProxyType(partitions)
+                    )
+                    for name, partitions in topics.items()
+                }
+            ),
         )
 
 

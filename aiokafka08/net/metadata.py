@@ -271,8 +271,11 @@ class Metadata:
         snapshot = self.snapshot
         for response, all_topics in replies:
             snapshot = snapshot.merge(response, all_topics=all_topics)
-        if self._stopped or snapshot == self.snapshot:
-            return
+        if not self._stopped and snapshot != self.snapshot:
+            self.adopt(snapshot)
+
+    def adopt(self, snapshot: ClusterSnapshot) -> None:
+        """Use this snapshot from now on."""
         self.snapshot = snapshot
         self._telemetry.emit(MetadataChanged(tuple(snapshot.brokers), len(snapshot.topics)))
         self._nodes.follow(snapshot)

@@ -94,6 +94,11 @@ class Node:
         """What the broker supports; None until the first connection was made."""
         return self._version
 
+    def adopt_version(self, version: BrokerVersion) -> None:
+        """Use a version that was probed elsewhere, until a connection is lost."""
+        if self._version is None:
+            self._version, self._version_outages = version, self._outages
+
     @property
     def is_connected(self) -> bool:
         """Whether any lane is open."""

@@ -23,6 +23,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     NoBrokersAvailable,
 )
+from aiokafka08.net.cluster import PartitionLeaders
 from aiokafka08.net.config import Address, NetConfig
 from aiokafka08.net.metadata import Metadata
 from aiokafka08.net.node import Lane, Node
@@ -30,6 +31,7 @@ from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.api import Request, Response
+from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 
 __all__ = ["Lane", "Router"]
@@ -57,13 +59,23 @@ class Router:
         self.metadata = Metadata(self.nodes, config, telemetry)
         self._stopped = False
 
-    async def start(self) -> None:
+    async def start(self, leaders: PartitionLeaders | None = None) -> None:
         """Find a broker and request the tracked topics from it.
+
+        Args:
+            leaders: what another router knows of the cluster (`leaders()`): start with it, without
+                a request. The metadata is refreshed when a leader has moved, as always.
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
             UnsupportedVersionError: all brokers found are 4.x.
         """
+        if leaders is not None and leaders.by_partition:
+            self.metadata.adopt(leaders.snapshot())
+            for node_id, version in leaders.versions.items():
+                self._node(node_id).adopt_version(version)
+            self.metadata.start()
+            return
         try:
             await self.nodes.bootstrap()
             await self.metadata.refresh()
@@ -147,6 +159,22 @@ class Router:
         """
         self._check()
         self.nodes.register_broker(node_id, address)
+
+    def leaders(self) -> PartitionLeaders:
+        """Return the known leaders of all partitions, for `start()` of another router."""
+        snapshot = self.metadata.snapshot
+        by_partition = {
+            TopicPartition(topic, number): partition.leader
+            for topic, info in snapshot.topics.items()
+            for number, partition in info.partitions.items()
+            if partition.leader is not None and partition.leader in snapshot.brokers
+        }
+        versions = {node_id: self.version(node_id) for node_id in snapshot.brokers}
+        return PartitionLeaders(
+            by_partition,
+            dict(snapshot.brokers),
+            {node_id: found for node_id, found in versions.items() if found is not None},
+        )
 
     def version(self, node_id: int | None = None) -> BrokerVersion | None:
         """Return what a node supports; None if its version isn't known yet.

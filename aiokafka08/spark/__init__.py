@@ -29,10 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["Kafka08DataSource", "Kafka08PushdownDataSource", "register"]
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+PARALLELISM_CONFS = ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism")
 
 
 def register(spark: SparkSession, *, filter_pushdown: bool = True) -> None:
     """Register the format `kafka08` in a session.
+
+    Queries combine small ranges of offsets until there are about two tasks for each core. The
+    number of cores is what the session says now: `spark.sql.leafNodeDefaultParallelism`, or
+    `spark.default.parallelism`, or `SparkContext.defaultParallelism`.
 
     Args:
         spark: the session.
@@ -48,7 +53,21 @@ def register(spark: SparkSession, *, filter_pushdown: bool = True) -> None:
         spark.conf.set(PUSHDOWN_CONF, "true")
     else:
         data_source = _source().Kafka08DataSource
+    parallelism = _default_parallelism(spark)
+    if parallelism is not None:
+        # Spark's planner process doesn't know it. The class is pickled with this attribute.
+        data_source = type(data_source.__name__, (data_source,), {"parallelism": parallelism})
     spark.dataSource.register(data_source)
+
+
+def _default_parallelism(spark: SparkSession) -> int | None:
+    """Return how many tasks Spark runs at the same time; None if only the server knows."""
+    for name in PARALLELISM_CONFS:
+        value = spark.conf.get(name, None)
+        if value is not None and value.isdecimal() and int(value) > 0:
+            return int(value)
+    context = getattr(spark, "sparkContext", None)  # Spark Connect has none
+    return None if context is None else int(context.defaultParallelism)
 
 
 def _source() -> Any:

@@ -25,10 +25,11 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import aclosing
 from typing import Any, Self, TypeVar
 
-from aiokafka08.consumer.range import RawSet, read_range
+from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
+from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 from aiokafka08.helpers import create_ssl_context
-from aiokafka08.net.cluster import INTERNAL_TOPICS
+from aiokafka08.net.cluster import INTERNAL_TOPICS, PartitionLeaders
 from aiokafka08.net.config import NetConfig, net_config
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times
@@ -91,14 +92,47 @@ def network_config(client: ClientProperties) -> NetConfig:
     return net_config(**{**defaults, **client.network}, ssl_context=ssl_context(client.tls))
 
 
-class BlockingClient:
-    """A started `Router` with an event loop of its own. The caller that creates it closes it."""
+class _PausingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock stands still while the loop doesn't run.
 
-    def __init__(self, client: ClientProperties) -> None:
-        config = network_config(client)
-        self._runner = asyncio.Runner()
+    Spark may process a batch for minutes before it calls for the next one. That isn't time without
+    progress: neither the timeouts of requests in flight nor those of ranges may end in it.
+    """
+
+    def __init__(self) -> None:
+        self._stopped_at: float | None = None
+        self._paused_s = 0.0
+        super().__init__()
+
+    def time(self) -> float:
+        """Return the seconds of `time.monotonic()` in which the loop ran, from any origin."""
+        now = super().time() if self._stopped_at is None else self._stopped_at
+        return now - self._paused_s
+
+    def run_forever(self) -> None:
+        """Run until the loop is stopped."""
+        if self._stopped_at is not None:
+            self._paused_s += super().time() - self._stopped_at
+            self._stopped_at = None
         try:
-            self.router = self._runner.run(_start_router(config))
+            super().run_forever()
+        finally:
+            self._stopped_at = super().time()
+
+
+class BlockingClient:
+    """A started `Router` with an event loop of its own. The caller that creates it closes it.
+
+    Args:
+        client: the options `kafka.*`.
+        leaders: start with what another client knows, without a Metadata request.
+    """
+
+    def __init__(self, client: ClientProperties, leaders: PartitionLeaders | None = None) -> None:
+        config = network_config(client)
+        self._runner = asyncio.Runner(loop_factory=_PausingLoop)
+        try:
+            self.router = self._runner.run(_start_router(config, leaders))
         except BaseException:
             self._runner.close()
             raise
@@ -191,6 +225,10 @@ class DriverClient:
 
         return self._call(fetch)
 
+    def leaders(self) -> PartitionLeaders:
+        """Return the leaders as of the last request, for the tasks; sends no request."""
+        return PartitionLeaders() if self._client is None else self._client.router.leaders()
+
     def by_time(
         self,
         bound: TimestampBound,
@@ -255,11 +293,21 @@ class DriverClient:
 
 
 def fetch_message_sets(
-    router: Router, options: ReadOptions, tp: TopicPartition, start: int, end: int
+    router: Router,
+    options: ReadOptions,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    fetches: RangeFetches | None = None,
+    max_bytes: int | None = None,
+    in_flight: int = MAX_IN_FLIGHT,
 ) -> AsyncGenerator[RawSet, None]:
-    """Call `read_range` with the sizes and timeouts of the options."""
+    """Call `read_range` with the sizes and timeouts of the options; `max_bytes` may be smaller."""
     settings = options.client.settings
     sizes = {name: settings[name] for name in ("max_bytes", "limit_bytes") if name in settings}
+    if max_bytes is not None:
+        sizes["max_bytes"] = max_bytes
     timeout_s = options.poll_timeout_s
     # A partition that metadata has lacked for missing_s counts as deleted. That takes long, as the
     # whole cluster may be restarting, but with failOnDataLoss=true no longer than the driver's
@@ -267,7 +315,17 @@ def fetch_message_sets(
     missing_s = timeout_s / 2
     if options.fail_on_data_loss:
         missing_s = min(missing_s, options.fetch_offset_retries * options.fetch_offset_interval_s)
-    return read_range(router, tp, start, end, timeout_s=timeout_s, missing_s=missing_s, **sizes)
+    return read_range(
+        router,
+        tp,
+        start,
+        end,
+        fetches=fetches,
+        in_flight=in_flight,
+        timeout_s=timeout_s,
+        missing_s=missing_s,
+        **sizes,
+    )
 
 
 def message_set_reader(options: ReadOptions, tp: TopicPartition, raw: RawSet) -> MessageSetReader:
@@ -282,11 +340,11 @@ def message_set_reader(options: ReadOptions, tp: TopicPartition, raw: RawSet) ->
     )
 
 
-async def _start_router(config: NetConfig) -> Router:
+async def _start_router(config: NetConfig, leaders: PartitionLeaders | None) -> Router:
     router = Router(config, Telemetry())
     # Request all topics: a broker may create a topic that a Metadata request names.
     router.metadata.all_topics, router.metadata.may_create_topics = True, False
-    await router.start()
+    await router.start(leaders)
     return router
 
 

@@ -1,4 +1,4 @@
-"""Plan what a Spark query reads: partitions, offset ranges, tasks, batch limits and lost data.
+"""Plan what a Spark query reads: partitions, offset ranges, batch limits and lost data.
 
 Pure: no pyspark, no network, no clock. The rules follow Spark's own Kafka source where it has them.
 
@@ -7,14 +7,14 @@ log still has is in one of them. If the log lacks some of these offsets, or a pa
 `losses` has a text that says so; the caller raises or logs it, as `failOnDataLoss` says.
 
 Called by `reader` and `stream`, on the driver, and by the tasks when a log changed after planning
-(`clip_to_log`). `driver` fetches the offsets that the plans need.
+(`clip_to_log`). `driver` fetches the offsets that the plans need, and `task_plan` divides the
+ranges into tasks.
 """
 
 from __future__ import annotations
 
-import heapq
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
@@ -22,8 +22,6 @@ from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
 from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.structs import TopicPartition
 
-MAX_TASKS = 1_000_000
-"""Maximum number of tasks of a query or batch. Options that need more are probably a mistake."""
 _MAX_SHOWN_PARTITIONS = 20
 _MAX_SHOWN_OFFSETS = 500
 
@@ -240,52 +238,7 @@ def clip_to_log(
     return [OffsetRange(*tp, first, last)] if first < last else []
 
 
-# --- tasks ----------------------------------------------------------------------------------------
-
-
-def split_ranges(
-    ranges: Sequence[OffsetRange], *, min_partitions: int | None, max_records: int | None
-) -> list[OffsetRange]:
-    """Split ranges into one per task, of balanced sizes.
-
-    Args:
-        ranges: one per partition, none of them empty.
-        min_partitions: the minimum number of tasks, unless there are fewer offsets.
-        max_records: the maximum number of offsets of a task.
-
-    Raises:
-        IllegalArgumentError: the options need more than `MAX_TASKS` tasks.
-    """
-    parts = [1 if max_records is None else -(-one.size // max_records) for one in ranges]
-    count = max(sum(parts), min(min_partitions or 0, sum(one.size for one in ranges)))
-    if count > MAX_TASKS:
-        option = (
-            f"minPartitions={min_partitions}"
-            if sum(parts) < count
-            else f"maxRecordsPerPartition={max_records}"
-        )
-        raise IllegalArgumentError(f"{option}: makes {count} tasks; expected at most {MAX_TASKS}")
-    # Give each further part to the range whose parts are largest: no other choice reduces the size
-    # of the largest part.
-    largest = [
-        (-one.size / number, index)
-        for index, (one, number) in enumerate(zip(ranges, parts, strict=True))
-    ]
-    heapq.heapify(largest)
-    for _ in range(count - sum(parts)):
-        index = largest[0][1]
-        parts[index] += 1
-        heapq.heapreplace(largest, (-ranges[index].size / parts[index], index))
-    return [
-        OffsetRange(
-            one.topic,
-            one.partition,
-            one.start + one.size * part // number,
-            one.start + one.size * (part + 1) // number,
-        )
-        for one, number in zip(ranges, parts, strict=True)
-        for part in range(number)
-    ]
+# --- filters -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

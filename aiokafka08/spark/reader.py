@@ -1,14 +1,17 @@
-"""Plan a batch query on the Spark driver, and read one range per task into Arrow batches.
+"""Plan a batch query on the Spark driver, and read the ranges of each task into Arrow batches.
 
 `Kafka08Reader` is the reader of a batch query. `plan_tasks`, `resolve_bound` and `read_task` serve
-micro-batches, too. The rules of planning are in `planning`, the requests of the driver in `driver`,
-and the fetching of a range in `consumer.range`.
+micro-batches, too. The rules of planning are in `planning` and `task_plan`, the requests of the
+driver in `driver`, and the fetching of a range in `consumer.range`.
 
-Invariant: a task reads its own range and nothing else, and needs only the options and the range,
-both small and picklable. Whatever the size of its range, a task holds at most the responses of
-three Fetch requests (each of `kafka.max.partition.fetch.bytes`, or of one message if that is
-larger), the uncompressed content of one message set, and one Arrow batch of `MAX_BATCH_BYTES` and
-one message more (in pure Python: up to a thousand messages more).
+Invariant: a task reads its own ranges and nothing else, each partition in the order of its offsets,
+and needs only the options, the ranges and their leaders, all small and picklable. While leaders
+don't move, it sends Fetch requests only: those of all its ranges leave together, and a range that
+waits doesn't delay the others. Whatever the number and size of its ranges, a task holds at most
+`TASK_FETCH_BYTES` of fetched sets (or the responses of three Fetch requests, each of
+`kafka.max.partition.fetch.bytes`, if these are larger), one message that is larger than that, the
+uncompressed content of one message set, and one Arrow batch of `MAX_BATCH_BYTES` and one message
+more (in pure Python: up to a thousand messages more).
 
 Spark calls the classes, through `source`; `stream` calls the functions.
 """
@@ -17,8 +20,10 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +33,9 @@ from pyspark.sql import datasource as spark_filters
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from aiokafka08.arrow import record_batch, schema
-from aiokafka08.consumer.range import RawSet
+from aiokafka08.concurrency.merge import merge
+from aiokafka08.consumer.range import DEFAULT_FETCH_BYTES, MAX_IN_FLIGHT, RawSet
+from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaError,
@@ -36,6 +43,7 @@ from aiokafka08.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka08.net.cluster import PartitionLeaders
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST
@@ -60,8 +68,8 @@ from aiokafka08.spark.planning import (
     describe_unread_range,
     plan_batch_query,
     resolve_log_ends,
-    split_ranges,
 )
+from aiokafka08.spark.task_plan import divide_into_tasks
 from aiokafka08.structs import TopicPartition
 
 _logger = logging.getLogger("aiokafka08.spark")
@@ -70,11 +78,17 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 """Size of keys and values at which an Arrow batch ends. It is checked after each message (in pure
 Python: after up to a thousand), so these may exceed it."""
 MAX_BATCH_ROWS = 65536
+TASK_FETCH_BYTES = 8 * 1024 * 1024
+"""What the Fetch requests for several partitions of a task may request together, without larger
+messages than expected."""
+_EXPECTED_MESSAGE_BYTES = 1024
+"""The size of messages for which a small range is fetched at once."""
+_MIN_FETCH_BYTES = 32 * 1024
+"""The least that is requested for a partition."""
 MAX_INTERVALS = 64
-"""Maximum number of intervals into which a filter on offsets splits a partition. Each interval is
-at least one task."""
+"""Maximum number of intervals into which a filter on offsets splits a partition."""
 _MIN_GAP = 500
-"""Offsets this close are read by one task, since one request fetches them together."""
+"""Offsets this close are read as one range, since one request fetches them together."""
 
 _HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -84,17 +98,35 @@ BATCH_SCHEMA = pa.schema([field.with_nullable(True) for field in schema()])
 BATCH_SCHEMA_WITH_HEADERS = BATCH_SCHEMA.append(pa.field("headers", _HEADERS))
 
 
-class ReadTask(InputPartition):
-    """The range of one Spark task."""
+_NO_LEADERS = PartitionLeaders()
 
-    def __init__(self, offset_range: OffsetRange) -> None:
-        super().__init__(offset_range)
+
+class ReadTask(InputPartition):
+    """The ranges of one Spark task: `value`; with their leaders, as far as they are known."""
+
+    def __init__(
+        self, ranges: Iterable[OffsetRange], leaders: PartitionLeaders = _NO_LEADERS
+    ) -> None:
+        super().__init__(tuple(ranges))
+        self.leaders = leaders
 
 
 def plan_tasks(
-    options: ReadOptions, plan: QueryPlan, filters: Iterable[ColumnFilter] = ()
+    options: ReadOptions,
+    plan: QueryPlan,
+    leaders: PartitionLeaders,
+    parallelism: int | None = None,
+    filters: Iterable[ColumnFilter] = (),
 ) -> list[InputPartition]:
     """Return the tasks of a plan.
+
+    Args:
+        options: the checked options.
+        plan: the ranges, and what is lost.
+        leaders: the known leaders of their partitions.
+        parallelism: how many tasks Spark runs at the same time; None: as many as this machine has
+            CPUs.
+        filters: what limits the ranges.
 
     Raises:
         OffsetOutOfRangeError: the plan has losses, and `failOnDataLoss` is true.
@@ -104,12 +136,18 @@ def plan_tasks(
         if options.fail_on_data_loss:
             raise OffsetOutOfRangeError(message)
         _logger.warning("%s", message)
-    ranges = split_ranges(
+    tasks = divide_into_tasks(
         apply_filters(plan.ranges, list(filters)),
+        leaders.by_partition,
+        parallelism=parallelism or os.cpu_count() or 1,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
-    return [ReadTask(offset_range) for offset_range in ranges]
+    return [ReadTask(ranges, leaders.select(map(_partition_of, ranges))) for ranges in tasks]
+
+
+def _partition_of(offset_range: OffsetRange) -> TopicPartition:
+    return TopicPartition(offset_range.topic, offset_range.partition)
 
 
 def resolve_bound(
@@ -136,8 +174,9 @@ def resolve_bound(
 class Kafka08Reader(DataSourceReader):
     """The reader of a batch query: `partitions` runs on the driver, `read` in the tasks."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, parallelism: int | None = None) -> None:
         self._options = options
+        self._parallelism = parallelism
         self._filters: list[ColumnFilter] = []
 
     def partitions(self) -> list[InputPartition]:
@@ -155,9 +194,11 @@ class Kafka08Reader(DataSourceReader):
             if isinstance(options.start, TimestampBound) or isinstance(options.end, TimestampBound):
                 # Two timestamps without a message in between give an empty range, not an error.
                 end = {tp: max(offset, min(start[tp], latest[tp])) for tp, offset in end.items()}
+            leaders = driver.leaders()
         finally:
             driver.close()
-        return plan_tasks(options, plan_batch_query(start, end, earliest, latest), self._filters)
+        plan = plan_batch_query(start, end, earliest, latest)
+        return plan_tasks(options, plan, leaders, self._parallelism, self._filters)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the messages of one task."""
@@ -230,19 +271,21 @@ def _is_integer(value: object) -> bool:
 
 
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a task's range as Arrow batches of limited size.
+    """Yield the messages of a task's ranges as Arrow batches of limited size.
+
+    A batch may have rows of several partitions, and a partition's rows may be in several batches;
+    they keep their order.
 
     Raises:
-        OffsetOutOfRangeError: part of the range was lost after planning, and `failOnDataLoss` is
+        OffsetOutOfRangeError: part of a range was lost after planning, and `failOnDataLoss` is
             true.
         CorruptRecordException: a message is corrupt; the error has its offset.
         KafkaError: other errors of `read_range`.
     """
     if not isinstance(partition, ReadTask):
         return  # Spark passes a task of its own if `partitions` returned none
-    offset_range: OffsetRange = partition.value
-    with BlockingClient(options.client) as client:
-        batches = _read_batches(client.router, options, offset_range)
+    with BlockingClient(options.client, partition.leaders) as client:
+        batches = _read_batches(client.router, options, partition.value)
         try:
             while (batch := client.run(_next_batch(batches))) is not None:
                 yield batch
@@ -268,61 +311,104 @@ async def _next_batch(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.Recor
 
 
 async def _read_batches(
-    router: Router, options: ReadOptions, offset_range: OffsetRange
+    router: Router, options: ReadOptions, ranges: Sequence[OffsetRange]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    tp = TopicPartition(offset_range.topic, offset_range.partition)
     fields = BATCH_SCHEMA_WITH_HEADERS if options.include_headers else BATCH_SCHEMA
-    columns = Columns(MAX_BATCH_BYTES)
-    async with aclosing(_read_message_sets(router, options, offset_range)) as message_sets:
-        async for raw in message_sets:
+    columns, runs = Columns(MAX_BATCH_BYTES), list[tuple[TopicPartition, int]]()
+    sources = _message_sets_by_partition(router, options, ranges)
+    async with aclosing(merge(sources, TASK_FETCH_BYTES)) as message_sets:
+        async for tp, raw in message_sets:
             reader = message_set_reader(options, tp, raw)
-            while reader.read_columns(columns, MAX_BATCH_ROWS - len(columns)):
+            while count := reader.read_columns(columns, MAX_BATCH_ROWS - len(columns)):
+                runs.append((tp, count))
                 if columns.is_full or len(columns) >= MAX_BATCH_ROWS:
-                    yield _to_spark_batch(tp, columns, fields)
-                    columns = Columns(MAX_BATCH_BYTES)
+                    yield _to_spark_batch(runs, columns, fields)
+                    columns, runs = Columns(MAX_BATCH_BYTES), []
     if len(columns):
-        yield _to_spark_batch(tp, columns, fields)
+        yield _to_spark_batch(runs, columns, fields)
 
 
-async def _read_message_sets(
-    router: Router, options: ReadOptions, offset_range: OffsetRange
-) -> AsyncGenerator[RawSet, None]:
-    """Yield the message sets of a range; what was lost after planning is skipped, or an error."""
-    tp = TopicPartition(offset_range.topic, offset_range.partition)
-    position, end = offset_range.start, offset_range.end
-    while position < end:
-        try:
-            async with aclosing(
-                fetch_message_sets(router, options, tp, position, end)
-            ) as message_sets:
-                async for raw in message_sets:
-                    position = raw.end_offset
-                    yield raw
-            return
-        except (OffsetOutOfRangeError, UnknownTopicOrPartitionError) as error:
-            losses: list[str] = []
-            if isinstance(error, UnknownTopicOrPartitionError):
-                losses += describe_unread_range(tp, position, end)
-                remaining = []
-            else:
-                earliest = (await list_offsets(router, {tp: EARLIEST}))[tp][0]
-                latest = (await list_offsets(router, {tp: LATEST}))[tp][0]
-                remaining = clip_to_log(tp, position, end, {tp: earliest}, {tp: latest}, losses)
-            if not losses:
-                raise
-            message = describe_losses(losses, options.fail_on_data_loss)
-            if options.fail_on_data_loss:
-                raise OffsetOutOfRangeError(message) from error
-            _logger.warning("%s", message)
-            position, end = (remaining[0].start, remaining[0].end) if remaining else (end, end)
+def _message_sets_by_partition(
+    router: Router, options: ReadOptions, ranges: Sequence[OffsetRange]
+) -> Iterator[tuple[int, AsyncGenerator[tuple[TopicPartition, RawSet], None]]]:
+    """Yield for each partition a generator of its message sets, and the bytes that it may hold."""
+    fetches = RangeFetches(router)
+    by_partition: dict[TopicPartition, list[OffsetRange]] = {}
+    for one in ranges:
+        by_partition.setdefault(_partition_of(one), []).append(one)
+    usual = options.client.settings.get("max_bytes", DEFAULT_FETCH_BYTES)
+    for tp, parts in by_partition.items():
+        max_bytes, in_flight = usual, MAX_IN_FLIGHT
+        if len(by_partition) > 1:
+            expected = max(one.size for one in parts) * _EXPECTED_MESSAGE_BYTES
+            max_bytes = min(max(expected, _MIN_FETCH_BYTES), usual)
+            in_flight = min(-(-expected // max_bytes), MAX_IN_FLIGHT)
+        sizes = {"max_bytes": max_bytes, "in_flight": in_flight}
+        fetch = partial(fetch_message_sets, router, options, tp, fetches=fetches, **sizes)
+        yield max_bytes * in_flight, _read_partition(router, options, tp, parts, fetch)
 
 
-def _to_spark_batch(tp: TopicPartition, columns: Columns, fields: pa.Schema) -> pa.RecordBatch:
+async def _read_partition(
+    router: Router,
+    options: ReadOptions,
+    tp: TopicPartition,
+    parts: Iterable[OffsetRange],
+    fetch: Callable[[int, int], AsyncGenerator[RawSet, None]],
+) -> AsyncGenerator[tuple[TopicPartition, RawSet], None]:
+    """Yield the message sets of one partition's ranges; what was lost after planning is skipped, or
+    an error."""
+    for one in parts:
+        position, end = one.start, one.end
+        while position < end:
+            try:
+                async with aclosing(fetch(position, end)) as message_sets:
+                    async for raw in message_sets:
+                        position = raw.end_offset
+                        yield tp, raw
+                break
+            except (OffsetOutOfRangeError, UnknownTopicOrPartitionError) as error:
+                position, end = await _skip_lost(router, options, tp, position, end, error)
+
+
+async def _skip_lost(
+    router: Router,
+    options: ReadOptions,
+    tp: TopicPartition,
+    position: int,
+    end: int,
+    error: OffsetOutOfRangeError | UnknownTopicOrPartitionError,
+) -> tuple[int, int]:
+    """Return what is left of a range after `error`, and log what was lost.
+
+    Raises:
+        OffsetOutOfRangeError: messages were lost, and `failOnDataLoss` is true.
+        KafkaError: `error`, if nothing was lost.
+    """
+    losses: list[str] = []
+    remaining: list[OffsetRange] = []
+    if isinstance(error, UnknownTopicOrPartitionError):
+        losses += describe_unread_range(tp, position, end)
+    else:
+        earliest = (await list_offsets(router, {tp: EARLIEST}))[tp][0]
+        latest = (await list_offsets(router, {tp: LATEST}))[tp][0]
+        remaining = clip_to_log(tp, position, end, {tp: earliest}, {tp: latest}, losses)
+    if not losses:
+        raise error
+    message = describe_losses(losses, options.fail_on_data_loss)
+    if options.fail_on_data_loss:
+        raise OffsetOutOfRangeError(message) from error
+    _logger.warning("%s", message)
+    return (remaining[0].start, remaining[0].end) if remaining else (end, end)
+
+
+def _to_spark_batch(
+    runs: Sequence[tuple[TopicPartition, int]], columns: Columns, fields: pa.Schema
+) -> pa.RecordBatch:
     """Return messages as Spark's own source has them.
 
     `timestampType` is -1 for a message without a timestamp; `headers` are null.
     """
-    batch = record_batch([(tp, len(columns))], columns)
+    batch = record_batch(runs, columns)
     arrays = {name: batch.column(name) for name in batch.schema.names}
     arrays["timestampType"] = pc.fill_null(arrays["timestampType"], -1)
     if "headers" in fields.names:

@@ -63,6 +63,9 @@ class Kafka08DataSource(DataSource):
     """
 
     _reader: type[Kafka08Reader] = Kafka08Reader
+    parallelism: int | None = None
+    """How many tasks Spark runs at the same time; None: as many as the driver has CPUs. `register`
+    sets it in a subclass."""
 
     @classmethod
     def name(cls) -> str:
@@ -76,12 +79,12 @@ class Kafka08DataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
         self._check_schema(schema)
-        return self._reader(read_options(self.options, streaming=False))
+        return self._reader(read_options(self.options, streaming=False), self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         self._check_schema(schema)
-        return Kafka08StreamReader(read_options(self.options, streaming=True))
+        return Kafka08StreamReader(read_options(self.options, streaming=True), self.parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch query.

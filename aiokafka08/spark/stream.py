@@ -64,8 +64,9 @@ _NO_LIMIT = 2**63 - 1
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a streaming query. It is on the driver; the tasks call only `read`."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, parallelism: int | None = None) -> None:
         self._options = options
+        self._parallelism = parallelism
         self._driver = DriverClient(options)
         self._initial: ResolvedOffsets | None = None
         self._is_first_call = True  # no call yet of `latestOffset` or `partitions`
@@ -161,7 +162,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._latest
         if any(tp in earliest and latest.get(tp, -1) < offset for tp, offset in stop.items()):
             latest = self._driver.latest(existing, stop)
-        return plan_tasks(self._options, plan_micro_batch(begin, stop, earliest, latest))
+        plan = plan_micro_batch(begin, stop, earliest, latest)
+        return plan_tasks(self._options, plan, self._driver.leaders(), self._parallelism)
 
     def commit(self, end: OffsetDict) -> None:
         """Do nothing: Spark's checkpoint keeps the offsets."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from aiokafka08.consumer.range import read_range
+from aiokafka08.consumer.range import RawSet, read_range
+from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaTimeoutError,
@@ -257,3 +258,139 @@ async def test_range_can_be_closed_and_cancelled(cluster: EmbeddedCluster, route
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
+
+
+async def read_all(router: Router, counts: list[int], **options: Any) -> list[list[int]]:
+    """Read all partitions at the same time, with shared fetches."""
+    fetches = RangeFetches(router)
+    return await asyncio.gather(
+        *(
+            read(router, 0, count, partition, fetches=fetches, **options)
+            for partition, count in enumerate(counts)
+        )
+    )
+
+
+def fetched_partitions(cluster: EmbeddedCluster) -> list[list[int]]:
+    """Return the partitions of each Fetch request, in the order of the requests."""
+    return [
+        [one.partition for topic in request.topics for one in topic.partitions]
+        for request in cluster.requests(FetchRequest)
+    ]
+
+
+async def test_ranges_share_one_request_per_leader(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    for partition in range(4):
+        cluster.append("t", partition, values(0, 20))
+    found = await read_all(router, [20] * 4)
+    assert found == [list(range(20))] * 4
+    assert sorted(map(sorted, fetched_partitions(cluster))) == [[0, 2], [1, 3]]
+
+
+async def test_ranges_of_many_fetches_share_requests(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    for partition in range(4):
+        for _ in range(100):
+            cluster.append("t", partition, [bytes(74)] * 10)
+        assert cluster.offsets("t", partition).end == 1000
+    assert await read_all(router, [1000] * 4, max_bytes=5_000) == [list(range(1000))] * 4
+    requests = fetched_partitions(cluster)
+    assert all(len(one) == len(set(one)) for one in requests)  # no partition twice in a request
+    assert len(requests) < 60  # 80 fetches
+
+
+async def test_waiting_range_does_not_delay_the_others(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    """Of two ranges on one broker, one waits for its high watermark."""
+    cluster.append("t", 0, values(0, 50))
+    for _ in range(100):
+        cluster.append("t", 2, [bytes(74)] * 10)
+    follower = 1 - cluster.leader("t", 0)
+    cluster.kill(follower, then="unnoticed")
+    cluster.append("t", 0, values(50, 60))
+    fetches = RangeFetches(router)
+    waiting = asyncio.create_task(read(router, 0, 60, fetches=fetches))
+    await until(lambda: any(one == [0] for one in fetched_partitions(cluster)))
+    other = read(router, 0, 1000, 2, fetches=fetches, max_bytes=1_000, in_flight=1)
+    assert await asyncio.wait_for(other, 10) == list(range(1000))
+    assert not waiting.done()
+    cluster.notice(follower)
+    assert await asyncio.wait_for(waiting, 20) == list(range(60))
+
+
+async def test_fetch_alone_waits_for_the_other_requests(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    """Otherwise the time of another request would count as the broker's wait for data."""
+    cluster.append("t", 0, values(0, 5))
+    cluster.append("t", 2, values(0, 5))
+    fetches = RangeFetches(router)
+
+    def fetch(partition: int, offset: int, *, alone: bool) -> asyncio.Future[Any]:
+        return fetches.fetch(0, tp(partition), offset, 1000, timeout_s=5, alone=alone)
+
+    slow = cluster.fault(FetchRequest, then=Delay(0.3), times=1)
+    first = fetch(0, 0, alone=False)
+    await until(lambda: slow.hits)
+    alone, later = fetch(2, 0, alone=True), fetch(0, 5, alone=False)
+    _, elapsed_s = await alone
+    assert first.done()
+    assert not later.done()
+    assert elapsed_s < 0.25
+    assert (await later)[0].message_set == b""
+    assert fetched_partitions(cluster) == [[0], [2], [0]]
+    assert [one.max_wait_ms for one in cluster.requests(FetchRequest)] == [0, 500, 0]
+
+
+async def test_only_one_range_at_a_time_fetches_large_messages(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    for partition in range(4):
+        cluster.append("t", partition, [bytes(900_000)] * 3)
+    fetches = RangeFetches(router)
+    readers = [
+        read_range(router, tp(partition), 0, 3, fetches=fetches, max_bytes=1000)
+        for partition in range(4)
+    ]
+    firsts = [asyncio.create_task(anext(one)) for one in readers]
+    await until(lambda: any(one.done() for one in firsts))
+    await asyncio.sleep(0.1)  # the others would be ready by now
+    assert sum(one.done() for one in firsts) == 1
+    rest = asyncio.gather(*(drain(first, one) for first, one in zip(firsts, readers, strict=True)))
+    assert await asyncio.wait_for(rest, 20) == [3] * 4
+
+
+async def drain(first: asyncio.Task[RawSet], rest: AsyncGenerator[RawSet, None]) -> int:
+    """Return the number of offsets of all sets; `first` is the request for the first one."""
+    count = (await first).end_offset
+    async with aclosing(rest) as sets:
+        async for one in sets:
+            count = one.end_offset
+    return count
+
+
+async def test_cancelled_readers_cancel_their_request(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    cluster.append("t", 0, values(0, 5))
+    cluster.append("t", 2, values(0, 5))
+    cluster.fault(FetchRequest, then=Hang(), times=None)
+    fetches = RangeFetches(router)
+    readers = [
+        asyncio.create_task(read(router, 0, 5, partition, fetches=fetches)) for partition in (0, 2)
+    ]
+    await until(lambda: cluster.requests(FetchRequest))
+    [request] = [
+        task for task in asyncio.all_tasks() if "_LeaderFetches._request" in repr(task.get_coro())
+    ]
+    readers[0].cancel()
+    await asyncio.gather(readers[0], return_exceptions=True)
+    assert not request.done()
+    readers[1].cancel()
+    await asyncio.gather(readers[1], return_exceptions=True)
+    await asyncio.gather(request, return_exceptions=True)
+    assert request.cancelled()

@@ -58,6 +58,24 @@ def test_query_reads_each_message_once(spark: Any, cluster: EmbeddedCluster) -> 
     assert small.count() == 800
 
 
+def test_small_partitions_make_two_tasks_per_core(spark: Any) -> None:
+    """The planner process doesn't know the parallelism of the session; `register` passes it on."""
+    with EmbeddedCluster(brokers=2, topics={"t": 20}) as cluster:
+        fill(cluster, [3] * 20)
+        frame = reading(spark, cluster)
+        assert frame.rdd.getNumPartitions() == 4  # local[2]
+        assert sorted(found(frame)) == sorted(f"{p}-{i}" for p in range(20) for i in range(3))
+        assert reading(spark, cluster, minPartitions="3").rdd.getNumPartitions() == 3
+        assert reading(spark, cluster, maxRecordsPerPartition="6").rdd.getNumPartitions() == 12
+        spark.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
+        try:
+            register(spark)
+            assert reading(spark, cluster).rdd.getNumPartitions() == 2
+        finally:
+            spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
+            register(spark)
+
+
 def test_empty_topic_returns_no_rows(spark: Any, cluster: EmbeddedCluster) -> None:
     assert reading(spark, cluster).count() == 0
 

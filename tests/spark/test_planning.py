@@ -12,7 +12,6 @@ from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.offsets import from_checkpoint, parse_offsets, to_checkpoint
 from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.spark.planning import (
-    MAX_TASKS,
     OffsetRange,
     check_bound_partitions,
     choose_partitions,
@@ -25,8 +24,8 @@ from aiokafka08.spark.planning import (
     plan_batch_query,
     plan_micro_batch,
     resolve_log_ends,
-    split_ranges,
 )
+from aiokafka08.spark.task_plan import MAX_TASKS, split_ranges
 from aiokafka08.structs import TopicPartition
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +30,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.spark import reader
+from aiokafka08.spark.driver import DriverClient
 from aiokafka08.spark.options import read_options, write_options
 from aiokafka08.spark.planning import OffsetRange, apply_filters
 from aiokafka08.spark.reader import (
@@ -39,7 +43,7 @@ from aiokafka08.spark.reader import (
 from aiokafka08.spark.source import Kafka08DataSource
 from aiokafka08.spark.writer import write_task
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing import Close, EmbeddedCluster
+from aiokafka08.testing import Close, Delay, EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.spark.conftest import batch_options, fill
 
@@ -50,7 +54,7 @@ OTHER_LINES = ("0.9.0.1", "0.10.2.2", "3.9.1")
 
 
 def task(cluster: EmbeddedCluster, start: int, end: int, **given: str) -> Iterator[Any]:
-    return read_task(batch_options(cluster, **given), ReadTask(OffsetRange("t", 0, start, end)))
+    return read_task(batch_options(cluster, **given), ReadTask([OffsetRange("t", 0, start, end)]))
 
 
 def offsets(batches: Iterator[Any]) -> list[int]:
@@ -180,6 +184,132 @@ def test_too_large_message_raises_with_sparks_option(cluster: EmbeddedCluster) -
         offsets(task(cluster, 0, 1, **sizes))
 
 
+# --- several ranges -------------------------------------------------------------------------------
+
+
+def many(cluster: EmbeddedCluster, ranges: list[tuple[int, int, int]], **given: str) -> ReadTask:
+    """Return a task with these ranges (partition, start, end), and with the leaders."""
+    driver = DriverClient(batch_options(cluster, **given))
+    try:
+        driver.earliest(driver.partitions())
+        leaders = driver.leaders()
+    finally:
+        driver.close()
+    return ReadTask([OffsetRange("t", *one) for one in ranges], leaders)
+
+
+def rows(cluster: EmbeddedCluster, one: ReadTask, **given: str) -> dict[int, list[int]]:
+    """Return the offsets that a task reads, by partition, in the order of the rows."""
+    found: dict[int, list[int]] = {}
+    for batch in read_task(batch_options(cluster, **given), pickle.loads(pickle.dumps(one))):
+        columns = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
+        for partition, offset, value in zip(*columns, strict=True):
+            assert value == f"{partition}-{offset}".encode()
+            found.setdefault(partition, []).append(offset)
+    return found
+
+
+def test_task_reads_all_its_ranges_in_order(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(cluster, [3000, 500, 5])
+    monkeypatch.setattr(reader, "MAX_BATCH_ROWS", 100)
+    ranges = [(0, 5, 900), (0, 1000, 2500), (1, 0, 499), (2, 4, 5)]
+    one = many(cluster, ranges)
+    expected = {0: [*range(5, 900), *range(1000, 2500)], 1: [*range(499)], 2: [4]}
+    for size in ("1000", "1048576"):
+        assert rows(cluster, one, kafka__max__partition__fetch__bytes=size) == expected
+
+
+def test_small_ranges_need_one_request_per_leader(cluster: EmbeddedCluster) -> None:
+    """The leaders travel with the ranges: no version is probed, no metadata requested."""
+    fill(cluster, [12, 12, 12])
+    one = many(cluster, [(0, 0, 12), (1, 2, 12), (2, 0, 12)])
+    before = len(cluster.history)
+    assert rows(cluster, one) == {0: [*range(12)], 1: [*range(2, 12)], 2: [*range(12)]}
+    sent = [recorded.request for recorded in cluster.history[before:]]
+    assert [type(request) for request in sent] == [FetchRequest] * 2
+    partitions = [
+        sorted(part.partition for topic in request.topics for part in topic.partitions)
+        for request in sent
+        if isinstance(request, FetchRequest)
+    ]
+    assert sorted(partitions) == [[0, 2], [1]]
+
+
+@pytest.mark.parametrize("then", ["moved", "killed"])
+def test_task_finds_a_leader_that_moved_after_planning(cluster: EmbeddedCluster, then: str) -> None:
+    fill(cluster, [20, 20, 20])
+    one = many(cluster, [(0, 0, 20), (1, 0, 20), (2, 0, 20)])
+    if then == "moved":
+        cluster.move_leader("t", 0)
+    else:
+        cluster.kill(cluster.leader("t", 1))
+    assert rows(cluster, one) == {partition: [*range(20)] for partition in range(3)}
+
+
+def test_lost_range_is_skipped_while_the_others_are_read(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, [100, 100, 100])
+    one = many(cluster, [(0, 0, 100), (1, 0, 100), (2, 50, 100)])
+    cluster.delete_before("t", 0, 40)
+    cluster.truncate("t", 2, 60)
+    with pytest.raises(OffsetOutOfRangeError, match=r"aged out|doesn't exist"):
+        rows(cluster, one)
+    found = rows(cluster, one, failOnDataLoss="false")
+    assert found == {0: [*range(40, 100)], 1: [*range(100)], 2: [*range(50, 60)]}
+    assert "partition 0: the range [0, 40) aged out" in caplog.text
+    assert "partition 2: the range [60, 100) doesn't exist" in caplog.text
+
+
+def test_range_above_the_watermark_waits_alone(cluster: EmbeddedCluster) -> None:
+    fill(cluster, [10, 10, 10])
+    follower = 1 - cluster.leader("t", 0)
+    cluster.kill(follower, then="unnoticed")
+    fill(cluster, [5])
+    assert cluster.offsets("t", 0) == (0, 10, 15)
+    one = ReadTask([OffsetRange("t", 0, 0, 15), OffsetRange("t", 2, 0, 10)])
+    at_the_end = cluster.fault(
+        FetchRequest,
+        then=Delay(0),
+        times=None,
+        where=lambda request: any(
+            (part.partition, part.fetch_offset) == (0, 15)
+            for topic in request.topics
+            for part in topic.partitions
+        ),
+    )
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(rows, cluster, one)
+        deadline = time.monotonic() + 20
+        while at_the_end.hits < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert at_the_end.hits >= 2
+        assert not reading.done()
+        cluster.notice(follower)
+        assert reading.result(20) == {0: [*range(15)], 2: [*range(10)]}
+
+
+def test_pause_between_batches_is_no_time_without_progress(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark may process a batch for longer than `kafkaConsumer.pollTimeoutMs`."""
+    for _ in range(20):
+        fill(cluster, [50, 50, 50])
+    monkeypatch.setattr(reader, "MAX_BATCH_ROWS", 100)
+    given = {"kafkaConsumer.pollTimeoutMs": "300", "kafka.max.partition.fetch.bytes": "2000"}
+    options = batch_options(cluster, **{name.replace(".", "__"): v for name, v in given.items()})
+    one = many(cluster, [(0, 0, 1000), (1, 0, 1000), (2, 0, 1000)])
+    batches = read_task(options, one)
+    count = next(batches).num_rows
+    slow = cluster.fault(FetchRequest, then=Delay(0.1), times=None)
+    count += next(batches).num_rows
+    time.sleep(0.6)  # the passage of time is the subject
+    slow.cancel()
+    assert count + sum(batch.num_rows for batch in batches) == 3000
+
+
 @pytest.mark.real
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("fail", [True, False])
@@ -204,7 +334,7 @@ def test_real_topic_deleted_or_recreated_raises_or_is_skipped(
     checked = read_options(given, streaming=False)
 
     def read(start: int) -> list[int]:
-        return offsets(read_task(checked, ReadTask(OffsetRange(topic, 0, start, 9))))
+        return offsets(read_task(checked, ReadTask([OffsetRange(topic, 0, start, 9)])))
 
     def loses(start: int, message: str) -> None:
         caplog.clear()

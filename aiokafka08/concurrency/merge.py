@@ -1,0 +1,76 @@
+"""Iterate several asynchronous generators at the same time, within a budget.
+
+`spark.reader` merges the partitions of a task with it: one that waits for the cluster doesn't keep
+the others waiting.
+
+Invariant: the items of a source keep their order, and a source continues only after its last item
+was used. Sources begin in the order in which they are given, while the costs of the active ones are
+within the budget; one is active in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def merge(
+    sources: Iterable[tuple[int, AsyncGenerator[T, None]]], budget: int
+) -> AsyncGenerator[T, None]:
+    """Yield the items of all sources, in the order in which they come.
+
+    Close the generator (`contextlib.aclosing`) if you don't iterate to its end.
+
+    Args:
+        sources: the generators, each with its cost. They are closed at the end.
+        budget: the maximum cost of the sources that are active at the same time.
+
+    Raises:
+        Exception: the first one that a source raises.
+    """
+    waiting = deque(sources)
+    active: dict[asyncio.Task[T | None], tuple[int, AsyncGenerator[T, None]]] = {}
+    done: deque[asyncio.Task[T | None]] = deque()
+    is_done = asyncio.Event()
+
+    def on_done(task: asyncio.Task[T | None]) -> None:
+        done.append(task)
+        is_done.set()
+
+    def advance(cost: int, source: AsyncGenerator[T, None]) -> None:
+        task = asyncio.get_running_loop().create_task(_next(source))
+        active[task] = cost, source
+        task.add_done_callback(on_done)
+
+    cost = 0  # of the active sources
+    try:
+        while waiting or active:
+            while waiting and (not active or cost + waiting[0][0] <= budget):
+                cost += waiting[0][0]
+                advance(*waiting.popleft())
+            if not done:
+                is_done.clear()
+                await is_done.wait()
+            task = done.popleft()
+            item = task.result()
+            source = active.pop(task)
+            if item is None:
+                cost -= source[0]
+                continue
+            yield item
+            del item  # it may be large
+            advance(*source)
+    finally:
+        for task in active:
+            task.cancel()
+        await asyncio.gather(*active, return_exceptions=True)
+        for _, generator in active.values():
+            await generator.aclose()
+
+
+async def _next(source: AsyncGenerator[T, None]) -> T | None:
+    return await anext(source, None)

@@ -1,0 +1,173 @@
+"""Divide the offset ranges of a query into Spark's tasks: split large ranges, combine small ones.
+
+Pure: no pyspark, no network, no clock.
+
+Invariant: each offset is in exactly one task. The ranges of a partition that are in one task are in
+the order of their offsets. A partition is spread over several tasks only if `minPartitions`,
+`maxRecordsPerPartition` or a filter on offsets splits it.
+
+Called by `reader`, on the driver. `planning` makes the ranges.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.spark.planning import OffsetRange
+from aiokafka08.structs import TopicPartition
+
+MAX_TASKS = 1_000_000
+"""Maximum number of tasks of a query or batch. Options that need more are probably a mistake."""
+TASKS_PER_CORE = 2
+"""Ranges are combined until there are so many tasks per core, unless `minPartitions` is given."""
+MAX_COMBINED_OFFSETS = 200_000
+"""Maximum number of offsets of combined ranges. A task reads about a million offsets a second and
+costs about 20 ms of its own: to combine larger ranges saves little, and leaves cores idle where
+more exist than the driver knows of."""
+_RANGE_COST = 200
+"""What a range costs, however small: as much as so many offsets."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+def divide_into_tasks(
+    ranges: Sequence[OffsetRange],
+    leaders: Mapping[TopicPartition, int],
+    *,
+    parallelism: int,
+    min_partitions: int | None,
+    max_records: int | None,
+) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges of each task, balanced by their offsets.
+
+    A task reads from as few leaders as possible, since each is a connection.
+
+    Args:
+        ranges: none of them empty, and without overlaps.
+        leaders: the node ids of the leaders, as far as they are known.
+        parallelism: the number of tasks that Spark can run at the same time.
+        min_partitions: the minimum number of tasks, unless there are fewer offsets. Small ranges
+            are combined until there are so many.
+        max_records: the maximum number of offsets of a task.
+
+    Raises:
+        IllegalArgumentError: the options need more than `MAX_TASKS` tasks.
+    """
+    parts = split_ranges(ranges, min_partitions=min_partitions, max_records=max_records)
+    count = TASKS_PER_CORE * parallelism if min_partitions is None else min_partitions
+    if len(parts) <= count:
+        return [(one,) for one in parts]
+    by_leader: dict[int | None, list[OffsetRange]] = {}
+    for one in parts:
+        leader = leaders.get(TopicPartition(one.topic, one.partition))
+        by_leader.setdefault(leader, []).append(one)
+    costs = {leader: sum(map(_cost, led)) for leader, led in by_leader.items()}
+    groups = [
+        [one for leader in together for one in by_leader[leader]]
+        for together in _balance(costs, count)
+    ]
+    limit = MAX_COMBINED_OFFSETS if max_records is None else min(max_records, MAX_COMBINED_OFFSETS)
+    tasks: list[tuple[OffsetRange, ...]] = []
+    for group, number in zip(groups, _share(groups, count), strict=True):
+        for combined in _balance({one: _cost(one) for one in group}, number):
+            tasks += _cut(sorted(combined, key=_place), limit)
+    return sorted(tasks, key=lambda task: _place(task[0]))
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange], *, min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """Split ranges as the options say, into parts of balanced sizes.
+
+    Args:
+        ranges: none of them empty.
+        min_partitions: the minimum number of parts, unless there are fewer offsets.
+        max_records: the maximum number of offsets of a part.
+
+    Raises:
+        IllegalArgumentError: the options need more than `MAX_TASKS` parts.
+    """
+    parts = [1 if max_records is None else -(-one.size // max_records) for one in ranges]
+    count = max(sum(parts), min(min_partitions or 0, sum(one.size for one in ranges)))
+    if count > MAX_TASKS:
+        option = (
+            f"minPartitions={min_partitions}"
+            if sum(parts) < count
+            else f"maxRecordsPerPartition={max_records}"
+        )
+        raise IllegalArgumentError(f"{option}: makes {count} tasks; expected at most {MAX_TASKS}")
+    # Give each further part to the range whose parts are largest: no other choice reduces the size
+    # of the largest part.
+    largest = [
+        (-one.size / number, index)
+        for index, (one, number) in enumerate(zip(ranges, parts, strict=True))
+    ]
+    heapq.heapify(largest)
+    for _ in range(count - sum(parts)):
+        index = largest[0][1]
+        parts[index] += 1
+        heapq.heapreplace(largest, (-ranges[index].size / parts[index], index))
+    return [
+        OffsetRange(
+            one.topic,
+            one.partition,
+            one.start + one.size * part // number,
+            one.start + one.size * (part + 1) // number,
+        )
+        for one, number in zip(ranges, parts, strict=True)
+        for part in range(number)
+    ]
+
+
+def _cost(one: OffsetRange) -> int:
+    return one.size + _RANGE_COST
+
+
+def _place(one: OffsetRange) -> tuple[str, int, int]:
+    return (one.topic, one.partition, one.start)
+
+
+def _cut(ranges: Iterable[OffsetRange], limit: int) -> Iterator[tuple[OffsetRange, ...]]:
+    """Yield runs of ranges with at most `limit` offsets in total, or a single larger range."""
+    task: list[OffsetRange] = []
+    total = 0
+    for one in ranges:
+        if task and total + one.size > limit:
+            yield tuple(task)
+            task, total = [], 0
+        task.append(one)
+        total += one.size
+    yield tuple(task)
+
+
+def _share(groups: Sequence[Sequence[OffsetRange]], count: int) -> list[int]:
+    """Return how many of `count` tasks each group gets: at least one, at most one per range.
+
+    Each further task goes to the group whose tasks are largest.
+    """
+    costs = [sum(map(_cost, group)) for group in groups]
+    numbers = [1] * len(groups)
+    largest = [(-float(cost), index) for index, cost in enumerate(costs) if len(groups[index]) > 1]
+    heapq.heapify(largest)
+    for _ in range(count - len(groups)):
+        if not largest:
+            break
+        _, index = heapq.heappop(largest)
+        numbers[index] += 1
+        if numbers[index] < len(groups[index]):
+            heapq.heappush(largest, (-costs[index] / numbers[index], index))
+    return numbers
+
+
+def _balance(costs: Mapping[K, int], count: int) -> list[list[K]]:
+    """Return the keys in `count` lists of similar cost, or in fewer if there are fewer keys."""
+    lists: list[list[K]] = [[] for _ in range(min(count, len(costs)))]
+    cheapest = [(0, index) for index in range(len(lists))]
+    for key in sorted(costs, key=lambda key: -costs[key]):
+        total, index = cheapest[0]
+        lists[index].append(key)
+        heapq.heapreplace(cheapest, (total + costs[key], index))
+    return lists
