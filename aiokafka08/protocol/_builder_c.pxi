@@ -146,18 +146,28 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         return memoryview(self._buffer)[:self.size_bytes]
 
     def build(self):
-        cdef bytes content
-        cdef MessageSetBuilder wrapper
+        cdef Py_buffer buffer
+        cdef char *entry
+        cdef Py_ssize_t value_at = BODY_AT + (10 if self.magic == 0 else 18)
         if self.codec is Codec.NONE or not self._count:
             return self._view()
-        wrapper = MessageSetBuilder(self.magic)
-        content = bytes(compress(self.codec, self._view(), magic=self.magic))
-        wrapper._append(None, content, self.max_timestamp_ms, -1)
-        cdef char *begin = PyByteArray_AS_STRING(wrapper._buffer)
-        begin[BODY_AT + 1] = <int>self.codec
-        put_int64(begin, self._count - 1)
-        put_int32(begin + 12, <int32_t>crc_of(begin + BODY_AT, wrapper.size_bytes - BODY_AT))
-        return wrapper._view()
+        wrapper = compress_behind(self.codec, self._view(), magic=self.magic, room=value_at)
+        PyObject_GetBuffer(wrapper.getbuffer(), &buffer, PyBUF_SIMPLE)
+        if buffer.len > INT32_MAX:
+            PyBuffer_Release(&buffer)
+            raise OverflowError("build: the compressed messages have 2 GiB or more")
+        entry = <char *>buffer.buf
+        put_int64(entry, self._count - 1)
+        put_int32(entry + 8, <int32_t>(buffer.len - ENTRY_HEADER_BYTES))
+        entry[BODY_AT] = self.magic
+        entry[BODY_AT + 1] = <int>self.codec
+        if self.magic:
+            put_int64(entry + BODY_AT + 2, self.max_timestamp_ms)
+        put_int32(entry + value_at - 8, -1)
+        put_int32(entry + value_at - 4, <int32_t>(buffer.len - value_at))
+        put_int32(entry + 12, <int32_t>long_crc_of(entry + BODY_AT, buffer.len - BODY_AT))
+        PyBuffer_Release(&buffer)
+        return wrapper.getvalue()
 
     def split(self):
         cdef MessageSetBuilder first = MessageSetBuilder(self.magic, self.codec)

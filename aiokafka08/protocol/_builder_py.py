@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from zlib import crc32
 
-from aiokafka08.protocol.compression import Codec, compress
+from aiokafka08.protocol.compression import Codec, compress_behind
 from aiokafka08.protocol.message_format import BODY_AT, ENTRY_HEADER_BYTES
 from aiokafka08.protocol.types import Buffer
 
@@ -121,14 +121,23 @@ class MessageSetBuilder:
     def build(self) -> Buffer:
         """Return the message set, with offsets from 0 on (the broker assigns the real ones).
 
+        Compression may take long; the caller may run this in another thread, as long as it appends
+        nothing meanwhile.
+
         If nothing was appended, the set is empty even with a codec. A wrapper without messages
         would be wrong: a broker would report it as stored (docs/brokers.md 6.8).
         """
         if self.codec is Codec.NONE or not self._count:
             return bytes(self._buffer)
-        value = compress(self.codec, self._buffer, magic=self.magic)
-        body = _encode(self.magic, self.codec, self.max_timestamp_ms, None, value)
-        return _pack_head(self._count - 1, len(body) + 4, crc32(body)) + body
+        fields = _encode(self.magic, self.codec, self.max_timestamp_ms, None, b"")[:-4]
+        value_at = BODY_AT + len(fields) + 4
+        wrapper = compress_behind(self.codec, self._buffer, magic=self.magic, room=value_at)
+        with wrapper.getbuffer() as entry:
+            entry[BODY_AT:value_at] = fields + _pack_int32(len(entry) - value_at)
+            body = entry[BODY_AT:]
+            entry[:BODY_AT] = _pack_head(self._count - 1, len(body) + 4, crc32(body))
+            body.release()
+        return wrapper.getvalue()
 
     def split(self) -> tuple[MessageSetBuilder, MessageSetBuilder]:
         """Return builders of the first and the second half; there must be at least two messages."""

@@ -40,8 +40,13 @@ from aiokafka08.protocol._columns_py import (
     check_max_bytes,
     too_long,
 )
-from aiokafka08.protocol._reader_py import Survey
-from aiokafka08.protocol.compression import Codec, compress, decompress
+from aiokafka08.protocol._reader_py import LongWrapper, Survey
+from aiokafka08.protocol.compression import (
+    Codec,
+    compress_behind,
+    decompress,
+    decompress_unless_long,
+)
 from aiokafka08.protocol.message_format import MAX_NESTING, corrupt
 from aiokafka08.structs import ConsumerRecord
 
@@ -74,6 +79,7 @@ cdef extern from "Python.h":
 cdef enum:
     ENTRY_HEADER_BYTES = 12  # offset and size
     BODY_AT = 16  # the magic byte, the first byte that the CRC covers
+    WITHOUT_GIL_BYTES = 262144  # the CRC of more bytes is computed without the GIL
     # The smallest valid value of a message's size field, by format:
     MIN_MESSAGE_BYTES_0 = 14
     MIN_MESSAGE_BYTES_1 = 22
@@ -84,12 +90,22 @@ cdef enum:
 crc_prepare()
 
 
+cdef uint32_t long_crc_of(const char *data, size_t length) noexcept:
+    """Return the CRC. The caller holds an export of the bytes: others may run meanwhile."""
+    cdef uint32_t crc
+    if length < WITHOUT_GIL_BYTES:
+        return crc_of(data, length)
+    with nogil:
+        crc = crc_of(data, length)
+    return crc
+
+
 def crc32(data):
     """Return the CRC-32 of a buffer, as `zlib.crc32` does."""
     cdef Py_buffer buffer
     PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
     try:
-        return crc_of(<const char *>buffer.buf, <size_t>buffer.len)
+        return long_crc_of(<const char *>buffer.buf, <size_t>buffer.len)
     finally:
         PyBuffer_Release(&buffer)
 

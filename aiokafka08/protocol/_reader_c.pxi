@@ -117,6 +117,7 @@ cdef class _Decompression:
     cdef int128 pause_after_bytes
     cdef int128 decompressed_bytes
     cdef bint paused
+    cdef object long_wrapper
 
     cdef void begin_call(self) noexcept:
         self.decompressed_bytes = 0
@@ -130,6 +131,7 @@ cdef class MessageSetReader:
     cdef object _partition
     cdef object _message_set
     cdef object _limit
+    cdef bint _leave_long
     # The address of the bytes of `_message_set`. In the outermost reader it is set only during a
     # call, which holds a buffer export of its own; between calls it is NULL. (A memoryview
     # attribute wouldn't protect the address: garbage collection of a cycle releases the memoryview,
@@ -162,6 +164,7 @@ cdef class MessageSetReader:
         max_decompressed_bytes,
         end_offset=None,
         pause_after_bytes=1 << 63,
+        bint leave_long=False,
     ):
         self._topic_partition = topic_partition
         self._topic, self._partition = topic_partition
@@ -169,6 +172,7 @@ cdef class MessageSetReader:
         self._end_offset = (1 << 63) if end_offset is None else end_offset
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
+        self._leave_long = leave_long
         memoryview(message_set)  # raises TypeError unless it is a buffer
         self._message_set = message_set
         self._decompression = _Decompression()
@@ -181,6 +185,10 @@ cdef class MessageSetReader:
     @property
     def paused(self):
         return self._decompression.paused
+
+    @property
+    def long_wrapper(self):
+        return self._decompression.long_wrapper
 
     def move_to(self, bytes message_set not None):
         if PyBytes_GET_SIZE(message_set) < self._pos:
@@ -295,7 +303,11 @@ cdef class MessageSetReader:
                 self._pos = end
                 return END
             m.crc = <uint32_t>get_int32(data + pos + 12)
-            if self._check_crcs and crc_of(data + pos + BODY_AT, stop - pos - BODY_AT) != m.crc:
+            if (
+                self._check_crcs
+                and self._decompression.long_wrapper is None  # else it was checked before
+                and long_crc_of(data + pos + BODY_AT, stop - pos - BODY_AT) != m.crc
+            ):
                 raise self._corrupt(offset, "its CRC doesn't match")
             if magic == 0:
                 m.timestamp_type = -1
@@ -331,7 +343,12 @@ cdef class MessageSetReader:
                     self._decompression.paused = True
                     self._pos = pos
                     return END
-                self._inner = self._open(offset, magic, attributes, m)
+                plain = self._decompress(offset, attributes, m)
+                if plain is None:
+                    self._decompression.paused = True
+                    self._pos = pos
+                    return END
+                self._inner = self._inside(offset, magic, attributes, m, plain)
                 self._fetch_offset = offset + 1
                 return WRAPPER
             m.offset = <int64_t>offset
@@ -339,28 +356,48 @@ cdef class MessageSetReader:
                 self._fetch_offset = offset + 1
             return MESSAGE
 
-    cdef MessageSetReader _open(self, int128 offset, int magic, int attributes, Message *m):
+    cdef bytes _decompress(self, int128 offset, int attributes, Message *m):
+        """Decompress a wrapper's value; None if that takes long, and isn't done yet."""
         cdef int codec = attributes & CODEC_BITS
+        cdef Py_ssize_t at
+        if self._nesting == MAX_NESTING:
+            raise self._corrupt(offset, "it is a wrapper in a wrapper in a wrapper")
+        if m.value_size < 0:
+            raise self._corrupt(offset, "it is a wrapper without a value")
+        wrapper = self._decompression.long_wrapper
+        try:
+            if wrapper is not None:
+                if not wrapper.is_open:
+                    return None
+                self._decompression.long_wrapper = None
+                return wrapper.result()[0]
+            at = m.value - self._data
+            value = memoryview(self._message_set).cast("B")[at : at + m.value_size]
+            if not self._leave_long:
+                return decompress(Codec(codec), value, self._limit)
+            plain = decompress_unless_long(Codec(codec), value, self._limit)
+            if plain is None:
+                self._decompression.long_wrapper = LongWrapper(Codec(codec), value, self._limit)
+            return plain
+        except ValueError as error:
+            raise self._corrupt(offset, f"codec {codec}: {error}") from None
+
+    cdef MessageSetReader _inside(
+        self, int128 offset, int magic, int attributes, Message *m, bytes plain
+    ):
+        """Return a reader of the messages inside a wrapper."""
         cdef MessageSetReader inner
         cdef Headers inside
         cdef const char *begin
         cdef Py_ssize_t rest
         cdef int64_t size
-        if self._nesting == MAX_NESTING:
-            raise self._corrupt(offset, "it is a wrapper in a wrapper in a wrapper")
-        if m.value_size < 0:
-            raise self._corrupt(offset, "it is a wrapper without a value")
-        try:
-            value = PyBytes_FromStringAndSize(m.value, m.value_size)
-            plain = bytes(decompress(Codec(codec), value, self._limit))
-        except ValueError as error:
-            raise self._corrupt(offset, f"codec {codec}: {error}") from None
         inner = MessageSetReader(
             self._topic_partition,
             plain,
             self._fetch_offset,
             check_crcs=self._check_crcs,
             max_decompressed_bytes=self._limit,
+            leave_long=self._leave_long,
         )
         self._decompression.decompressed_bytes += PyBytes_GET_SIZE(plain)
         inner._decompression = self._decompression

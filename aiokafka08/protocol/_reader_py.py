@@ -12,13 +12,15 @@ Invariants: whatever the bytes are, reading them returns messages or raises
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from itertools import repeat
+from threading import Lock
 from typing import NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol._columns_py import Columns, DecodedMessages
-from aiokafka08.protocol.compression import Codec, decompress
+from aiokafka08.protocol.compression import Codec, decompress, decompress_unless_long
 from aiokafka08.protocol.message_format import (
     BODY_AT,
     CODEC_MASK,
@@ -76,19 +78,77 @@ def survey(message_set: Buffer) -> Survey:
     return Survey(None if highest < 0 else highest + 1, pos, tail_size)
 
 
+class LongWrapper:
+    """A wrapper that takes long to open. A reader waits until `open()` was called, in any thread.
+
+    Args:
+        codec: the codec of its value.
+        value: its value.
+        limit: the highest size of the plain data.
+        survey: what `result()` is to return beside the plain data, computed from it.
+    """
+
+    __slots__ = ("_codec", "_error", "_limit", "_lock", "_opened", "_survey", "_value")
+
+    def __init__(
+        self,
+        codec: Codec,
+        value: Buffer,
+        limit: int,
+        survey: Callable[[bytes], Survey | None] = lambda plain: None,
+    ) -> None:
+        self._codec = codec
+        self._value: Buffer | None = value
+        self._limit = limit
+        self._survey = survey
+        self._opened: tuple[bytes, Survey | None] | None = None
+        self._error: ValueError | None = None
+        self._lock = Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `open()` has ended."""
+        return self._value is None
+
+    def open(self) -> None:
+        """Decompress the value. Further calls have no effect; concurrent ones wait."""
+        with self._lock:
+            if self._value is None:
+                return
+            try:
+                plain = decompress(self._codec, self._value, self._limit)
+                self._opened = plain, self._survey(plain)
+            except ValueError as error:
+                self._error = error
+            self._value = None
+
+    def result(self) -> tuple[bytes, Survey | None]:
+        """Return the plain data and its survey.
+
+        Raises:
+            ValueError: as `decompress`.
+        """
+        if self._error is not None:
+            raise self._error
+        assert self._opened is not None
+        return self._opened
+
+
 class _Decompression:
     """Count what one call decompresses. A reader shares it with the readers of its wrappers.
 
     Attributes:
         pause_after_bytes: a call that has decompressed this many bytes opens no further wrapper.
+        long_wrapper: the wrapper at which the reader waits.
         decompressed_bytes: the bytes that the current call has decompressed.
         paused: True if the current call ended because of `pause_after_bytes`.
     """
 
-    __slots__ = ("decompressed_bytes", "pause_after_bytes", "paused")
+    __slots__ = ("decompressed_bytes", "long_wrapper", "pause_after_bytes", "paused")
 
     def __init__(self, pause_after_bytes: int) -> None:
         self.pause_after_bytes = pause_after_bytes
+        self.long_wrapper: LongWrapper | None = None
         self.begin_call()
 
     def begin_call(self) -> None:
@@ -112,12 +172,17 @@ class MessageSetReader:
         max_decompressed_bytes: a wrapper that decompresses to more is a corrupt message.
         end_offset: the first message at or above this offset ends the set and isn't decoded.
         pause_after_bytes: a call that has decompressed this many bytes opens no further wrapper.
+        leave_long: don't open wrappers that take long to open, but wait for the caller to open them
+            (see `long_wrapper`).
 
     Attributes:
         error: why the next message is corrupt; None if none was found yet.
         decompressed_bytes: how many bytes the last call decompressed.
-        paused: True if the last call ended before a wrapper because of `pause_after_bytes`. Then
-            the next call goes on there, even if the last one returned no messages.
+        paused: True if the last call ended before a wrapper because of `pause_after_bytes` or
+            `leave_long`. Then the next call goes on there, even if the last one returned no
+            messages.
+        long_wrapper: the wrapper at which the reader waits; calls return no messages until its
+            `open()` has ended. None: it doesn't wait.
     """
 
     __slots__ = (
@@ -129,6 +194,7 @@ class MessageSetReader:
         "_end_offset",
         "_fetch_offset",
         "_inner",
+        "_leave_long",
         "_limit",
         "_nesting",
         "_offset",
@@ -150,6 +216,7 @@ class MessageSetReader:
         max_decompressed_bytes: int,
         end_offset: int | None = None,
         pause_after_bytes: int = _NO_END,
+        leave_long: bool = False,
     ) -> None:
         self._topic_partition = topic_partition
         self._data = bytes(message_set)  # slices of bytes are cheaper than slices of views
@@ -160,6 +227,7 @@ class MessageSetReader:
         self._end_offset = _NO_END if end_offset is None else end_offset
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
+        self._leave_long = leave_long
         self._decompression = _Decompression(pause_after_bytes)
         self._inner: MessageSetReader | None = None
         # Set in the reader of the messages inside a wrapper:
@@ -179,6 +247,11 @@ class MessageSetReader:
     def paused(self) -> bool:
         """See the class."""
         return self._decompression.paused
+
+    @property
+    def long_wrapper(self) -> LongWrapper | None:
+        """See the class."""
+        return self._decompression.long_wrapper
 
     def move_to(self, message_set: bytes) -> None:
         """Go on in this copy of the same bytes, so that the original memory can be released."""
@@ -283,7 +356,9 @@ class MessageSetReader:
             self._offset,
             self._timestamp,
         )
-        fetch_offset, check_crcs = self._fetch_offset, self._check_crcs
+        fetch_offset = self._fetch_offset
+        # The CRC of the wrapper at which this reader waits was checked before.
+        check_crcs = self._check_crcs and self.long_wrapper is None
         end_offset = self._end_offset
         offsets, keys, values, checksums = (
             decoded.offsets,
@@ -336,20 +411,25 @@ class MessageSetReader:
                     raise self._corrupt(offset, offset + 1, f"its key length is {key_size}")
                 key = data[key_at : value_at - 4]
                 value_size = _unpack_int32(data, value_at - 4)[0]
-            if value_size == stop - value_at:
-                value = data[value_at:stop]
-            elif value_size == -1 and value_at == stop:
+            if value_size == -1 and value_at == stop:
                 value = None
-            else:
+            elif value_size != stop - value_at:
                 raise self._corrupt(offset, offset + 1, f"its value length is {value_size}")
+            elif not attributes & CODEC_MASK:
+                value = data[value_at:stop]
             if attributes & CODEC_MASK:
                 self._fetch_offset = fetch_offset
+                self._pos = pos
                 if self._decompression.decompressed_bytes >= self._decompression.pause_after_bytes:
                     self._decompression.paused = True
-                    self._pos = pos
+                    return
+                compressed = None if value_size < 0 else view[value_at:stop]
+                opened = self._decompress(offset, magic, attributes, compressed)
+                if opened is None:
+                    self._decompression.paused = True
                     return
                 self._pos = stop
-                self._inner = self._open(offset, magic, attributes, timestamp, value)
+                self._inner = self._inside(offset, magic, attributes, timestamp, *opened)
                 self._fetch_offset = offset + 1
                 return
             offsets.append(offset)
@@ -377,25 +457,52 @@ class MessageSetReader:
             if pos + ENTRY_HEADER_BYTES + size <= self._end:
                 raise self._impossible_size(offset, size, fetch_offset)
 
-    def _open(
-        self, offset: int, magic: int, attributes: int, timestamp: int | None, value: bytes | None
-    ) -> MessageSetReader:
-        """Decompress a wrapper and return a reader of the messages inside it."""
+    def _decompress(
+        self, offset: int, magic: int, attributes: int, value: memoryview | None
+    ) -> tuple[bytes, Survey | None] | None:
+        """Decompress a wrapper's value; None if that takes long, and isn't done yet."""
         if self._nesting == MAX_NESTING:
             raise self._corrupt(offset, offset + 1, "it is a wrapper in a wrapper in a wrapper")
         if value is None:
             raise self._corrupt(offset, offset + 1, "it is a wrapper without a value")
         codec = attributes & CODEC_MASK
+        wrapper = self._decompression.long_wrapper
         try:
-            plain = decompress(Codec(codec), value, self._limit)
+            if wrapper is not None:
+                if not wrapper.is_open:
+                    return None
+                self._decompression.long_wrapper = None
+                return wrapper.result()
+            if self._leave_long:
+                plain = decompress_unless_long(Codec(codec), value, self._limit)
+            else:
+                plain = decompress(Codec(codec), value, self._limit)
         except ValueError as error:  # unknown codec, corrupt, or over the limit
             raise self._corrupt(offset, offset + 1, f"codec {codec}: {error}") from None
+        if plain is None:
+            self._decompression.long_wrapper = LongWrapper(
+                Codec(codec), value, self._limit, survey if magic else lambda plain: None
+            )
+            return None
+        return plain, None
+
+    def _inside(
+        self,
+        offset: int,
+        magic: int,
+        attributes: int,
+        timestamp: int | None,
+        plain: bytes,
+        inside: Survey | None,
+    ) -> MessageSetReader:
+        """Return a reader of the messages inside a wrapper."""
         inner = MessageSetReader(
             self._topic_partition,
             plain,
             self._fetch_offset,
             check_crcs=self._check_crcs,
             max_decompressed_bytes=self._limit,
+            leave_long=self._leave_long,
         )
         self._decompression.decompressed_bytes += len(plain)
         inner._decompression = self._decompression
@@ -410,7 +517,7 @@ class MessageSetReader:
             inner._offset = offset
         elif magic == 1:
             # Relative offsets (KIP-31): the wrapper's offset is that of the last message inside.
-            inside = survey(plain)
+            inside = survey(plain) if inside is None else inside
             rest = plain[inside.whole_bytes : inside.whole_bytes + ENTRY_HEADER_BYTES]
             if len(rest) == ENTRY_HEADER_BYTES:
                 size = _unpack_offset_size(rest)[1]

@@ -5,6 +5,10 @@ that value. The builders and readers (see `message_set`), not this module, handl
 and CRCs, and turn the errors of this module into public ones. `decompress` accepts what the
 Java consumer accepts.
 
+Both may run in any thread, and hold the GIL for less than a millisecond at a time: the libraries
+release it, and the results grow in place (`_Output`), in steps of at most 256 KiB, without a second
+copy. docs/performance.md has the measurements.
+
 Invariants: whatever the compressed bytes are, `decompress` allocates at most about twice its
 `limit` (for lz4 4 MiB more), since it checks each length before it allocates. The bytes cause no
 errors but `CorruptCompressedData` and `DecompressedTooLarge`.
@@ -12,6 +16,7 @@ errors but `CorruptCompressedData` and `DecompressedTooLarge`.
 
 from __future__ import annotations
 
+import io
 import struct
 import sys
 import zlib
@@ -21,20 +26,22 @@ from typing import Final, assert_never
 
 try:
     import cramjam
-    import snappy
 
-    _missing: str | None = None
-except ModuleNotFoundError as error:
-    # Both are dependencies, but a Spark executor that gets this package as a zip of its sources has
-    # neither. The package must work there too, as long as messages are uncompressed or gzip.
-    _missing = error.name or "python-snappy"
+    _has_cramjam = True
+except ModuleNotFoundError:
+    # It is a dependency, but a Spark executor that gets this package as a zip of its sources lacks
+    # it. The package must work there too, as long as messages are uncompressed or gzip.
+    _has_cramjam = False
 
 __all__ = [
+    "LONG_COMPRESS_BYTES",
+    "LONG_DECOMPRESS_BYTES",
     "Codec",
     "CorruptCompressedData",
     "DecompressedTooLarge",
     "compress",
     "decompress",
+    "decompress_unless_long",
 ]
 
 
@@ -46,6 +53,24 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     """Brokers support it from 0.8.2 on."""
+
+
+LONG_COMPRESS_BYTES: Final = {
+    Codec.NONE: sys.maxsize,
+    Codec.GZIP: 64 * 1024,
+    Codec.SNAPPY: 1024 * 1024,
+    Codec.LZ4: 1024 * 1024,
+}
+"""Compressing more than this takes so long, some 0.6 ms, that a thread pays off, which costs 0.1 ms
+(docs/performance.md)."""
+
+LONG_DECOMPRESS_BYTES: Final = {
+    Codec.NONE: sys.maxsize,
+    Codec.GZIP: 256 * 1024,
+    Codec.SNAPPY: 1024 * 1024,
+    Codec.LZ4: 1024 * 1024,
+}
+"""The same for decompressing to more than this."""
 
 
 class CorruptCompressedData(ValueError):
@@ -78,20 +103,26 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int =
             in format 1 (KAFKA-3160).
 
     Raises:
-        ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
+        ModuleNotFoundError: cramjam isn't installed, and the codec needs it.
     """
+    return compress_behind(codec, data, magic=magic, room=0).getvalue()
+
+
+def compress_behind(
+    codec: Codec, data: bytes | bytearray | memoryview, *, magic: int, room: int
+) -> io.BytesIO:
+    """Do what `compress` does, but leave `room` bytes before the result for the caller to fill."""
     _require_library(codec)
     view = memoryview(data).cast("B")
     match codec:
         case Codec.NONE:
-            return bytes(view)
+            return _Output(room + len(view), room).append(view).ended()
         case Codec.GZIP:
-            # zlib's own gzip header: no name, mtime 0.
-            return zlib.compress(view, level=_GZIP_LEVEL, wbits=_GZIP_WBITS)
+            return _gzip(view, room)
         case Codec.SNAPPY:
-            return b"".join(_snappy_stream(view))
+            return _snappy_stream(view, room)
         case Codec.LZ4:
-            return b"".join(_lz4_frame(view, magic))
+            return _lz4_frame(view, magic, room)
         case _:
             assert_never(codec)
 
@@ -112,31 +143,77 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int) -
     Raises:
         CorruptCompressedData: the data is malformed or cut off.
         DecompressedTooLarge: the data decompresses to more than `limit` bytes.
-        ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
+        ModuleNotFoundError: cramjam isn't installed, and the codec needs it.
     """
     decoder = _DECODERS.get(codec)
     if decoder is None:
         raise CorruptCompressedData(f"unknown codec {codec}")
     _require_library(codec)
     try:
-        return decoder(memoryview(data).cast("B"), limit)
+        return decoder(memoryview(data).cast("B"), limit).getvalue()
     except MemoryError:  # the limit is higher than this machine's memory
         raise DecompressedTooLarge(limit) from None
 
 
+def decompress_unless_long(
+    codec: Codec, data: bytes | bytearray | memoryview, limit: int
+) -> bytes | None:
+    """Do what `decompress` does, but return None if that takes long (`LONG_DECOMPRESS_BYTES`).
+
+    Wrong sizes in the data don't make this take longer.
+    """
+    short = LONG_DECOMPRESS_BYTES.get(codec, sys.maxsize)
+    if limit > short:
+        view = memoryview(data).cast("B")
+        if len(view) > short or (codec is Codec.GZIP and short < _gzip_size(view) <= limit):
+            return None
+    try:
+        return decompress(codec, data, min(limit, short))
+    except DecompressedTooLarge:
+        if limit <= short:
+            raise
+        return None
+
+
 def _require_library(codec: Codec) -> None:
-    if _missing is not None and codec in (Codec.SNAPPY, Codec.LZ4):
+    if not _has_cramjam and codec in (Codec.SNAPPY, Codec.LZ4):
         raise ModuleNotFoundError(
-            f"codec {codec.name.lower()}: no module named {_missing!r}. Install python-snappy and "
-            "cramjam",
-            name=_missing,
+            f"codec {codec.name.lower()}: no module named 'cramjam'. Install cramjam",
+            name="cramjam",
         )
 
 
-def _copy(data: memoryview, limit: int) -> bytes:
+class _Output(io.BytesIO):
+    """The bytes of a result, written one piece after the other.
+
+    Memory that is reserved beforehand becomes resident only when it is written, and `getvalue()`
+    returns the same memory without a copy: `bytes(size)` is lazily zeroed, and BytesIO takes it
+    over, since nothing else refers to it.
+
+    Attributes:
+        size: how many bytes are written, the room in front included.
+    """
+
+    def __init__(self, expected_size: int, room: int = 0) -> None:
+        super().__init__(bytes(expected_size))
+        self.size = room
+        self.seek(room)
+
+    def append(self, piece: bytes | memoryview) -> _Output:
+        """Write a piece; return self."""
+        self.size += self.write(piece)
+        return self
+
+    def ended(self) -> _Output:
+        """Drop the memory after the bytes that are written; return self."""
+        self.truncate(self.size)
+        return self
+
+
+def _copy(data: memoryview, limit: int) -> io.BytesIO:
     if len(data) > limit:
         raise DecompressedTooLarge(limit)
-    return bytes(data)
+    return _Output(len(data)).append(data)
 
 
 # --- gzip ---
@@ -145,41 +222,71 @@ _GZIP_LEVEL: Final = 6  # Java's default
 _GZIP_WBITS: Final = 31  # 16: with gzip header and trailer; 15: the full window
 _GZIP_MEMBER: Final = b"\x1f\x8b\x08"
 _GZIP_STRAY_BYTES: Final = 18  # Java's GZIPInputStream ignores up to 18 bytes after a member
+_GZIP_DENSEST: Final = 1032  # how many bytes a byte of deflate decompresses to at most
 _FIRST_STEP_BYTES: Final = 512
+_INPUT_STEP_BYTES: Final = 64 * 1024
+_OUTPUT_STEP_BYTES: Final = 256 * 1024
+"""zlib joins the result of one call while it holds the GIL."""
 
 
-def _gunzip(data: memoryview, limit: int) -> bytes:
-    pieces: list[bytes] = []
-    remaining = limit
+def _gzip(data: memoryview, room: int) -> io.BytesIO:
+    # zlib's own gzip header: no name, mtime 0.
+    deflate = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WBITS)
+    output = _Output(room, room)
+    for start in range(0, len(data), _OUTPUT_STEP_BYTES):
+        output.append(deflate.compress(data[start : start + _OUTPUT_STEP_BYTES]))
+    return output.append(deflate.flush())
+
+
+def _gunzip(data: memoryview, limit: int) -> io.BytesIO:
+    output = _Output(min(_gzip_size(data), _GZIP_DENSEST * len(data), limit))
     position = 0
-    # zlib copies the input after a member to `unused_data`. With thousands of tiny members, passing
-    # all the remaining input for each would therefore take quadratic time. The first member gets
-    # the whole input, since one is the usual case; those after it get growing steps.
-    step = len(data)
+    # zlib copies the input that it hasn't read, at the end of a member and at the end of each
+    # output step. So it gets the input in parts: the first member in large ones, since one member
+    # is the usual case; those after it in growing ones, since thousands of tiny members would
+    # otherwise take quadratic time.
+    step = _INPUT_STEP_BYTES
     while True:
         member = zlib.decompressobj(wbits=_GZIP_WBITS)
         while not member.eof:
             if position >= len(data):
                 raise CorruptCompressedData("gzip data is cut off")
             part = data[position : position + step]
-            try:
-                piece = member.decompress(part, min(remaining, sys.maxsize - 1) + 1)
-            except zlib.error as error:
-                raise CorruptCompressedData(f"gzip: {error}") from None
-            if len(piece) > remaining:
-                raise DecompressedTooLarge(limit)
-            if piece:
-                pieces.append(piece)
-                remaining -= len(piece)
-            # The output had room left, so zlib has read the whole part, or up to the member's end.
+            _inflate(member, part, output, limit)
             position += len(part) - len(member.unused_data)
-            step *= 2
+            step = min(2 * step, _INPUT_STEP_BYTES)
         if (
             len(data) - position <= _GZIP_STRAY_BYTES
             or bytes(data[position : position + len(_GZIP_MEMBER)]) != _GZIP_MEMBER
         ):
-            return b"".join(pieces)
+            return output.ended()
         step = _FIRST_STEP_BYTES
+
+
+def _inflate(
+    member: zlib._Decompress, part: bytes | memoryview, output: _Output, limit: int
+) -> None:
+    """Decompress a part of the input, up to its end or the member's."""
+    while True:
+        step = min(limit - output.size + 1, _OUTPUT_STEP_BYTES)
+        try:
+            piece = member.decompress(part, step)
+        except zlib.error as error:
+            raise CorruptCompressedData(f"gzip: {error}") from None
+        if len(piece) > limit - output.size:
+            raise DecompressedTooLarge(limit)
+        output.append(piece)
+        if member.eof or len(piece) < step:  # else there may be more output, or unread input
+            return
+        part = member.unconsumed_tail
+
+
+def _gzip_size(data: memoryview) -> int:
+    """Return the size of the plain data that the trailer states; a hint that may be wrong."""
+    if len(data) < _UINT32_LITTLE.size:
+        return 0
+    (size,) = _UINT32_LITTLE.unpack_from(data, len(data) - _UINT32_LITTLE.size)
+    return int(size)
 
 
 # --- snappy ---
@@ -192,20 +299,45 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _UINT32_BIG: Final = struct.Struct(">I")
 
 
-def _snappy_stream(data: memoryview) -> Iterator[bytes]:
-    yield _XERIAL_HEADER
-    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block: bytes = snappy.compress(data[start : start + _XERIAL_BLOCK_BYTES])
-        yield _UINT32_BIG.pack(len(block))
-        yield block
+def _snappy_stream(data: memoryview, room: int) -> io.BytesIO:
+    blocks = -(-len(data) // _XERIAL_BLOCK_BYTES)
+    most = cramjam.snappy.compress_raw_max_len(data[:_XERIAL_BLOCK_BYTES]) + _UINT32_BIG.size
+    output = _Output(room + len(_XERIAL_HEADER) + blocks * most, room).append(_XERIAL_HEADER)
+    with output.getbuffer() as all_bytes:
+        for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+            at = output.size + _UINT32_BIG.size
+            block = data[start : start + _XERIAL_BLOCK_BYTES]
+            size = cramjam.snappy.compress_raw_into(block, all_bytes[at:])
+            _UINT32_BIG.pack_into(all_bytes, output.size, size)
+            output.size = at + size
+    return output.ended()
 
 
-def _unsnappy(data: memoryview, limit: int) -> bytes:
+def _unsnappy(data: memoryview, limit: int) -> io.BytesIO:
+    # All sizes are checked before memory is allocated for any block.
+    total = sum(_snappy_size(block, limit) for block in _snappy_blocks(data))
+    if total > limit:
+        raise DecompressedTooLarge(limit)
+    output = _Output(total)
+    with output.getbuffer() as plain:
+        for block in _snappy_blocks(data):
+            stop = output.size + _snappy_size(block, limit)
+            try:
+                size = cramjam.snappy.decompress_raw_into(block, plain[output.size : stop])
+            except cramjam.DecompressionError:
+                raise CorruptCompressedData("snappy: malformed block") from None
+            if output.size + size != stop:
+                raise CorruptCompressedData("snappy: malformed block")
+            output.size = stop
+    return output
+
+
+def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
     # A raw block can't begin with the magic: the first two bytes would be the size, and the next
     # would begin an element that copies earlier output, of which there is none yet.
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _unsnappy_block(data, limit, limit)
-    plain = bytearray()
+        yield data
+        return
     position = 0
     while position < len(data):
         # Streams may follow one another, as in snappy-java. The two version numbers aren't checked:
@@ -223,37 +355,24 @@ def _unsnappy(data: memoryview, limit: int) -> bytes:
             raise CorruptCompressedData(
                 f"snappy: a block of {size} bytes; expected <= {len(data) - position}"
             )
-        block = data[position : position + size]
-        plain += _unsnappy_block(block, limit - len(plain), limit)
+        yield data[position : position + size]
         position += size
-    return bytes(plain)
 
 
-def _unsnappy_block(block: memoryview, remaining: int, limit: int) -> bytes:
-    size = _snappy_size(block)
-    # The library allocates the size that the block states before it reads on, and aborts the
-    # process if that fails. The densest element makes 64 bytes out of 3.
-    if size > len(block) * 64 // 3:
-        raise CorruptCompressedData(f"snappy: a block of {len(block)} bytes claims to hold {size}")
-    if size > remaining:
-        raise DecompressedTooLarge(limit)
-    try:
-        piece: bytes = snappy.decompress(block)
-    except MemoryError:
-        raise
-    except Exception:  # UncompressError here; the library's other backends raise other errors
-        raise CorruptCompressedData("snappy: malformed block") from None
-    return piece
-
-
-def _snappy_size(block: memoryview) -> int:
+def _snappy_size(block: memoryview, limit: int) -> int:
     """Return the decompressed size of a raw block: a varint of at most 32 bits at its start."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return size
-    raise CorruptCompressedData("snappy: no size at the start of a block")
+            break
+    else:
+        raise CorruptCompressedData("snappy: no size at the start of a block")
+    if size > len(block) * 64 // 3:  # the densest element makes 64 bytes out of 3
+        raise CorruptCompressedData(f"snappy: a block of {len(block)} bytes claims to hold {size}")
+    if size > limit:
+        raise DecompressedTooLarge(limit)
+    return size
 
 
 # --- lz4 ---
@@ -280,30 +399,64 @@ _LZ4_RESERVED_FLAGS: Final = 1 << 1
 _LZ4_RESERVED_BLOCK_BITS: Final = 0b1000_1111
 
 
-def _lz4_frame(data: memoryview, magic: int) -> Iterator[bytes | memoryview]:
-    yield _LZ4_HEADER if magic else _LZ4_HEADER_FORMAT_0
-    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
-        plain = data[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
-        if len(block) < len(plain):
-            yield _UINT32_LITTLE.pack(len(block))
-            yield block
-        else:
-            yield _UINT32_LITTLE.pack(len(plain) | _LZ4_STORED)
-            yield plain
-    yield _LZ4_END_MARK
+def _lz4_frame(data: memoryview, magic: int, room: int) -> io.BytesIO:
+    header = _LZ4_HEADER if magic else _LZ4_HEADER_FORMAT_0
+    blocks = -(-len(data) // _LZ4_BLOCK_BYTES)
+    most = cramjam.lz4.compress_block_bound(data[:_LZ4_BLOCK_BYTES]) + _UINT32_LITTLE.size
+    output = _Output(room + len(header) + blocks * most + len(_LZ4_END_MARK), room).append(header)
+    with output.getbuffer() as all_bytes:
+        for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+            plain = data[start : start + _LZ4_BLOCK_BYTES]
+            at = output.size + _UINT32_LITTLE.size
+            size = cramjam.lz4.compress_block_into(plain, all_bytes[at:], store_size=False)
+            if size < len(plain):
+                _UINT32_LITTLE.pack_into(all_bytes, output.size, size)
+            else:
+                size = len(plain)
+                _UINT32_LITTLE.pack_into(all_bytes, output.size, size | _LZ4_STORED)
+                all_bytes[at : at + size] = plain
+            output.size = at + size
+        all_bytes[output.size : output.size + len(_LZ4_END_MARK)] = _LZ4_END_MARK
+        output.size += len(_LZ4_END_MARK)
+    return output.ended()
 
 
-def _unlz4(data: memoryview, limit: int) -> bytes:
-    flags, block_max, position = _lz4_header(data)
+def _unlz4(data: memoryview, limit: int) -> io.BytesIO:
+    flags, block_max, first = _lz4_header(data)
+    reserved = 0
+    for is_stored, block in _lz4_blocks(data, first, block_max, flags):
+        # A byte of lz4 decompresses to at most 255.
+        reserved += len(block) if is_stored else min(block_max, 255 * len(block))
+    output = _Output(min(reserved, limit + block_max))
+    with output.getbuffer() as plain:
+        for is_stored, block in _lz4_blocks(data, first, block_max, flags):
+            begin, size = output.size, len(block)
+            if is_stored:
+                plain[begin : begin + size] = block
+            else:
+                try:  # cramjam >= 2.11 returns the size of the decompressed block
+                    size = cramjam.lz4.decompress_block_into(
+                        block, plain[begin : begin + block_max]
+                    )
+                except cramjam.DecompressionError:
+                    raise CorruptCompressedData(
+                        f"lz4: malformed block, or more than {block_max} bytes in it"
+                    ) from None
+            output.size = begin + size
+            if output.size > limit:
+                raise DecompressedTooLarge(limit)
+    return output.ended()
+
+
+def _lz4_blocks(
+    data: memoryview, position: int, block_max: int, flags: int
+) -> Iterator[tuple[bool, memoryview]]:
+    """Yield for each block whether it is stored (not compressed), and its bytes."""
     # The checksums of header, blocks and content are skipped, and so is the content size. The
     # message's CRC covers the frame, so these checksums could only detect a bug in the writer.
     # Besides, some writers' header checksum is wrong (KAFKA-3160), and xxh32 in Python would take
     # far longer than the decompression. Java also skips the content checksum and the content size.
     after_block = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
-    # One scratch buffer for all blocks; a byte of lz4 decompresses to at most 255.
-    scratch = memoryview(bytearray(min(block_max, 255 * len(data))))
-    plain = bytearray()
     while True:
         if len(data) - position < _UINT32_LITTLE.size:
             raise CorruptCompressedData("lz4: cut off, there is no end mark")
@@ -320,21 +473,10 @@ def _unlz4(data: memoryview, limit: int) -> bytes:
             raise CorruptCompressedData(
                 f"lz4: a block of {size} bytes; expected <= {len(data) - position}"
             )
-        block = data[position : position + size]
-        if not word & _LZ4_STORED:
-            try:  # cramjam >= 2.11 returns the size of the decompressed block
-                block = scratch[: cramjam.lz4.decompress_block_into(block, scratch)]
-            except cramjam.DecompressionError:
-                raise CorruptCompressedData(
-                    f"lz4: malformed block, or more than {block_max} bytes in it"
-                ) from None
-        if len(block) > limit - len(plain):
-            raise DecompressedTooLarge(limit)
-        plain += block
+        yield bool(word & _LZ4_STORED), data[position : position + size]
         position += size + after_block
     if flags & _LZ4_CONTENT_CHECKSUM and len(data) - position < 4:
         raise CorruptCompressedData("lz4: the content checksum is cut off")
-    return bytes(plain)
 
 
 def _lz4_header(data: memoryview) -> tuple[int, int, int]:
@@ -357,7 +499,7 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
     return flags, 1 << (8 + 2 * size_code), begin  # 64 KiB, 256 KiB, 1 MiB or 4 MiB
 
 
-_DECODERS: Final[dict[Codec, Callable[[memoryview, int], bytes]]] = {
+_DECODERS: Final[dict[Codec, Callable[[memoryview, int], io.BytesIO]]] = {
     Codec.NONE: _copy,
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnappy,

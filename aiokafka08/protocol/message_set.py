@@ -32,7 +32,7 @@ from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol._columns_py import DEFAULT_MAX_COLUMN_BYTES, Column
-from aiokafka08.protocol._reader_py import Survey
+from aiokafka08.protocol._reader_py import LongWrapper, Survey
 from aiokafka08.protocol.message_format import (
     CODEC_MASK,
     ENTRY_HEADER_BYTES,
@@ -70,6 +70,7 @@ __all__ = [
     "Column",
     "Columns",
     "Entry",
+    "LongWrapper",
     "MessageSetBuilder",
     "MessageSetReader",
     "Survey",

@@ -655,3 +655,83 @@ def turning(data: bytes, pause_after_bytes: int) -> Any:
     return twin.MessageSetReader(
         TP, data, 0, max_decompressed_bytes=LIMIT, pause_after_bytes=pause_after_bytes
     )
+
+
+# --- wrappers that take long to open --------------------------------------------------------------
+
+
+def leaving_long(data: bytes, fetch_offset: int = 0, limit: int = 1 << 26) -> Any:
+    return twin.MessageSetReader(
+        TP, data, fetch_offset, max_decompressed_bytes=limit, leave_long=True
+    )
+
+
+@each_compression
+@pytest.mark.parametrize("magic", [0, 1])
+def test_reader_waits_at_a_long_wrapper(codec: Codec, magic: int) -> None:
+    large = plain(1, bytes(2_000_000), magic=magic)
+    data = numbered(0) + wrapper(1, large, codec, magic=magic) + numbered(2)
+    whole = leaving_long(data)
+    assert [record.offset for record in whole.read(10)] == [0]
+    for _ in range(2):
+        assert whole.paused
+        assert not whole.long_wrapper.is_open
+        assert whole.read(10) == []
+        assert whole.decompressed_bytes == 0
+    whole.long_wrapper.open()
+    whole.long_wrapper.open()
+    assert whole.long_wrapper.is_open
+    assert [record.offset for record in whole.read(10)] == [1, 2]
+    assert whole.long_wrapper is None
+    assert whole.decompressed_bytes == len(large)
+
+
+@each_compression
+def test_columns_wait_at_a_long_wrapper(codec: Codec) -> None:
+    whole = leaving_long(wrapper(0, plain(0, bytes(2_000_000)), codec))
+    columns = twin.Columns()
+    assert (whole.read_columns(columns, 10), whole.paused) == (0, True)
+    whole.long_wrapper.open()
+    assert whole.read_columns(columns, 10) == 1
+
+
+def test_long_wrapper_in_a_wrapper_is_left_too() -> None:
+    inner = wrapper(0, plain(0, bytes(2_000_000)), Codec.GZIP)
+    whole = leaving_long(wrapper(0, inner, Codec.SNAPPY) + numbered(1))
+    assert whole.read(10) == []
+    whole.long_wrapper.open()
+    assert [record.offset for record in whole.read(10)] == [0, 1]
+
+
+@each_compression
+def test_short_wrapper_is_opened_at_once(codec: Codec) -> None:
+    whole = leaving_long(wrapper(0, plain(0, bytes(200_000)), codec))
+    assert len(whole.read(10)) == 1
+    assert whole.long_wrapper is None
+
+
+@each_compression
+def test_long_wrapper_above_the_limit_is_corrupt(codec: Codec) -> None:
+    whole = leaving_long(wrapper(0, plain(0, bytes(4_000_000)), codec), limit=3_000_000)
+    assert whole.read(10) == []
+    whole.long_wrapper.open()
+    for _ in range(2):
+        with pytest.raises(CorruptRecordException, match="more than 3000000 bytes"):
+            whole.read(10)
+
+
+def test_wrong_crc_of_a_long_wrapper_is_found_first() -> None:
+    data = bytearray(wrapper(0, plain(0, bytes(2_000_000)), Codec.GZIP))
+    data[-1] ^= 1
+    with pytest.raises(CorruptRecordException, match="CRC"):
+        leaving_long(bytes(data)).read(10)
+
+
+def test_reader_moves_while_it_waits_at_a_long_wrapper() -> None:
+    """The first copy of the bytes stays until the wrapper is opened."""
+    data = wrapper(0, plain(0, bytes(2_000_000)), Codec.GZIP) + numbered(1)
+    whole = leaving_long(data)
+    assert whole.read(10) == []
+    whole.move_to(bytes(bytearray(data)))
+    whole.long_wrapper.open()
+    assert [record.offset for record in whole.read(10)] == [0, 1]
