@@ -20,7 +20,9 @@ from collections.abc import Callable
 from functools import partial
 
 from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaError, ProducerClosed
+from aiokafka08.net.lifecycle import run_all_steps
 from aiokafka08.net.router import Router
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.producer.intake import Intake
@@ -54,12 +56,14 @@ class ProducerEngine:
         self.loop_yield = LoopYield()
         self.crash: KafkaError | None = None
         self._memory = BufferMemory(options.buffer_memory)
+        self._offload = Offload()
         self.sender = Sender(
             router,
             self._memory,
             options,
             partial(BatchDelivery, loop=self._loop, loop_yield=self.loop_yield),
             self._crashed,
+            self._offload,
         )
         self.topics = TopicRoutes(router, self.sender.accumulator, options, new_partitioner)
         self.intake = Intake(
@@ -83,7 +87,7 @@ class ProducerEngine:
     async def stop(self, error: KafkaError) -> None:
         """End all work; unfinished batches fail with `error`."""
         self.close()
-        await self.sender.stop(error)
+        await run_all_steps(partial(self.sender.stop, error), self._offload.stop)
 
     def _refuse(self, error: KafkaError) -> None:
         self._memory.close(error)

@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
@@ -47,6 +48,7 @@ class Sender:
         options: the producer's options.
         new_delivery: creates the delivery of a new batch.
         on_crash: called with an unexpected exception; may call `abort`.
+        offload: compresses large requests.
 
     Attributes:
         accumulator: the buffered batches.
@@ -60,6 +62,7 @@ class Sender:
         options: ProducerOptions,
         new_delivery: Callable[[TopicPartition], BatchDelivery],
         on_crash: Callable[[Exception], object],
+        offload: Offload,
     ) -> None:
         self.accumulator = Accumulator(
             batch_bytes=options.max_batch_size,
@@ -76,6 +79,7 @@ class Sender:
         self._router = router
         self._options = options
         self._on_crash = on_crash
+        self._offload = offload
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[int, Sink] = {}
         self._next_pass: asyncio.Handle | None = None
@@ -143,6 +147,7 @@ class Sender:
                     self.resolver,
                     self._options,
                     self._on_crash,
+                    self._offload,
                 )
             sink.send_due()
         leaderless = accumulator.has_ready(None)

@@ -10,6 +10,9 @@ Invariants:
   If connecting fails with an error that isn't retriable, the due batches fail.
 - At most `max_in_flight_requests_per_connection` produce requests are in flight. No two of them
   carry batches of the same partition, unless acks=0.
+- One request at a time is compressed, and requests are written in the order in which they were
+  drained. A large one is compressed in a thread (`concurrency.offload`), and no other request is
+  drained meanwhile. Between two smaller ones the event loop runs.
 - Until `stop`, the sink hands each drained batch to `BatchResolver` exactly once per request: by
   `resolve`, `retry` or `fail`. With acks=0 it calls `acknowledge_written` when the request is
   written, and `finish` when the request ends.
@@ -33,6 +36,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
@@ -51,6 +55,8 @@ from aiokafka08.protocol.api import (
     Topic,
     by_topic,
 )
+from aiokafka08.protocol.compression import LONG_COMPRESS_BYTES, Codec
+from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Acks0Unknown
@@ -113,6 +119,7 @@ class Sink:
         resolver: BatchResolver,
         options: ProducerOptions,
         on_crash: Callable[[Exception], object],
+        offload: Offload,
     ) -> None:
         self.bytes_sent = 0
         self.requests_sent = 0
@@ -123,10 +130,13 @@ class Sink:
         self._resolver = resolver
         self._options = options
         self._on_crash = on_crash
+        self._offload = offload
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
         self._requests: dict[_ProduceInFlight, None] = {}
         self._connecting: asyncio.Task[None] | None = None
+        self._compressing: asyncio.Task[None] | None = None
+        self._next_send: asyncio.Handle | None = None
         self._stopped = False
 
     def __repr__(self) -> str:
@@ -140,14 +150,16 @@ class Sink:
     def send_due(self) -> None:
         """Send due batches until none is left.
 
-        Stops earlier when the connection isn't writable, or when `max_in_flight` requests are in
-        flight.
+        Stops earlier when the connection isn't writable, when `max_in_flight` requests are in
+        flight, or after a request that is compressed; then the rest follows by itself.
         """
         mute = self._options.required_acks != 0
         while (
             len(self._requests) < self._options.max_in_flight
             and self._accumulator.has_ready(self._node_id)
             and not self._stopped
+            and self._compressing is None
+            and self._next_send is None
         ):
             connection = self._connection
             if connection is None or not connection.writable:
@@ -163,6 +175,8 @@ class Sink:
                     self._node_id, self._options.max_request_size, self._loop.time(), mute=mute
                 ),
             )
+            if self._options.codec is not Codec.NONE and self._accumulator.has_ready(self._node_id):
+                self._next_send = self._loop.call_soon(self._send_next)
 
     def retry_moved(self, snapshot: ClusterSnapshot) -> None:
         """Take back batches from a silent broker if their partitions have another leader now.
@@ -196,13 +210,14 @@ class Sink:
         if self._options.required_acks == 0:
             self._emit_unknown(list(self._requests), "the producer was stopped")
         self._requests.clear()
-        if self._connecting is not None:
-            self._connecting.cancel()
+        for pending in (self._connecting, self._compressing, self._next_send):
+            if pending is not None:
+                pending.cancel()
 
     async def wait_stopped(self) -> None:
         """Wait, after `stop`, until the background work has ended."""
-        if self._connecting is not None:
-            await asyncio.gather(self._connecting, return_exceptions=True)
+        tasks = [task for task in (self._connecting, self._compressing) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connect(self) -> None:
         """Get a writable connection, then send."""
@@ -234,21 +249,57 @@ class Sink:
                 return
             self._resolver.fail_all(batches, error, now)
 
+    def _send_next(self) -> None:
+        self._next_send = None
+        try:
+            self.send_due()
+        except Exception as error:
+            self._on_crash(error)
+
     def _send(self, connection: BrokerConnection, batches: list[Batch]) -> None:
-        now = self._loop.time()
         version = connection.version
         if version.line not in self._options.supported_lines:
             error = self._options.unsupported_line(version, f"node {self._node_id}")
-            self._resolver.fail_all(batches, error, now)
+            self._resolver.fail_all(batches, error, self._loop.time())
             return
+        encode = partial(_encode_all, [batch.builder for batch in batches], version.magic)
+        size_bytes = sum(batch.builder.size_bytes for batch in batches)
+        if size_bytes > LONG_COMPRESS_BYTES[self._options.codec]:
+            self._compressing = self._loop.create_task(self._compress(connection, batches, encode))
+        else:
+            self._write(connection, batches, encode())
+
+    async def _compress(
+        self,
+        connection: BrokerConnection,
+        batches: list[Batch],
+        encode: Callable[[], list[Buffer | Exception]],
+    ) -> None:
+        """Encode the batches in a thread, write them, and go on sending."""
+        try:
+            message_sets = await self._offload.run(encode)
+            self._compressing = None
+            self._write(connection, batches, message_sets)
+            self.send_due()
+        except Exception as error:
+            self._on_crash(error)
+
+    def _write(
+        self,
+        connection: BrokerConnection,
+        batches: list[Batch],
+        message_sets: list[Buffer | Exception],
+    ) -> None:
+        now = self._loop.time()
         encoded: list[Batch] = []
         partitions: list[tuple[str, ProducePartition]] = []
-        for batch in batches:
+        for batch, message_set in zip(batches, message_sets, strict=True):
             topic, partition = batch.queue.topic_partition
-            try:
-                message_set = _encode(batch, version.magic)
-            except Exception as failure:  # compression may raise anything; the batch must fail
-                text = f"produce to {topic}/{partition}: can't encode the batch: {failure!r}"
+            if batch.is_expired:  # while it was compressed
+                self._resolver.finish(batch, now)
+                continue
+            if isinstance(message_set, Exception):
+                text = f"produce to {topic}/{partition}: can't encode the batch: {message_set!r}"
                 self._resolver.fail(batch, KafkaError(text), now)
                 continue
             partitions.append((topic, ProducePartition(partition, message_set)))
@@ -387,8 +438,15 @@ class Sink:
             self._router.telemetry.emit(Acks0Unknown(messages, reason))
 
 
-def _encode(batch: Batch, magic: int) -> Buffer:
-    builder = batch.builder
-    if builder.magic > magic:  # the leader is of an older broker line than when the batch began
-        builder = builder.as_format_0()
-    return builder.build()
+def _encode_all(builders: list[MessageSetBuilder], magic: int) -> list[Buffer | Exception]:
+    """Return the message set of each builder, or the exception that encoding it raised."""
+    return [_encode(builder, magic) for builder in builders]
+
+
+def _encode(builder: MessageSetBuilder, magic: int) -> Buffer | Exception:
+    try:
+        if builder.magic > magic:  # the leader is of an older broker line than when the batch began
+            builder = builder.as_format_0()
+        return builder.build()
+    except Exception as failure:  # compression may raise anything; the batch must fail
+        return failure

@@ -1,0 +1,55 @@
+"""Run long calls of pure functions in threads, so that they don't hold the event loop.
+
+The only door: no other module of the package uses threads for work on messages. The producer
+compresses large requests through it (`producer.sink`), the consumer opens large compressed messages
+(`consumer.collector`). Each client's engine makes one `Offload`; a simulation may put another
+object with `run` and `stop` in its place.
+
+An `Offload` has threads of its own. In the event loop's default executor, compression would queue
+behind the blocking calls of the user's program, and for ever if these wait for a message.
+
+Invariants:
+
+- The work gets all that it reads when it begins, and changes nothing that others see. So a caller
+  may drop the result: if it is cancelled, the work runs to its end and its result is discarded.
+- After `stop()` no thread is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_MAX_THREADS: Final = min(4, os.cpu_count() or 1)
+
+
+class Offload:
+    """The threads of one client; they start when there is work. For use in one event loop."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="aiokafka08")
+        self._running: set[asyncio.Future[Any]] = set()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Call `work` in a thread; return its result, or raise what it raises.
+
+        Raises:
+            RuntimeError: `stop()` was called.
+        """
+        running = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return await asyncio.shield(running)
+
+    async def stop(self) -> None:
+        """Wait until the work that has begun has ended, and end the threads."""
+        try:
+            if self._running:
+                await asyncio.wait(self._running)
+        finally:  # if this is cancelled, the threads end when their work does
+            self._executor.shutdown(wait=not self._running)
