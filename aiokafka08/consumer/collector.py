@@ -13,7 +13,7 @@ Invariants:
   partition, then the rest from the next. A partition from which messages were taken comes last in
   the next call. A call that names partitions serves them in the order of the names.
 - A call that decodes much yields to the event loop between its slices; `get_columns` returns early
-  instead.
+  instead. Compressed messages that take long to open are opened in a thread, while the call waits.
 - The error of a partition is raised after the messages before it were taken: by `get_one` when it
   is the partition's turn, by `get_many` and `get_columns` only if they have no message to return.
 """
@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
+from aiokafka08.concurrency.offload import Offload
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.consumer.record_buffer import Record
@@ -70,6 +71,7 @@ class Collector:
     __slots__ = (
         "_cursors",
         "_observer",
+        "_offload",
         "_ready",
         "_served",
         "_slice",
@@ -80,7 +82,10 @@ class Collector:
     )
 
     def __init__(
-        self, cursors: Mapping[TopicPartition, Cursor], observer: ConsumerObserver
+        self,
+        cursors: Mapping[TopicPartition, Cursor],
+        observer: ConsumerObserver,
+        offload: Offload,
     ) -> None:
         self.changed = Notifier()
         self.call_count = 0
@@ -88,6 +93,7 @@ class Collector:
         self.remaining: Iterator[Record] = iter(())
         self._cursors = cursors
         self._observer = observer
+        self._offload = offload
         self._ready: dict[Cursor, None] = {}  # with output; the first one is served next
         self._served: Cursor | None = None  # whose messages `remaining` returns
         self._slice: LoopSlice
@@ -133,6 +139,7 @@ class Collector:
             if record is not None:
                 return record
             if self._pending(partitions):
+                await self._open_next(partitions)
                 continue
             self._observer.call_starved(self._wanted(partitions))
             await self._wait_for_change(None)
@@ -169,6 +176,7 @@ class Collector:
             await self._yield_if_due()
             collected = self._pop_columns(partitions, limit)
             if not collected.runs and self._pending(partitions):
+                await self._open_next(partitions)
                 continue
             if collected.runs or not await self._wait(partitions, deadline, count):
                 return collected
@@ -198,6 +206,25 @@ class Collector:
         """Yield if this task has held the event loop for too long, in this call or in several."""
         if self._slice.is_over():
             await self._slice.next()
+            self._observer.check()
+
+    async def _open_next(self, partitions: Collection[TopicPartition]) -> None:
+        """Open the wrapper of the first partition whose decoding has stopped at one."""
+        for cursor in self._selected(partitions):
+            if cursor.buffer.long_wrapper is not None:
+                await self._open(cursor)
+                break
+
+    async def _open(self, cursor: Cursor) -> None:
+        """Open the wrapper, in a thread, at which decoding has stopped, if there is one.
+
+        The partition may be moved by `seek()`, paused or revoked meanwhile: the opened wrapper is
+        then dropped with the buffer, or stays in it.
+        """
+        wrapper = cursor.buffer.long_wrapper
+        if wrapper is not None:
+            await self._offload.run(wrapper.open)
+            self._slice.restart()
             self._observer.check()
 
     # --- which cursors ----------------------------------------------------------------------------
@@ -290,6 +317,7 @@ class Collector:
                 and (missing is None or count < missing)
                 and not (found and decompressed_bytes >= CALL_DECOMPRESSED_BYTES)
             ):
+                await self._open(cursor)
                 room = SLICE_RECORDS if missing is None else min(SLICE_RECORDS, missing - count)
                 try:
                     if not buffer.decode(room):

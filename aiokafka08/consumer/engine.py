@@ -19,6 +19,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
 
+from aiokafka08.concurrency.offload import Offload
 from aiokafka08.consumer.collector import Collector
 from aiokafka08.consumer.commits import Committer
 from aiokafka08.consumer.config import ConsumerConfig
@@ -79,7 +80,8 @@ class ConsumerEngine:
         self._store: OffsetStore | None = None
         self._crash: BaseException | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
-        self.collector = Collector(self.cursors, self)
+        self._offload = Offload()
+        self.collector = Collector(self.cursors, self, self._offload)
         self.commits = Committer(config, self._member_state, self.cursors, router, self)
         self._start_offsets = StartOffsets(router, config.reset, self)
         self._fetcher = Fetcher(
@@ -140,6 +142,7 @@ class ConsumerEngine:
             self.finish,
             self._stop_membership,
             self._stop_reading,
+            self._offload.stop,
             self._stop_store,
             self._router.stop,
         )

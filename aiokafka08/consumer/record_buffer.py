@@ -32,6 +32,7 @@ from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Columns,
+    LongWrapper,
     MessageSetReader,
 )
 from aiokafka08.protocol.types import Buffer
@@ -226,6 +227,13 @@ class RecordBuffer:
         return bool(self._slices or length_hint(self.remaining))
 
     @property
+    def long_wrapper(self) -> LongWrapper | None:
+        """The wrapper that has to be opened, in a thread, before decoding can go on."""
+        reader = self._sets[0].reader if self._sets else None
+        wrapper = None if reader is None else reader.long_wrapper
+        return None if wrapper is None or wrapper.is_open else wrapper
+
+    @property
     def returned_count(self) -> int:
         """How many records the user has got from this buffer."""
         left = length_hint(self.remaining)
@@ -298,7 +306,7 @@ class RecordBuffer:
         Returns:
             False if there is nothing to decode, or if an error comes next and records before it
             aren't returned yet. True also if the step has found no record and more sets follow (see
-            `DECODE_STEP_BYTES`).
+            `DECODE_STEP_BYTES` and `long_wrapper`).
 
         Raises:
             CorruptRecordException: the next record to return is corrupt.
@@ -430,6 +438,7 @@ class RecordBuffer:
                 check_crcs=self._decoding.check_crcs,
                 max_decompressed_bytes=self._decoding.max_decompressed_bytes,
                 pause_after_bytes=DECODE_STEP_BYTES,
+                leave_long=True,
             )
         return fetched.reader
 
