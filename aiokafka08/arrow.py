@@ -9,22 +9,32 @@ a column has to be cast or its rows have to be sorted by partition.
 
 Called by the consumer (`getmany_arrow`), the producer (`producer/messages.py`) and `spark/`.
 `protocol.message_set` fills the buffers of received columns. pyarrow, the extra
-`aiokafka08[arrow]`, is imported at the first use; outside `spark/` only this module imports it.
+`aiokafka08[arrow]`, is imported at the first use, for `getmany_arrow` in a thread; outside `spark/`
+only this module imports it. No column of a received batch is made from Python objects: for these,
+pyarrow imports pandas where it is installed.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import threading
 from array import array
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
-from aiokafka08.protocol.message_set import Blobs, Columns
+from aiokafka08.protocol.message_set import Blobs, Column, Columns
 from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import RecordBatch as RecordBatch  # for annotations in other modules
+
+
+_imported = threading.Event()  # set when the import of pyarrow has ended
 
 
 def require_pyarrow() -> Any:
@@ -39,12 +49,25 @@ def require_pyarrow() -> Any:
         raise KafkaConfigurationError(
             "Arrow batches: pyarrow is not installed. Run pip install 'aiokafka08[arrow]'"
         ) from error
+    _imported.set()
     return pyarrow
+
+
+async def import_pyarrow() -> None:
+    """Do what `require_pyarrow` does, in a thread if pyarrow isn't imported yet.
+
+    The first import takes up to half a second, which would hold the event loop.
+    """
+    if _imported.is_set():
+        require_pyarrow()
+    else:
+        await asyncio.to_thread(require_pyarrow)
 
 
 # --- received messages ----------------------------------------------------------------------------
 
 
+@cache
 def schema() -> pa.Schema:
     """Return the schema of received messages.
 
@@ -79,36 +102,47 @@ def record_batch(runs: Sequence[tuple[TopicPartition, int]], columns: Columns) -
     """
     pa = require_pyarrow()
     fields = schema()
-    decoded = {
-        "key": columns.column_key(),
-        "value": columns.column_value(),
-        "offset": columns.column_offset(),
-        "timestamp": columns.column_timestamp(),
-        "timestampType": columns.column_timestamp_type(),
-    }
-    arrays = {
-        "topic": _repeat(pa, [(tp.topic, count) for tp, count in runs], pa.string()),
-        "partition": _repeat(pa, [(tp.partition, count) for tp, count in runs], pa.int32()),
-    }
-    for name, column in decoded.items():
+    count = len(columns)
+    partitions = b"".join(tp.partition.to_bytes(4, sys.byteorder) * run for tp, run in runs)
+
+    def array_of(index: int, column: Column) -> pa.Array:
         buffers = [column.validity, column.offsets, column.data]
         if column.offsets is None:
             del buffers[1]
-        arrays[name] = pa.Array.from_buffers(
-            fields.field(name).type,
-            len(columns),
+        return pa.Array.from_buffers(
+            fields.field(index).type,
+            count,
             [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers],
             column.null_count,
         )
-    return pa.RecordBatch.from_arrays([arrays[field.name] for field in fields], schema=fields)
+
+    return pa.RecordBatch.from_arrays(
+        [
+            array_of(0, columns.column_key()),
+            array_of(1, columns.column_value()),
+            _topic_array(pa, runs),
+            array_of(3, Column(None, None, partitions, 0)),
+            array_of(4, columns.column_offset()),
+            array_of(5, columns.column_timestamp()),
+            array_of(6, columns.column_timestamp_type()),
+        ],
+        schema=fields,
+    )
 
 
-def _repeat(pa: Any, runs: Sequence[tuple[Any, int]], type_: pa.DataType) -> pa.Array:
-    """Return an array with each value repeated as often as its run is long."""
-    repeated = [pa.repeat(pa.scalar(value, type_), count) for value, count in runs]
+def _topic_array(pa: Any, runs: Sequence[tuple[TopicPartition, int]]) -> pa.Array:
+    """Return the topic of each message, made from a buffer: `pa.scalar` would import pandas."""
+    repeated = []
+    for topic, its_runs in groupby(runs, key=lambda run: run[0].topic):
+        name = topic.encode()
+        offsets = array("i", [0, len(name)])
+        one = pa.Array.from_buffers(
+            pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(name)], 0
+        )
+        repeated.append(pa.repeat(one[0], sum(count for _, count in its_runs)))
     if len(repeated) == 1:
         return repeated[0]
-    return pa.concat_arrays(repeated) if repeated else pa.array([], type_)
+    return pa.concat_arrays(repeated) if repeated else pa.nulls(0, pa.string())
 
 
 # --- messages to be produced ----------------------------------------------------------------------

@@ -32,11 +32,18 @@ from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.consumer.record_buffer import Record
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol.message_set import Columns
+from aiokafka08.protocol.message_set import ColumnMemory, Columns
 from aiokafka08.structs import TopicPartition
 
 SLICE_RECORDS = 1000
-"""How many messages are decoded in one step."""
+"""How many messages are decoded to records in one step."""
+
+SLICE_COLUMN_RECORDS = 10_000
+"""How many messages are decoded to columns in one step: half a millisecond's work."""
+
+CALL_COLUMN_BYTES = 4 * 1024 * 1024
+"""A `get_columns` with this many bytes of keys and values returns them, even if these are fewer
+messages than its limit: that bounds how long it decodes, and the memory that is kept for reuse."""
 
 CALL_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 """A `get_many` that has decompressed this much returns the messages that it has, even if these are
@@ -69,6 +76,7 @@ class Collector:
     """
 
     __slots__ = (
+        "_column_memory",
         "_cursors",
         "_observer",
         "_offload",
@@ -91,6 +99,7 @@ class Collector:
         self.call_count = 0
         self.waiting_calls = 0
         self.remaining: Iterator[Record] = iter(())
+        self._column_memory = ColumnMemory()
         self._cursors = cursors
         self._observer = observer
         self._offload = offload
@@ -362,21 +371,21 @@ class Collector:
     def _pop_columns(self, partitions: Collection[TopicPartition], limit: int) -> CollectedColumns:
         """Decode and take messages without awaiting, until `is_over()`; or raise an error."""
         cursors = self._selected(partitions)
-        columns = Columns()
+        columns = Columns(CALL_COLUMN_BYTES, self._column_memory)
         collected = CollectedColumns(columns, [], {})
         error: Exception | None = None
         is_over = self._slice.is_over
         for index, cursor in enumerate(cursors):
-            if index and (len(columns) >= limit or is_over()):
+            if index and (len(columns) >= limit or columns.is_full or is_over()):
                 break
             position = cursor.buffer.position
             count = 0
             try:
                 while popped := cursor.buffer.pop_columns(
-                    columns, min(SLICE_RECORDS, limit - len(columns))
+                    columns, min(SLICE_COLUMN_RECORDS, limit - len(columns))
                 ):
                     count += popped
-                    if len(columns) >= limit or is_over():
+                    if len(columns) >= limit or columns.is_full or is_over():
                         break
             except CorruptRecordException as failure:
                 error = error or failure

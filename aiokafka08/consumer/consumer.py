@@ -400,14 +400,18 @@ class AIOKafkaConsumer:
         """As `getmany`, but return one `pyarrow.RecordBatch`; it is empty if nothing came.
 
         The columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`). There are at most
-        `max_records` rows, by default `max_poll_records` or 10,000, and fewer if more would hold
-        the event loop for more than a few milliseconds.
+        `max_records` rows, by default `max_poll_records` or 10,000, and fewer if they have over
+        4 MiB of keys and values, or if more would hold the event loop for more than a few
+        milliseconds. The first call imports pyarrow, in a thread.
+
+        The caller may keep batches. The memory of a batch is reused for a later one only when
+        nothing refers to it any more.
 
         Raises as `getmany`, and:
             KafkaConfigurationError: pyarrow isn't installed (`aiokafka08[arrow]`).
             IllegalStateError: the consumer has deserializers; Arrow columns contain bytes.
         """
-        arrow.require_pyarrow()
+        await arrow.import_pyarrow()
         decoding = self._config.decoding
         if decoding.key_deserializer is not None or decoding.value_deserializer is not None:
             raise IllegalStateError(

@@ -2,8 +2,17 @@
 # calls `reserve`, `full` and `add`, `consumer.record_buffer` calls `extend`, `aiokafka08.arrow`
 # reads the columns.
 #
-# Invariant: once a column is read, no message is appended, so the returned buffers never move. The
-# callers of `add` check this, not `add` itself.
+# Invariants: once a column is read, no message is appended, so the returned buffers never move. The
+# callers of `add` check this, not `add` itself. `ColumnMemory` lends a buffer again only when
+# neither a `Columns` nor a returned buffer refers to it.
+
+cdef extern from *:
+    """
+    /* How many views (buffer exports) of a bytearray exist. */
+    #define view_count(data) (((PyByteArrayObject *)(data))->ob_exports)
+    """
+    Py_ssize_t view_count(bytearray data)
+    Py_ssize_t Py_REFCNT(object one)
 
 cdef class _Bytes:
     """A growing bytearray of `room` bytes.
@@ -30,8 +39,57 @@ cdef class _Bytes:
         return 0
 
     cdef object finish(self, Py_ssize_t size):
-        PyByteArray_Resize(self.data, size)
-        return memoryview(self.data)
+        """Return the first `size` bytes: a view, or a copy if a view would keep too much memory."""
+        if 2 * size < self.room:
+            return PyBytes_FromStringAndSize(self.at, size)
+        return memoryview(self.data)[:size]
+
+
+cdef enum:
+    BUFFERS = 11  # of one `Columns`
+    KEPT = 3  # one is filled, the reader has one, and a reader that works ahead has another one
+    KEPT_BYTES = 16 * 1024 * 1024  # larger ones aren't kept
+
+
+cdef class ColumnMemory:
+    cdef list _kept  # tuples of `_Bytes`
+
+    def __init__(self):
+        self._kept = []
+
+    cdef tuple borrow(self):
+        """Return the buffers of an earlier `Columns`, if they are free, or new ones."""
+        cdef tuple buffers
+        cdef list small = [buffers for buffers in self._kept if room_of(buffers) <= KEPT_BYTES]
+        for buffers in small:
+            if are_free(buffers):
+                break
+        else:
+            buffers = new_buffers()
+            small.append(buffers)
+        self._kept = small[-KEPT:]
+        return buffers
+
+
+cdef tuple new_buffers():
+    return tuple([_Bytes() for _ in range(BUFFERS)])
+
+
+cdef Py_ssize_t room_of(tuple buffers):
+    cdef _Bytes one
+    cdef Py_ssize_t room = 0
+    for one in buffers:
+        room += one.room
+    return room
+
+
+cdef bint are_free(tuple buffers):
+    """Return True if only the tuple refers to the buffers, and there is no view of them."""
+    cdef _Bytes one
+    for one in buffers:
+        if Py_REFCNT(one) > 2 or view_count(one.data):  # the tuple, and the variable `one`
+            return False
+    return True
 
 
 cdef class Columns:
@@ -58,18 +116,31 @@ cdef class Columns:
     cdef _Bytes _timestamp_bits
     cdef _Bytes _type_bits
 
-    def __init__(self, max_bytes=DEFAULT_MAX_COLUMN_BYTES):
+    def __init__(self, max_bytes=DEFAULT_MAX_COLUMN_BYTES, ColumnMemory memory=None):
+        cdef _Bytes one
         check_max_bytes(max_bytes)
         self._max_bytes = max_bytes
-        self._size = self._count = self._capacity = 0
+        self._size = self._count = 0
         self._key_count = self._value_count = self._timestamp_count = self._type_count = 0
         self._is_read = False
         self._last_offset = -1
-        self._key, self._value = _Bytes(), _Bytes()
-        self._key_offsets, self._value_offsets = _Bytes(), _Bytes()
-        self._offset, self._timestamp, self._timestamp_type = _Bytes(), _Bytes(), _Bytes()
-        self._key_bits, self._value_bits = _Bytes(), _Bytes()
-        self._timestamp_bits, self._type_bits = _Bytes(), _Bytes()
+        (
+            self._key,
+            self._value,
+            self._key_offsets,
+            self._value_offsets,
+            self._offset,
+            self._timestamp,
+            self._timestamp_type,
+            self._key_bits,
+            self._value_bits,
+            self._timestamp_bits,
+            self._type_bits,
+        ) = new_buffers() if memory is None else memory.borrow()
+        self._key.used = self._value.used = 0
+        self._capacity = self._offset.room // 8
+        for one in (self._key_bits, self._value_bits, self._timestamp_bits, self._type_bits):
+            memset(one.at, 0, one.room)
         self.reserve(1)
         (<int32_t *>self._key_offsets.at)[0] = 0
         (<int32_t *>self._value_offsets.at)[0] = 0

@@ -2,6 +2,7 @@
 
 from aiokafka08.protocol._blobs_py import Blobs as Blobs
 from aiokafka08.protocol._builder_py import MessageSetBuilder as MessageSetBuilder
+from aiokafka08.protocol._columns_py import ColumnMemory as ColumnMemory
 from aiokafka08.protocol._columns_py import Columns as Columns
 from aiokafka08.protocol._murmur2_py import murmur2 as murmur2
 from aiokafka08.protocol._murmur2_py import partitions_of as partitions_of

@@ -5,7 +5,8 @@
 - `survey` (the consumer) reads the headers of a fetched set: the offset of the next fetch, and the
   size of a cut-off message.
 - `MessageSetReader` (the consumer) decodes a fetched set slice by slice, wrappers included: `read`
-  to records, `read_columns` to `Columns`, the buffers of Arrow's layout.
+  to records, `read_columns` to `Columns`, the buffers of Arrow's layout, whose memory
+  `ColumnMemory` keeps for reuse.
 - `murmur2` and `partitions_of` (the producer's partitioners) compute the Java client's hash of a
   key, and the partition that follows from it.
 - `entries` (the tests) yields the outermost entries as they are: it raises only for wrong lengths,
@@ -47,11 +48,12 @@ from aiokafka08.protocol.types import Buffer
 if TYPE_CHECKING or compiled_message_set is None:
     from aiokafka08.protocol._blobs_py import Blobs
     from aiokafka08.protocol._builder_py import MessageSetBuilder
-    from aiokafka08.protocol._columns_py import Columns
+    from aiokafka08.protocol._columns_py import ColumnMemory, Columns
     from aiokafka08.protocol._murmur2_py import murmur2, partitions_of
     from aiokafka08.protocol._reader_py import MessageSetReader, survey
 else:
     Blobs = compiled_message_set.Blobs
+    ColumnMemory = compiled_message_set.ColumnMemory
     Columns = compiled_message_set.Columns
     MessageSetBuilder = compiled_message_set.MessageSetBuilder
     MessageSetReader = compiled_message_set.MessageSetReader
@@ -68,6 +70,7 @@ __all__ = [
     "MIN_MESSAGE_BYTES",
     "Blobs",
     "Column",
+    "ColumnMemory",
     "Columns",
     "Entry",
     "LongWrapper",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aiokafka08 import arrow
 from aiokafka08.errors import (
     IllegalStateError,
     KafkaConfigurationError,
@@ -70,3 +75,91 @@ async def test_failed_arrow_batch_is_returned_again(
         with pytest.raises(MemoryError):
             await consumer.getmany_arrow(timeout_ms=1000)
     assert (await consumer.getmany_arrow(timeout_ms=1000)).num_rows == 5
+
+
+async def test_pyarrow_is_imported_in_a_thread(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.append("t", 0, values(0, 5))
+    consumer = make_consumer("t")
+    await consumer.start()
+    imports: list[threading.Thread] = []
+    require_pyarrow = arrow.require_pyarrow
+
+    def record_thread() -> Any:
+        imports.append(threading.current_thread())
+        return require_pyarrow()
+
+    monkeypatch.setattr(arrow, "_imported", threading.Event())  # as in a new process
+    monkeypatch.setattr(arrow, "require_pyarrow", record_thread)
+    assert (await consumer.getmany_arrow(timeout_ms=1000)).num_rows == 5
+    assert imports[0] is not threading.main_thread()
+    imports.clear()
+    await consumer.getmany_arrow()
+    assert set(imports) <= {threading.main_thread()}  # no thread once it is imported
+
+
+async def test_kept_batches_don_t_change(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Batches share memory only after nothing refers to the earlier one."""
+    for partition in range(4):
+        cluster.append("t", partition, values(0, 500))
+    consumer = make_consumer("t")
+    await consumer.start()
+    kept, dropped = [], 0
+    for number in range(200):
+        batch = await consumer.getmany_arrow(timeout_ms=1000, max_records=10)
+        if number % 3:
+            kept.append((batch.slice(2), batch.to_pylist()[2:]))
+        else:
+            dropped += batch.num_rows
+        del batch
+    assert dropped == 67 * 10
+    for batch, rows in kept:
+        assert batch.to_pylist() == rows
+        batch.validate(full=True)
+
+
+PANDAS_DOOR = """
+import asyncio, sys
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08.testing import EmbeddedCluster
+
+async def read():
+    async with EmbeddedCluster() as cluster:
+        for topic in ("a", "b"):
+            cluster.create_topic(topic, partitions=2)
+            for partition in range(2):
+                cluster.append(topic, partition, [b"v", None], keys=[b"k", None])
+        async with AIOKafkaConsumer(
+            "a", "b", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer:
+            count = 0
+            while count < 8:
+                batch = await consumer.getmany_arrow(timeout_ms=5000)
+                count += batch.num_rows
+                batch.validate(full=True)
+            assert (await consumer.getmany_arrow()).num_rows == 0
+
+asyncio.run(read())
+assert "pyarrow" in sys.modules
+print("pandas" in sys.modules)
+"""
+
+
+def test_getmany_arrow_where_pandas_exists_doesn_t_import_it(tmp_path: Path) -> None:
+    (tmp_path / "pandas.py").write_text("__version__ = '3.0.0'\n")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.path.append(sys.argv[1])\n" + PANDAS_DOOR,
+            tmp_path,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout == "False\n", done.stderr

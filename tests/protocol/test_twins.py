@@ -246,6 +246,69 @@ def test_columns_with_a_column_read_are_full() -> None:
         assert whole.read_columns(made, 1) == 0
 
 
+@examples(50)
+@given(st.lists(st.tuples(st.lists(st.tuples(fields, fields), max_size=90), st.booleans())))
+def test_columns_in_reused_memory_are_as_in_new_memory(
+    batches: list[tuple[list[tuple[bytes | None, bytes | None]], bool]],
+) -> None:
+    for twin in (COMPILED, PURE):
+        memory = twin.ColumnMemory()
+        kept = []
+        for content, is_kept in batches:
+            data = b"".join(
+                entry(offset, message(key, value, magic=offset % 2, timestamp_ms=offset))
+                for offset, (key, value) in enumerate(content)
+            )
+            reader = twin.MessageSetReader(TP, data, 0, max_decompressed_bytes=1)
+            made = twin.Columns(1 << 20, memory)
+            reader.read_columns(made, 1000)
+            expected = columns(PURE, data, 0)[3:-1]
+            assert column_buffers(made) == expected
+            if is_kept:
+                parts = [made.column_key(), made.column_value(), made.column_offset()]
+                kept.append((parts, expected))
+        for parts, expected in kept:
+            for part, content_of in zip(parts, expected, strict=False):
+                assert bytes(part.data) == content_of[2]
+
+
+@pytest.mark.skipif("c" not in TWINS, reason="the pure twin reuses no memory")
+def test_column_memory_is_reused_when_nothing_refers_to_it() -> None:
+    data = entry(0, message(None, b"v" * 300)) * 100
+    memory = COMPILED.ColumnMemory()
+
+    def value_buffer() -> memoryview:
+        made = COMPILED.Columns(1 << 20, memory)
+        COMPILED.MessageSetReader(TP, data, 0, max_decompressed_bytes=1).read_columns(made, 100)
+        buffer = made.column_value().data
+        assert isinstance(buffer, memoryview)
+        return buffer
+
+    first = value_buffer()
+    memory_of_first = id(first.obj)
+    second = value_buffer()
+    assert second.obj is not first.obj
+    del first
+    assert id(value_buffer().obj) == memory_of_first
+    assert id(value_buffer().obj) == memory_of_first
+    unread = COMPILED.Columns(1 << 20, memory)  # holds its memory before a column is read
+    assert id(value_buffer().obj) not in (memory_of_first, id(second.obj))
+    assert len(unread) == 0
+
+
+@pytest.mark.skipif("c" not in TWINS, reason="the pure twin reuses no memory")
+def test_few_messages_don_t_keep_the_memory_of_many() -> None:
+    memory = COMPILED.ColumnMemory()
+    for size, view in ((100_000, True), (10, False)):
+        made = COMPILED.Columns(1 << 20, memory)
+        data = entry(0, message(None, b"v" * size))
+        COMPILED.MessageSetReader(TP, data, 0, max_decompressed_bytes=1).read_columns(made, 1)
+        value = made.column_value().data
+        assert isinstance(value, memoryview) == view
+        assert bytes(value) == b"v" * size
+        del made, value
+
+
 # --- building -------------------------------------------------------------------------------------
 
 

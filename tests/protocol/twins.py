@@ -22,6 +22,7 @@ from aiokafka08.protocol import (
 
 NAMES = (
     "Blobs",
+    "ColumnMemory",
     "Columns",
     "MessageSetBuilder",
     "MessageSetReader",
@@ -45,6 +46,7 @@ class Twin:
     """The classes and functions of one twin."""
 
     Blobs: Any
+    ColumnMemory: Any
     Columns: Any
     MessageSetBuilder: Any
     MessageSetReader: Any
