@@ -143,6 +143,11 @@ class Cursor:
         return max(self.high_watermark - self.position, 0)
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether the next fetch begins at the last known high watermark."""
+        return self.next_fetch.offset == self.high_watermark
+
+    @property
     def has_output(self) -> bool:
         """Whether a call can be served: with records, or with an error."""
         return self.buffer.pending or self.error is not None

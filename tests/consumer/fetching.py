@@ -42,11 +42,16 @@ def partitions_of(plan: FetchPlan) -> list[int]:
 
 
 def respond(
-    fetch: PartitionFetch, message_set: bytes = b"", *, code: int = 0, now: float = 0.0
+    fetch: PartitionFetch,
+    message_set: bytes = b"",
+    *,
+    code: int = 0,
+    now: float = 0.0,
+    high_watermark: int = 1 << 40,
 ) -> FetchResult:
     return fetch.cursor.apply_response(
         fetch,
-        FetchedPartition(0, code, 1 << 40, message_set),
+        FetchedPartition(0, code, high_watermark, message_set),
         limit_bytes=50 * MIB,
         waited=None,
         hides_large=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka08.consumer.cursor import FetchResult
 from aiokafka08.consumer.fetch_memory import FetchMemory
-from aiokafka08.consumer.fetch_plan import ALONE_WAIT_S, SHORT_WAIT_S
+from aiokafka08.consumer.fetch_plan import ALONE_WAIT_S, MAX_EXPECTED_BYTES, SHORT_WAIT_S
 from tests.consumer.fetching import (
     KIB,
     MIB,
@@ -115,8 +115,8 @@ def test_removed_partition_is_not_planned() -> None:
     assert queue.plan(0.0, 0.5) is None
 
 
-def test_huge_request_is_split_without_a_wait() -> None:
-    memory = FetchMemory(1 << 30, 50 * MIB)
+def test_large_request_is_split_without_a_wait() -> None:
+    memory = FetchMemory(50 * MIB, 4 * MIB)
     memory.divide(5)
     queue = make_queue(memory, make_cursors(5))
     first = make_plan(queue)
@@ -124,3 +124,32 @@ def test_huge_request_is_split_without_a_wait() -> None:
     assert first.wait_s == 0.0
     assert partitions_of(make_plan(queue)) == [2, 3]
     assert partitions_of(make_plan(queue)) == [4]
+
+
+def test_partitions_at_their_end_share_one_long_poll() -> None:
+    """A request is split by what it may bring, not by how many idle partitions it has."""
+    memory = FetchMemory(50 * MIB, MIB)
+    cursors = make_cursors(1000)
+    memory.divide(len(cursors))
+    queue = make_queue(memory, cursors)
+    seen = []
+    while (plan := queue.plan(0.0, 0.5)) is not None:  # nothing is known yet
+        assert sum(fetch.max_bytes for fetch in plan.fetches) <= MAX_EXPECTED_BYTES
+        seen += partitions_of(plan)
+        for fetch in plan.fetches:
+            respond(fetch, high_watermark=0)
+    assert seen == list(range(1000))
+    for cursor in cursors:
+        queue.update(cursor, 0.0)
+    poll = make_plan(queue)
+    assert (len(poll.fetches), poll.wait_s) == (1000, 0.5)
+    for number, fetch in enumerate(poll.fetches):
+        respond(fetch, high_watermark=0 if number < 500 else 1000)
+        queue.update(fetch.cursor, 0.0)
+    counts = []
+    while (plan := queue.plan(0.0, 0.5)) is not None:
+        behind = [fetch for fetch in plan.fetches if fetch.cursor.high_watermark]
+        assert sum(fetch.max_bytes for fetch in behind) <= MAX_EXPECTED_BYTES
+        counts.append((len(plan.fetches) - len(behind), plan.wait_s))
+    assert counts[0] == (500, 0.0)
+    assert counts[-1] == (0, 0.5)
