@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from typing import Final, NamedTuple
+from itertools import accumulate, repeat
+from typing import Final, NamedTuple, cast
 
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord
@@ -33,7 +33,8 @@ class DecodedMessages:
     """Decoded messages as one list per field; a size of -1 means null.
 
     The lists hold only numbers, bytes and None, so the garbage collector has no object per message
-    to track.
+    to track. While the reader appends messages, the lists of sizes are short, and so are those of
+    keys and timestamps if the last messages have none: `fill_up` makes all lists equally long.
     """
 
     __slots__ = (
@@ -59,6 +60,32 @@ class DecodedMessages:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def fill_up(self) -> None:
+        """Make all lists as long as that of the offsets."""
+        self.fill_timestamps()
+        self.fill_keys()
+        self.key_sizes += _sizes(self.keys[len(self.key_sizes) :])
+        self.value_sizes += _sizes(self.values[len(self.value_sizes) :])
+
+    def fill_timestamps(self) -> None:
+        """Append None for the last messages, which have no timestamps."""
+        missing = [None] * (len(self) - len(self.timestamps))
+        self.timestamps += missing
+        self.timestamp_types += missing
+
+    def fill_keys(self) -> None:
+        """Append None for the last messages, which have no keys."""
+        self.keys += [None] * (len(self) - len(self.keys))
+
+
+def _sizes(blobs: Sequence[bytes | None]) -> Iterable[int]:
+    nulls = blobs.count(None)
+    if not nulls:
+        return map(len, cast("Sequence[bytes]", blobs))
+    if nulls == len(blobs):
+        return repeat(-1, nulls)
+    return [-1 if blob is None else len(blob) for blob in blobs]
 
 
 class Column(NamedTuple):
@@ -216,6 +243,8 @@ def too_long() -> OverflowError:
 
 def _binary(values: list[bytes | None], sizes: list[int]) -> Column:
     nulls = sizes.count(-1)
+    if nulls == len(values):
+        return Column(_validity(values, nulls), bytes(4 * (nulls + 1)), b"", nulls)
     if nulls:
         sizes = [0 if size < 0 else size for size in sizes]
     offsets = array("i", accumulate(sizes, initial=0))

@@ -44,6 +44,7 @@ _unpack_int32 = struct.Struct(">i").unpack_from
 _MIN_ENTRY_BYTES = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
 _NO_END = 2**63
 """Above any offset."""
+_LARGE_BYTES = 4096
 _COLUMN_PART = 1000
 """How many messages are decoded at a time on their way into columns."""
 
@@ -350,6 +351,13 @@ class MessageSetReader:
 
     def _read_entries(self, decoded: DecodedMessages, max_records: int) -> None:
         """Read until there are `max_records`, none is left, or a wrapper was opened as `_inner`."""
+        try:
+            self._walk_entries(decoded, max_records)
+        finally:
+            decoded.fill_up()
+
+    def _walk_entries(self, decoded: DecodedMessages, max_records: int) -> None:
+        """Do what `_read_entries` does, but leave lists short, as `DecodedMessages` describes."""
         data, view, end, next_pos = self._data, self._view, self._end, self._pos
         relative_to, fixed_offset, fixed_timestamp = (
             self._relative_to,
@@ -367,7 +375,6 @@ class MessageSetReader:
             decoded.checksums,
         )
         timestamps, timestamp_types = decoded.timestamps, decoded.timestamp_types
-        key_sizes, value_sizes = decoded.key_sizes, decoded.value_sizes
         room = max_records - len(decoded)
         while room > 0:
             pos = next_pos
@@ -389,10 +396,13 @@ class MessageSetReader:
             if offset >= end_offset and not attributes & CODEC_MASK:
                 next_pos = end
                 break
-            if check_crcs and crc32(view[pos + BODY_AT : stop]) != crc:
+            # A slice of bytes is a copy, which for small messages is cheaper than a view.
+            if check_crcs and (
+                crc32((data if size < _LARGE_BYTES else view)[pos + BODY_AT : stop]) != crc
+            ):
                 raise self._corrupt(offset, offset + 1, "its CRC doesn't match")
             if magic == 0:
-                timestamp = timestamp_type = None
+                timestamp = None
                 value_at = pos + 26
             elif magic == 1 and size >= MIN_MESSAGE_BYTES[1]:
                 timestamp, key_size, value_size = _unpack_header_1(data, pos)[5:]
@@ -432,14 +442,18 @@ class MessageSetReader:
                 self._inner = self._inside(offset, magic, attributes, timestamp, *opened)
                 self._fetch_offset = offset + 1
                 return
+            if timestamp is not None:
+                if len(timestamps) < len(offsets):
+                    decoded.fill_timestamps()
+                timestamps.append(timestamp)
+                timestamp_types.append(timestamp_type)
+            if key is not None:
+                if len(keys) < len(offsets):
+                    decoded.fill_keys()
+                keys.append(key)
             offsets.append(offset)
-            timestamps.append(timestamp)
-            timestamp_types.append(timestamp_type)
-            keys.append(key)
             values.append(value)
             checksums.append(crc)
-            key_sizes.append(key_size)
-            value_sizes.append(value_size)
             room -= 1
             if fixed_offset is None:
                 # 3.9.1 repeats a batch that follows a control batch (docs/brokers.md 7.12)
