@@ -105,28 +105,34 @@ def record_batch(runs: Sequence[tuple[TopicPartition, int]], columns: Columns) -
     count = len(columns)
     partitions = b"".join(tp.partition.to_bytes(4, sys.byteorder) * run for tp, run in runs)
 
-    def array_of(index: int, column: Column) -> pa.Array:
-        buffers = [column.validity, column.offsets, column.data]
-        if column.offsets is None:
-            del buffers[1]
-        return pa.Array.from_buffers(
-            fields.field(index).type,
-            count,
-            [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers],
-            column.null_count,
-        )
-
+    made = {
+        "key": columns.column_key(),
+        "value": columns.column_value(),
+        "partition": Column(None, None, partitions, 0),
+        "offset": columns.column_offset(),
+        "timestamp": columns.column_timestamp(),
+        "timestampType": columns.column_timestamp_type(),
+    }
     return pa.RecordBatch.from_arrays(
         [
-            array_of(0, columns.column_key()),
-            array_of(1, columns.column_value()),
-            _topic_array(pa, runs),
-            array_of(3, Column(None, None, partitions, 0)),
-            array_of(4, columns.column_offset()),
-            array_of(5, columns.column_timestamp()),
-            array_of(6, columns.column_timestamp_type()),
+            _topic_array(pa, runs)
+            if field.name == "topic"
+            else _array(pa, field.type, count, made[field.name])
+            for field in fields
         ],
         schema=fields,
+    )
+
+
+def _array(pa: Any, type_: pa.DataType, count: int, column: Column) -> pa.Array:
+    buffers = [column.validity, column.offsets, column.data]
+    if column.offsets is None:
+        del buffers[1]
+    return pa.Array.from_buffers(
+        type_,
+        count,
+        [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers],
+        column.null_count,
     )
 
 
