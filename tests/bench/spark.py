@@ -3,9 +3,10 @@
     nox -s bench -- --spark --output docs/benchmarks-spark     # 5 to 8 minutes on a quiet machine
     python -m tests.bench.spark --quick
 
-Spark's own source reads 0.10.2.2; kafka08 reads 0.10.2.2 and 0.8.2.2. Both do the same work by
-turns, and the first round warms up and isn't counted. CPU seconds and memory are those of Spark's
-Python workers. A run needs Java 17, Maven (which downloads Spark's source once), and 5 GB of
+Spark's own source reads 0.10.2.2; kafka08 reads 0.10.2.2 and 0.8.2.2. In the cases of triggers both
+read 3.9.1, since Spark's own source can't stream from 0.10.2.2. Both do the same work by turns, and
+the first round warms up and isn't counted. CPU seconds and memory are those of Spark's Python
+workers. A run needs Java 17, Maven (which downloads Spark's source once), and 5 GB of
 temporary disk space.
 
 This module has the cases and their goals, and measures; `spark_report` writes the report.
@@ -25,7 +26,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +55,13 @@ OPTIMISED = ["-XX:TieredStopAtLevel=4", "-Xmx1g"]
 VALUE_BYTES = 100
 TOPIC, LONG, WRITTEN = "bench", "bench-long", "bench-written"
 """Topics: three partitions to read, one long partition to read, and one topic to write."""
+STREAMED = "3.9.1"
+"""The broker of the cases of triggers."""
 QUICK_MESSAGES, QUICK_ROUNDS, QUICK_ROWS = 150_000, 1, 50_000
 FULL_ROWS = 1_000_000
-CPU, RSS_MB = 0.4, 300
+TRIGGER_ROWS = 6_000
+"""New rows of a trigger, over all partitions."""
+CPU, RSS_MB, TRIGGER_RSS_MB = 0.4, 300, 200
 """Goals: CPU seconds of Python per million read rows, and peak memory of one Python worker."""
 
 
@@ -86,7 +92,26 @@ MEMORY = Case(
         Client("spark", "whole", "kafka08, 0.8.2.2, all messages", Goal(peak_rss_mb=RSS_MB)),
     ),
 )
-CASES = (SUM, PARQUET, WRITE, KEYED, MEMORY)
+
+
+def _trigger(partitions: int, times: float) -> Case:
+    """Return the case of a trigger in a running query."""
+    peer = "Spark's kafka"
+    goal = Goal(times_peer=times, peer=peer, peak_rss_mb=TRIGGER_RSS_MB)
+    return Case(
+        f"Trigger of {TRIGGER_ROWS:,} new rows, {partitions:,} partition(s)",
+        VALUE_BYTES,
+        None,
+        (
+            Client("spark", "kafka", f"{peer}, 3.9.1"),
+            Client("spark", "kafka08", "kafka08, 3.9.1", goal),
+        ),
+        partitions=partitions,
+    )
+
+
+TRIGGERS = (_trigger(1, 0.83), _trigger(500, 2), _trigger(1_000, 2))
+CASES = (SUM, PARQUET, WRITE, KEYED, MEMORY, *TRIGGERS)
 
 _DECODERS = {"c": "compiled", "python": "pure Python"}
 
@@ -114,22 +139,24 @@ def main() -> None:
     load = os.getloadavg()[0]
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with (
-        RealCluster("0.10.2.2", java_options=OPTIMISED) as newer,
-        RealCluster("0.8.2.2", java_options=OPTIMISED) as older,
-        tempfile.TemporaryDirectory(prefix="aiokafka08-bench-") as folder,
-    ):
-        servers = {
-            "0.10.2.2": newer.bootstrap_servers,
-            "0.8.2.2": older.bootstrap_servers,
+    needed = {client.words.split(", ")[1] for case in cases for client in case.clients}
+    with ExitStack() as stack:
+        clusters = {
+            version: stack.enter_context(RealCluster(version, java_options=OPTIMISED))
+            for version in sorted(needed)
         }
-        for cluster in (newer, older):
-            cluster.create_topic(TOPIC, 3)
-            cluster.create_topic(WRITTEN, 3)
-            asyncio.run(fill(cluster.bootstrap_servers, TOPIC, 3, options.messages))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="aiokafka08-bench-"))
+        servers = {version: cluster.bootstrap_servers for version, cluster in clusters.items()}
+        for version in needed - {STREAMED}:
+            clusters[version].create_topic(TOPIC, 3)
+            clusters[version].create_topic(WRITTEN, 3)
+            asyncio.run(fill(servers[version], TOPIC, 3, options.messages))
+        for case in cases:
+            if case in TRIGGERS:
+                clusters[STREAMED].create_topic(trigger_topic(case), case.partitions)
         if MEMORY in cases:
-            older.create_topic(LONG, 1)
-            asyncio.run(fill(older.bootstrap_servers, LONG, 1, options.messages))
+            clusters["0.8.2.2"].create_topic(LONG, 1)
+            asyncio.run(fill(servers["0.8.2.2"], LONG, 1, options.messages))
         spark = session(folder, None if options.no_jvm else jars())
         workloads = Workloads(spark, servers, options.messages, options.rows, folder)
         try:
@@ -166,6 +193,21 @@ def jars() -> str:
     return ",".join(paths)
 
 
+def trigger_topic(case: Case) -> str:
+    """Return the topic of a case of triggers."""
+    return f"bench-{case.partitions}"
+
+
+async def append_to_each(servers: str, topic: str, partitions: int, count: int) -> None:
+    """Append `count` messages, as many to each partition (and the rest to the first one)."""
+    async with AIOKafkaProducer(bootstrap_servers=servers, acks=1) as producer:
+        rest = count % partitions
+        for partition in range(partitions):
+            own = values(count // partitions + (0 if partition else rest), VALUE_BYTES)
+            await producer.send_many(topic, own, partition=partition)
+        await producer.flush()
+
+
 async def fill(servers: str, topic: str, partitions: int, count: int) -> None:
     """Append `count` messages, in runs of one partition each."""
     async with AIOKafkaProducer(bootstrap_servers=servers, acks=1) as producer:
@@ -197,7 +239,10 @@ def session(folder: str, extra_jars: str | None) -> SparkSession:
 
 
 class Workloads:
-    """The measured work: each method does one case of one client and returns the number of rows."""
+    """The measured work: each method does one case of one client and returns the number of rows.
+
+    `by_case` has the functions that also return the seconds.
+    """
 
     def __init__(
         self,
@@ -216,12 +261,13 @@ class Workloads:
         self._keyed = self._cached(
             "CAST(id % 10007 AS STRING) AS key", f"lpad(id, {VALUE_BYTES}, '0') AS value"
         )
-        self.by_case: dict[Case, Callable[[Client], int]] = {
-            SUM: self.total,
-            PARQUET: self.parquet,
-            WRITE: lambda client: self.write(client, self._plain),
-            KEYED: lambda client: self.write(client, self._keyed),
-            MEMORY: self.one_task,
+        self.by_case: dict[Case, Callable[[Client], tuple[int, float]]] = {
+            SUM: timed(self.total),
+            PARQUET: timed(self.parquet),
+            WRITE: timed(lambda client: self.write(client, self._plain)),
+            KEYED: timed(lambda client: self.write(client, self._keyed)),
+            MEMORY: timed(self.one_task),
+            **{case: partial(self.trigger, case) for case in TRIGGERS},
         }
 
     def total(self, client: Client) -> int:
@@ -248,6 +294,38 @@ class Workloads:
         frame = self._frame("kafka08", self._address(client), LONG, endingOffsets=ends)
         return self._sum(frame, count)
 
+    def trigger(self, case: Case, client: Client) -> tuple[int, float]:
+        """Run a query, append rows twice, and return the rows and seconds of the second trigger.
+
+        The first trigger connects to all partitions: Spark's own source keeps its consumers. With
+        `minOffsetsPerTrigger` a trigger has all of the new rows.
+        """
+        servers, topic = self._address(client), trigger_topic(case)
+        reader = self._spark.readStream.format(client.call).option("subscribe", topic)
+        reader = reader.option("kafka.bootstrap.servers", servers)
+        frame = reader.option("minOffsetsPerTrigger", str(TRIGGER_ROWS)).load()
+        with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
+            writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+            query = writer.start()
+            try:
+                while not query.recentProgress:  # batch 0 fixes where the query starts
+                    time.sleep(0.1)
+                for count in (1, 2):
+                    appended = append_to_each(servers, topic, case.partitions, TRIGGER_ROWS)
+                    asyncio.run(appended)
+                    while len(triggers := self._triggers(query)) < count:
+                        time.sleep(0.05)
+            finally:
+                query.stop()
+        if triggers[-1]["numInputRows"] != TRIGGER_ROWS:
+            raise SystemExit(f"{triggers[-1]}: expected {TRIGGER_ROWS} rows")
+        return TRIGGER_ROWS, triggers[-1]["durationMs"]["triggerExecution"] / 1000
+
+    def _triggers(self, query: Any) -> list[Any]:
+        if (error := query.exception()) is not None:
+            raise error
+        return [one for one in query.recentProgress if one["numInputRows"]]
+
     def _address(self, client: Client) -> str:
         return next(address for name, address in self._servers.items() if name in client.words)
 
@@ -268,6 +346,16 @@ class Workloads:
         return frame
 
 
+def timed(work: Callable[[Client], int]) -> Callable[[Client], tuple[int, float]]:
+    """Return a function that also returns the seconds that `work` takes."""
+
+    def run(client: Client) -> tuple[int, float]:
+        began = time.perf_counter()
+        return work(client), time.perf_counter() - began
+
+    return run
+
+
 Measured = dict[Case, dict[Client, list[dict[str, float]]]]
 
 
@@ -284,9 +372,7 @@ def measure(work: Workloads, cases: Sequence[Case], rounds: int, *, with_jvm: bo
         for number in range(rounds + 1):
             for client in clients:
                 with PythonWorkers().measured() as workers:
-                    began = time.perf_counter()
-                    rows = run(client)
-                    seconds = time.perf_counter() - began
+                    rows, seconds = run(client)
                 rate = f"{rows / seconds:,.0f} rows/s"
                 print(f"{number} {case.work}, {client.words}: {rate}", file=sys.stderr)
                 if number:

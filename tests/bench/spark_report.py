@@ -64,11 +64,12 @@ def as_json(record: Record) -> str:
 
 
 def from_json(text: str, cases: Iterable[Case]) -> Record:
-    """Return the run that `as_json()` wrote, for the cases of `tests.bench.spark`."""
+    """Return the run that `as_json()` wrote, for those of the cases that it has."""
     data = json.loads(text)
     results = {
         case: {client: data["results"][case.work][client.words] for client in case.clients}
         for case in cases
+        if case.work in data["results"]
     }
     names = ("machine", "versions", "rounds", "messages", "load")
     return Record(**{name: data[name] for name in names}, results=results)
@@ -89,8 +90,9 @@ def _introduction(record: Record) -> Iterator[str]:
     yield f"| load average before the run | {record.load:.1f} |"
     yield f"| read | {record.messages:,} messages of 100 bytes in 3 partitions |"
     yield "| written | rows of 100 bytes from Spark's cache |"
+    yield "| trigger | of a running query without a sink; rows/s are its rows by its seconds |"
     yield "| rows/s | median of the rounds; spread is (max - min) / median |"
-    yield "| × Spark's own | rows/s, divided by those of Spark's own source on 0.10.2.2 |"
+    yield "| × Spark's own | rows/s, divided by those of Spark's own source in the table |"
     yield "| Python CPU | user and system time of all Python workers of Spark, planning included |"
     yield "| peak RSS | the kernel's high-water mark of the largest Python worker |"
     yield "| Spark's kafka | Spark's own source: runs in the JVM, reads no broker before 0.10 |"
