@@ -181,12 +181,13 @@ _TIME_UNITS_MS: Final = {
 }
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
     """Check the options of a reader.
 
     Args:
         given: the options as Spark passes them; names in any case.
-        streaming: True for a micro-batch query, which has other defaults and no end.
+        streaming: True for a micro-batch query, which has other defaults and no end. None while
+            Spark hasn't said yet: only what is wrong in both kinds of query raises.
 
     Raises:
         IllegalArgumentError: an unknown option, or a wrong value.
@@ -204,7 +205,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     default = LogEnd.LATEST if streaming else LogEnd.EARLIEST
     start = _bound(options, "starting", default)
     end = _bound(options, "ending", LogEnd.LATEST)
-    if not streaming:
+    if streaming is False:
         _check_batch_bounds(start, end)
     notes = list(client.ignored)
     limits = _trigger_limits(options)
@@ -241,7 +242,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             "kafkaConsumer.pollTimeoutMs", options.get("kafkaConsumer.pollTimeoutMs", "120000"), 1
         )
         / 1000,
-        include_headers=include_headers(given),
+        include_headers=boolean("includeHeaders", options.get("includeHeaders", "false")),
         client=client,
         notes=tuple(notes),
     )
@@ -271,18 +272,6 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         client=client,
         notes=client.ignored,
     )
-
-
-def include_headers(given: Mapping[str, str]) -> bool:
-    """Return True if the schema has a column `headers`.
-
-    Spark calls `schema()`, which needs this option, before `read_options` checks all options.
-
-    Raises:
-        IllegalArgumentError: `includeHeaders` is neither true nor false.
-    """
-    lowered = {name.lower(): value for name, value in given.items()}
-    return boolean("includeHeaders", lowered.get("includeheaders", "false"))
 
 
 # --- single options -------------------------------------------------------------------------------

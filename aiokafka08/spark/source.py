@@ -29,9 +29,9 @@ from pyspark.sql.types import (
 )
 
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.spark.options import include_headers, read_options, write_options
+from aiokafka08.spark.options import ReadOptions, read_options, write_options
 from aiokafka08.spark.reader import Kafka08PushdownReader, Kafka08Reader
-from aiokafka08.spark.stream import Kafka08StreamReader
+from aiokafka08.spark.stream import Kafka08StreamReader, RefusingStreamReader
 from aiokafka08.spark.writer import (
     Kafka08StreamWriter,
     Kafka08Writer,
@@ -55,6 +55,10 @@ _HEADER = StructType([StructField("key", StringType()), StructField("value", Bin
 _HEADERS = StructField("headers", ArrayType(_HEADER))
 
 
+def _columns(options: ReadOptions) -> StructType:
+    return StructType([*_COLUMNS, _HEADERS] if options.include_headers else _COLUMNS)
+
+
 class Kafka08DataSource(DataSource):
     """Batch and micro-batch reads and writes for Kafka brokers 0.8.0 to 3.9.
 
@@ -73,18 +77,26 @@ class Kafka08DataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns of a read."""
-        return StructType([*_COLUMNS, _HEADERS] if include_headers(self.options) else _COLUMNS)
+        """Return the columns of a read.
+
+        Spark calls this in `load()`, so most wrong options raise there, as in Spark's own source.
+        """
+        return _columns(read_options(self.options, streaming=None))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
-        self._check_schema(schema)
-        return self._reader(read_options(self.options, streaming=False), self.parallelism)
+        return self._reader(self._read_options(schema, streaming=False), self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a streaming query."""
-        self._check_schema(schema)
-        return Kafka08StreamReader(read_options(self.options, streaming=True), self.parallelism)
+        """Return the reader of a streaming query. With wrong options or columns each call raises.
+
+        Raising here would hide the reason: PySpark would call `stop()` of the missing reader, and
+        the last line of the error would be "UnboundLocalError: … 'reader'" (4.2.1, 4.3.0).
+        """
+        try:
+            return Kafka08StreamReader(self._read_options(schema, streaming=True), self.parallelism)
+        except Exception as error:
+            return RefusingStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch query.
@@ -109,13 +121,15 @@ class Kafka08DataSource(DataSource):
         # Spark accepts a DataSourceStreamArrowWriter, too, which its type hints don't mention.
         return cast(DataSourceStreamWriter, Kafka08StreamWriter(options))
 
-    def _check_schema(self, schema: StructType) -> None:
-        own = self.schema().simpleString()
+    def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
+        options = read_options(self.options, streaming=streaming)
+        own = _columns(options).simpleString()
         if schema.simpleString() != own:
             raise IllegalArgumentError(
                 f"schema {schema.simpleString()}: the schema of {NAME} is fixed; expected {own}. "
                 "Leave schema() out"
             )
+        return options
 
 
 class Kafka08PushdownDataSource(Kafka08DataSource):

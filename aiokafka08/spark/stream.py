@@ -213,3 +213,26 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if limits.max_offsets is None:
             return latest
         return limit_batch(begin, latest, earliest, limits.max_offsets)
+
+
+class RefusingStreamReader(DataSourceStreamReader):
+    """The reader of a query that can't start: each call raises the reason."""
+
+    def __init__(self, reason: Exception) -> None:
+        self._reason = reason
+
+    def initialOffset(self) -> OffsetDict:
+        """Raise the reason: a new query."""
+        raise self._reason
+
+    def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
+        """Raise the reason: a restart after a committed batch."""
+        raise self._reason
+
+    def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
+        """Raise the reason: a restart that repeats a batch."""
+        raise self._reason
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the reason. Spark doesn't call it: no batch is planned."""
+        raise self._reason

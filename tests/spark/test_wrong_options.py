@@ -1,0 +1,133 @@
+"""The user sees the reason of a wrong option or column, in each kind of query."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.testing import EmbeddedCluster
+from tests.spark.conftest import fill, reading, writing
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+COLUMNS = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int"
+)
+
+
+def run(frame: Any, folder: Path, **options: str) -> None:
+    """Run a streaming query to its end and raise its error; into the sink of the options."""
+    writer = frame.writeStream.format("kafka08" if options else "noop")
+    for name, value in options.items():
+        writer = writer.option(name.replace("__", "."), value)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def stream(spark: Any, cluster: EmbeddedCluster, schema: str | None = None, **options: str) -> Any:
+    reader = spark.readStream.format("kafka08")
+    if schema is not None:
+        reader = reader.schema(schema)
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"} | options
+    return reader.options(**given).load()
+
+
+def shown(error: BaseException) -> str:
+    """Return all that a user sees of an error."""
+    return "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("kind", ["readStream", "read"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an integer >= 1"),
+        ({"startingOffset": "earliest"}, "startingoffset='earliest': unknown option"),
+        ({"startingOffsets": "{"}, "startingOffsets='{': invalid JSON"),
+        ({"assign": '{"t":[0]}'}, "expected exactly one of the options assign, subscribe"),
+    ],
+)
+def test_wrong_read_option_raises_in_load(
+    spark: Any, cluster: EmbeddedCluster, kind: str, options: dict[str, str], message: str
+) -> None:
+    """As in Spark's own source: not in the background, once the query runs."""
+    reader = getattr(spark, kind).format("kafka08")
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"} | options
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        reader.options(**given).load()
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        (None, {"endingOffsets": "latest"}, "endingOffsets='latest' is not supported in streaming"),
+        (COLUMNS, {"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an int"),
+        ("a int", {}, "schema struct<a:int>: the schema of kafka08 is fixed; expected struct<key:"),
+    ],
+)
+def test_refused_stream_shows_the_reason_last(
+    spark: Any,
+    cluster: EmbeddedCluster,
+    tmp_path: Path,
+    schema: str | None,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    """PySpark must not stop a reader that it was never given: that would hide the reason."""
+    frame = stream(spark, cluster, schema, **options)
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        run(frame, tmp_path)
+    assert message in str(caught.value)
+    assert "UnboundLocalError" not in shown(caught.value)
+
+
+def test_wrong_option_at_a_restart_shows_the_reason(
+    spark: Any, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """With a checkpoint, Spark doesn't ask for the initial offset."""
+    fill(cluster, [3])
+    run(stream(spark, cluster), tmp_path)
+    for pending in (False, True):
+        if pending:  # the last batch is repeated: its partitions are asked for first
+            commits = tmp_path / "checkpoint" / "commits"
+            for path in commits.glob("*0*"):
+                path.unlink()
+        with pytest.raises(Exception, match="endingOffsets='latest' is not supported") as caught:
+            run(stream(spark, cluster, endingOffsets="latest"), tmp_path)
+        assert "UnboundLocalError" not in shown(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kafka.acks": "few"}, "kafka.acks='few': expected"),
+        ({"topics": "t"}, "topics='t': unknown option"),
+        ({"topic": "t"}, "no column 'value', columns: v; expected a column 'value' of type string"),
+    ],
+)
+def test_wrong_sink_shows_the_reason(
+    spark: Any,
+    cluster: EmbeddedCluster,
+    tmp_path: Path,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    fill(cluster, [3])
+    with pytest.raises(Exception) as batch:  # noqa: PT011
+        writing(reading(spark, cluster).selectExpr("value AS v"), cluster, **options)
+    assert message in str(batch.value)
+    source = stream(spark, cluster, startingOffsets="earliest").selectExpr("value AS v")
+    given = {"kafka__bootstrap__servers": cluster.bootstrap_servers} | options
+    with pytest.raises(Exception) as streamed:  # noqa: PT011
+        run(source, tmp_path, **given)
+    assert message in str(streamed.value)
+    assert "UnboundLocalError" not in shown(streamed.value)
