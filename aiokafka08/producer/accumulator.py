@@ -12,6 +12,11 @@ Invariants:
 - The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
   in flight, the next one grows up to `max_request_bytes`: that is how one partition fills a link
   with a long round trip.
+- A batch carries messages that were sent within a tenth of `delivery_timeout_s`, counted from its
+  first message. So each message has at least nine tenths of that time, though its batch has one
+  deadline. The fast path appends to `open_batch` without a clock: `expire` closes an open batch of
+  that age, by the timer that watches its deadline. If the event loop is late, messages may have
+  been appended meanwhile; then closing the batch moves its deadline by the delay.
 - The sender works in passes, from `begin_pass` to `end_pass`. Between two passes the accumulator
   calls `wake_sender` at most once: when a batch is added, when a queue becomes ready, or when a
   linger or backoff ends before all others. During a pass it doesn't call it, because the sender
@@ -35,6 +40,9 @@ from aiokafka08.structs import TopicPartition
 _MIN_LIMIT_BYTES: Final = 1024
 """Splits don't lower the batch size of a partition below this."""
 
+_SHARE_LEFT: Final = 0.9
+"""Share of `delivery_timeout_s` that is left for a message when its batch accepts no more."""
+
 _ALREADY_DUE: Final = float("-inf")
 """`Batch.due_at` of a batch that no longer lingers."""
 
@@ -48,7 +56,7 @@ class Accumulator:
         batch_bytes: size at which a batch is full (`max_batch_size`).
         max_request_bytes: size up to which a batch may grow while it waits for an earlier batch.
         linger_s: how long a batch waits for more messages.
-        delivery_timeout_s: how long after its creation a batch expires.
+        delivery_timeout_s: how long after its first message was sent a batch expires.
         codec: compression of the batches.
         new_delivery: creates the delivery of a new batch.
         wake_sender: called when the sender has to run a pass soon.
@@ -71,6 +79,7 @@ class Accumulator:
     ) -> None:
         self.batch_bytes = min(batch_bytes, max_request_bytes)
         self.delivery_timeout_s = delivery_timeout_s
+        self._least_time_s = _SHARE_LEFT * delivery_timeout_s
         self._max_request_bytes = max_request_bytes
         self._linger_s = linger_s
         self._skip_linger = False
@@ -82,7 +91,8 @@ class Accumulator:
         # counts only while its queue is ready and still has that leader.
         self._ready: dict[int | None, deque[PartitionQueue]] = {}
         self._waiting: Timers[PartitionQueue] = Timers()  # lingering or backing off
-        self._unfinished: Timers[Batch] = Timers()  # by deadline
+        # By the time at which an open batch is closed because of its age, then by the deadline.
+        self._unfinished: Timers[Batch] = Timers()
 
     # --- messages in ------------------------------------------------------------------------------
 
@@ -111,18 +121,28 @@ class Accumulator:
             now: the time.
             since: when the caller passed the message to the producer, if that was before `now`.
         """
-        batch = queue.open_batch
-        if batch is None or batch.builder.size_bytes + size > batch.limit_bytes:
-            batch = self.open_batch(queue, now, since=since)
+        batch = self.batch_for(queue, size, now, since)
         batch.builder.append(key, value, timestamp_ms)
         self.messages_added(batch, size, now)
         return batch
 
-    def open_batch(self, queue: PartitionQueue, now: float, *, since: float | None = None) -> Batch:
-        """Close the queue's open batch, if any, and append a new one to the queue.
+    def batch_for(
+        self, queue: PartitionQueue, size: int, now: float, since: float | None = None
+    ) -> Batch:
+        """Return the batch for the queue's next message; begin one if the last one can't take it.
 
-        `since`: when the batch's first message was passed to the producer, if before `now`.
+        Arguments as `append`.
         """
+        sent_at = now if since is None else since
+        if queue.batches:
+            batch = queue.batches[-1]
+            if (
+                batch.builder.size_bytes + size <= batch.limit_bytes
+                and sent_at + self._least_time_s <= batch.deadline
+                and batch.deadline <= sent_at + self.delivery_timeout_s
+                and (batch is queue.open_batch or batch.builder.magic == queue.magic)
+            ):
+                return batch
         self.close_batch(queue, now)
         may_grow = queue.muted_by is not None or bool(queue.batches)
         limit = queue.limit_bytes
@@ -133,9 +153,12 @@ class Accumulator:
             count=0,
             limit_bytes=limit if may_grow else min(self.batch_bytes, limit),
             due_at=now + self._linger_s,
-            deadline=(now if since is None else since) + self.delivery_timeout_s,
+            deadline=sent_at + self.delivery_timeout_s,
         )
-        queue.open_batch = batch
+        if batch.deadline >= now + self._least_time_s:
+            queue.open_batch = batch
+        else:  # only for messages that have waited as long: they come through this function
+            batch.due_at = _ALREADY_DUE
         self._enqueue(batch, now)
         return batch
 
@@ -150,8 +173,17 @@ class Accumulator:
         if builder.size_bytes + size > self.batch_bytes:
             self._make_due(batch, now)
 
-    def add_batch(self, queue: PartitionQueue, builder: MessageSetBuilder, now: float) -> Batch:
-        """Queue messages that the caller has encoded as a batch of their own, due at once."""
+    def add_batch(
+        self,
+        queue: PartitionQueue,
+        builder: MessageSetBuilder,
+        now: float,
+        since: float | None = None,
+    ) -> Batch:
+        """Queue messages that the caller has encoded as a batch of their own, due at once.
+
+        `since`: as `append`.
+        """
         self.close_batch(queue, now)
         batch = Batch(
             queue,
@@ -160,7 +192,7 @@ class Accumulator:
             count=len(builder),
             limit_bytes=0,
             due_at=_ALREADY_DUE,
-            deadline=now + self.delivery_timeout_s,
+            deadline=(now if since is None else since) + self.delivery_timeout_s,
         )
         self._enqueue(batch, now)
         return batch
@@ -171,6 +203,8 @@ class Accumulator:
         if batch is None:
             return
         queue.open_batch = None
+        # Later only if the event loop is late: the last message may have been appended just now.
+        batch.deadline = max(batch.deadline, now + self._least_time_s)
         if queue.on_new_batch is not None:
             queue.on_new_batch(queue.topic_partition.partition)
         self._make_due(batch, now)
@@ -284,6 +318,7 @@ class Accumulator:
     def put_back(self, batch: Batch, now: float, delay_s: float) -> None:
         """Make a batch in flight the head of its queue again, due after `delay_s`."""
         batch.attempts += 1
+        batch.limit_bytes = 0  # the broker may have these messages already
         queue = batch.queue
         queue.batches.appendleft(batch)
         queue.not_before = now + delay_s
@@ -327,13 +362,20 @@ class Accumulator:
             queue.limit_bytes = min(limit + limit // 64, self._max_request_bytes)
 
     def expire(self, now: float) -> list[Batch]:
-        """Finish the batches whose deadline is over, and return them.
+        """Finish the batches whose deadline is over, and return them; close those open too long.
 
         A batch in flight is only marked `is_expired`. The partition's next batch isn't sent before
         the request of the expired one has ended; otherwise the broker could store them in the wrong
         order.
         """
-        expired = list(self._unfinished.pop_due(now))
+        expired: list[Batch] = []
+        for batch in self._unfinished.pop_due(now):
+            if batch.queue.open_batch is batch:
+                self.close_batch(batch.queue, now)
+            if batch.deadline > now:
+                self._unfinished.set(batch, batch.deadline)
+            else:
+                expired.append(batch)
         for batch in expired:
             if batch.in_flight:
                 batch.is_expired = True
@@ -350,7 +392,7 @@ class Accumulator:
 
     def oldest_age_s(self, now: float) -> float:
         """Return the age of the oldest unfinished batch in seconds; 0 if there is none."""
-        first = self._unfinished.first()
+        first = min((batch.deadline for batch in self._unfinished), default=None)
         return 0.0 if first is None else max(now - (first - self.delivery_timeout_s), 0.0)
 
     # --- inside -----------------------------------------------------------------------------------
@@ -358,8 +400,9 @@ class Accumulator:
     def _enqueue(self, batch: Batch, now: float) -> None:
         queue = batch.queue
         queue.batches.append(batch)
-        self._unfinished.set(batch, batch.deadline)
-        self._wake()  # the sender has to watch the batch's deadline
+        is_open = batch is queue.open_batch
+        self._unfinished.set(batch, batch.deadline - (self._least_time_s if is_open else 0.0))
+        self._wake()  # the sender has to watch this time
         if len(queue.batches) == 1:
             self._schedule(queue, now)
 

@@ -69,7 +69,7 @@ class PartitionQueue:
         leader: node id of the partition's leader; None while there is no leader.
         magic: message format of the next batch.
         batches: the batches; those in flight are not among them.
-        open_batch: the last batch, while it accepts messages.
+        open_batch: the last batch, while it accepts messages that are sent now.
         muted_by: the batch in flight that the next batch has to wait for.
         not_before: end of the backoff after a retry.
         is_ready: the accumulator lists the queue among those with a due batch.

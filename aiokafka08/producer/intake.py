@@ -13,8 +13,8 @@ Invariants:
   other tasks make meanwhile append first.
 - `append` and `append_batch` wait at most `delivery_timeout_ms` in all, for earlier calls, metadata
   and memory. In `append_many` each single wait for memory has this limit.
-- The deadline of a batch counts from before its first message waited for memory, except for
-  `append_batch`, where it counts from when the batch is queued.
+- `delivery_timeout_ms` of a message counts from the call, so from before it waited; in
+  `append_many` from the step that buffers the message.
 - Memory acquired for a message is released if the message isn't appended.
 - Long lists don't hold the event loop for more than a few milliseconds.
 """
@@ -115,6 +115,7 @@ class Intake:
         self, batch_builder: BatchBuilder, topic: str, partition: int
     ) -> DeliveryFuture:
         """Queue a batch that the user has filled. Raises as `append`."""
+        since = self._clock()
         async with self._acquire_topic(topic) as route:
             queue = await self._find_queue(route, partition, None)
             self._topics.choose_format(queue)
@@ -129,7 +130,7 @@ class Intake:
             except BaseException:
                 self._memory.release(size)
                 raise
-            batch = self._accumulator.add_batch(queue, builder, self._clock())
+            batch = self._accumulator.add_batch(queue, builder, self._clock(), since)
             return DeliveryFuture(batch.delivery, 0, builder.max_timestamp_ms)
 
     async def append_many(
@@ -228,9 +229,7 @@ class Intake:
             queue, key, value, None if timestamps is None else timestamps[start]
         )
         now = self._clock()
-        batch = queue.open_batch
-        if batch is None or batch.builder.size_bytes + size > batch.limit_bytes:
-            batch = accumulator.open_batch(queue, now, since=since)
+        batch = accumulator.batch_for(queue, size, now, since)
         builder = batch.builder
         first, size_before = batch.count, builder.size_bytes
         stop = start

@@ -87,7 +87,8 @@ class AIOKafkaProducer:
         max_batch_size: size in bytes at which a partition's batch is sent without waiting for more
             messages. While one batch is in flight, the next one grows up to `max_request_size`.
         max_request_size: the largest request, and the largest message, in bytes before compression.
-        linger_ms: how long a batch waits for more messages.
+        linger_ms: how long a batch waits for more messages, but no longer than a tenth of
+            `delivery_timeout_ms`.
         partitioner: a name in `aiokafka08.producer.partitioner.PARTITIONERS`, or a callable
             `(key_bytes, all_partitions, available) -> partition`.
         buffer_memory: bytes of messages that may be buffered or in flight (in wire format, before
@@ -95,7 +96,10 @@ class AIOKafkaProducer:
             options, the process takes at most 16 MiB more: for socket buffers, the spare capacity
             of growing buffers, and the overhead of the allocator.
         delivery_timeout_ms: the longest time from the call of `send()` until the message is
-            acknowledged or fails; it includes retries, leader elections and waiting for memory.
+            acknowledged or fails; it includes retries, leader elections and waiting for memory. It
+            may be up to a tenth shorter, since a batch has one deadline for messages that were sent
+            within that time, and longer by the time for which a task holds the event loop. In
+            `send_many` it counts from the step that buffers the message.
         request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata.
         max_in_flight_requests_per_connection: produce requests in flight per broker. Unless acks=0,
             no two of them carry batches of the same partition, so retries keep the order.

@@ -89,7 +89,7 @@ def test_sender_is_woken_once_between_two_passes() -> None:
     accumulator.begin_pass(2.0)
     accumulator.set_leader(second, 2, 2.0)  # no wake-up: this pass is still to see it
     assert accumulator.ready_nodes() == [1, 2]
-    assert accumulator.end_pass() == 120.0
+    assert accumulator.end_pass() == pytest.approx(12.0)  # the open batches are old enough
     assert woken == ["sender"]
     add(accumulator, add_queue(accumulator, 2), now=2.0)
     assert woken == ["sender"] * 2
@@ -327,9 +327,9 @@ def test_next_batch_is_due_after_a_buffered_one_expires() -> None:
     queue = add_queue(accumulator, leader=None)
     (first,) = add(accumulator, queue)
     accumulator.close_batch(queue, 0.0)
-    (second,) = add(accumulator, queue, now=1.0)
-    assert accumulator.end_pass() == 10.0
+    (second,) = add(accumulator, queue, now=1.5)
     assert accumulator.expire(9.9) == []
+    assert accumulator.end_pass() == 10.0
     assert accumulator.expire(10.0) == [first]
     assert not first.is_expired
     accumulator.set_leader(queue, 1, 10.0)
@@ -354,8 +354,83 @@ def test_time_spent_waiting_for_memory_counts_to_the_deadline() -> None:
     early, late = add_queue(accumulator, 0), add_queue(accumulator, 1)
     add(accumulator, early, now=8.0)
     accumulator.append(late, None, MESSAGE, -1, 100, 9.0, since=1.0)
+    assert accumulator.expire(9.0) == []
     assert [batch.queue for batch in accumulator.expire(11.0)] == [late]
     assert accumulator.oldest_age_s(12.0) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("is_muted", [False, True], ids=["buffered", "behind one in flight"])
+def test_an_open_batch_closes_at_a_tenth_of_the_timeout(is_muted: bool) -> None:
+    accumulator = make(delivery_timeout_s=4.0, linger_s=60.0)
+    queue = add_queue(accumulator)
+    if is_muted:
+        add(accumulator, queue)
+        accumulator.flush(0.0)
+        drain(accumulator)
+    (old,) = add(accumulator, queue)
+    accumulator.begin_pass(0.0)
+    assert accumulator.end_pass() == pytest.approx(0.4)
+    assert add(accumulator, queue, now=0.3) == [old]
+    accumulator.expire(0.5)
+    assert queue.open_batch is None
+    (late,) = add(accumulator, queue, now=3.7)
+    assert late is not old
+    assert late.deadline == pytest.approx(7.7)
+    assert old.deadline == pytest.approx(4.1)  # the timer was late by 0.1 s
+    assert old.due_at < 0.0  # no other message can join it, so it doesn't linger
+
+
+@pytest.mark.parametrize("closes", ["timer", "drain", "full"])
+def test_a_late_event_loop_moves_the_deadline_of_a_batch(closes: str) -> None:
+    """The timer that closes the batch can't run while a task holds the event loop and sends."""
+    accumulator = make(delivery_timeout_s=4.0)
+    queue = add_queue(accumulator)
+    (batch,) = add(accumulator, queue)
+    batch.builder.append(None, MESSAGE, -1)  # as the fast path does, without a clock, at 3.7
+    if closes == "timer":
+        assert accumulator.expire(4.5) == []
+        assert batch.deadline == pytest.approx(4.5 + 3.6)
+        return
+    if closes == "drain":
+        assert accumulator.drain(1, REQUEST_BYTES, 3.7) == [batch]
+    else:
+        add(accumulator, queue, now=3.7, value=b"y" * BATCH_BYTES)
+    assert batch.deadline == pytest.approx(3.7 + 3.6)
+    assert accumulator.expire(7.2) == []
+    assert batch in accumulator.expire(7.4)
+
+
+def test_messages_that_waited_long_share_batches_of_their_own() -> None:
+    accumulator = make(delivery_timeout_s=10.0)
+    queue = add_queue(accumulator)
+    (fresh,) = add(accumulator, queue, now=8.9)
+    waited = [
+        accumulator.append(queue, None, MESSAGE, -1, 100, 9.0, since=since)
+        for since in (2.0, 2.5, 3.0, 3.5)
+    ]
+    assert queue.open_batch is None  # the fast path must not add to them
+    (newest,) = add(accumulator, queue, now=9.0)
+    assert list(queue.batches) == [fresh, waited[0], waited[3], newest]
+    assert [batch.count for batch in queue.batches] == [1, 3, 1, 1]
+    assert [batch.deadline for batch in queue.batches] == pytest.approx([18.9, 12.0, 13.5, 19.0])
+
+
+def test_a_retried_batch_gets_no_other_messages() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    add(accumulator, queue)
+    (batch,) = drain(accumulator)
+    accumulator.put_back(batch, 0.0, 0.0)
+    add(accumulator, queue)
+    assert [one.count for one in queue.batches] == [1, 1]
+
+
+def test_messages_join_no_batch_of_another_format() -> None:
+    accumulator = make(delivery_timeout_s=10.0)
+    queue = add_queue(accumulator)
+    for queue.magic in (0, 1):
+        accumulator.append(queue, None, MESSAGE, -1, 100, 9.0, since=2.0)
+    assert [batch.builder.magic for batch in queue.batches] == [0, 1]
 
 
 def test_halves_of_a_split_keep_the_deadline() -> None:

@@ -19,6 +19,7 @@ from aiokafka08.structs import TopicPartition
 NODES = [0, 1, None]
 partitions = st.integers(0, 2)
 choices = st.integers(0, 1 << 30)
+sizes = st.sampled_from([8, 50, 300, 900])
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
@@ -41,7 +42,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.next_pass: float | None = None
         self.seen: set[PartitionQueue] = set()  # ready queues that the last pass left behind
         self.queues = [self.accumulator.new_queue(TopicPartition("t", p)) for p in range(3)]
-        self.sent = [0, 0, 0]
+        self.sent: list[list[float]] = [[], [], []]  # when each message was sent
         self.stored: list[list[int]] = [[], [], []]
         self.expired: list[set[int]] = [set(), set(), set()]
         self.in_flight: list[Batch] = []
@@ -60,12 +61,25 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.wakes = 0
         self.seen = {queue for queue in self.queues if queue.is_ready}
 
-    @rule(partition=partitions, size=st.sampled_from([8, 50, 300, 900]))
-    def append(self, partition: int, size: int) -> None:
-        value = b"%08d" % self.sent[partition] + b"v" * (size - 8)
-        self.sent[partition] += 1
+    @rule(partition=partitions, size=sizes, waited_s=st.sampled_from([None, 0.3, 2.0, 8.0]))
+    def append(self, partition: int, size: int, waited_s: float | None) -> None:
+        since = None if waited_s is None else self.now - waited_s
+        value = self.next_value(partition, size, self.now if since is None else since)
         queue = self.queues[partition]
-        self.accumulator.append(queue, None, value, -1, message_size(0, None, value), self.now)
+        size = message_size(0, None, value)
+        self.accumulator.append(queue, None, value, -1, size, self.now, since)
+
+    @rule(partition=partitions, size=sizes)
+    def append_fast(self, partition: int, size: int) -> None:
+        """Append as the fast path does, which reads no clock."""
+        batch = self.queues[partition].open_batch
+        if batch is not None and batch.builder.size_bytes + size + 26 <= batch.limit_bytes:
+            batch.builder.append(None, self.next_value(partition, size, self.now), -1)
+            batch.count += 1
+
+    def next_value(self, partition: int, size: int, sent_at: float) -> bytes:
+        self.sent[partition].append(sent_at)
+        return b"%08d" % (len(self.sent[partition]) - 1) + b"v" * (size - 8)
 
     @rule(partition=partitions, leader=st.sampled_from(NODES))
     def move(self, partition: int, leader: int | None) -> None:
@@ -107,8 +121,20 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         with self.sender_pass():
-            for batch in self.accumulator.expire(self.now):
-                self.expired[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
+            self.expire()
+
+    @rule(seconds=st.sampled_from([0.01, 0.5, 4.0]), partition=partitions, size=sizes)
+    def send_after_holding_the_loop(self, seconds: float, partition: int, size: int) -> None:
+        self.now += seconds
+        self.append_fast(partition, size)
+        self.pass_time(0.0)
+
+    def expire(self) -> None:
+        for batch in self.accumulator.expire(self.now):
+            partition = batch.queue.topic_partition.partition
+            numbers = self.numbers(batch)
+            self.expired[partition] |= set(numbers)
+            assert all(self.now - self.sent[partition][number] > 8.999 for number in numbers)
 
     @rule()
     def flush(self) -> None:
@@ -167,12 +193,11 @@ class AccumulatorMachine(RuleBasedStateMachine):
             with self.sender_pass():
                 self.in_flight += self.accumulator.drain(0, 1000, self.now)
             self.now += 0.01
-            for batch in self.accumulator.expire(self.now):
-                self.expired[batch.queue.topic_partition.partition] |= set(self.numbers(batch))
+            self.expire()
         assert self.accumulator.unfinished == 0
         for sent, stored, expired in zip(self.sent, self.stored, self.expired, strict=True):
             assert stored == sorted(set(stored))
-            assert set(stored) | expired == set(range(sent))
+            assert set(stored) | expired == set(range(len(sent)))
             assert not set(stored) & expired
 
 
