@@ -143,7 +143,8 @@ class AIOKafkaAdminClient(GroupCalls):
         """Connect to the cluster.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
+            NoBrokersAvailable: no bootstrap address is a broker within `request_timeout_ms`; the
+                text has the last error of each.
             UnsupportedVersionError: the cluster is of 4.x.
         """
         self._lifecycle.bind_to_loop()

@@ -236,7 +236,8 @@ class AIOKafkaConsumer:
         A consumer whose start has failed is stopped; make a new one.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker; says why for each.
+            NoBrokersAvailable: no bootstrap address is a broker within `request_timeout_ms`; the
+                text has the last error of each.
             UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
                 a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).
             BrokerResponseError: the group refuses this member; says why.

@@ -9,7 +9,9 @@ what is expected. It also shows the value, except that of a SASL option, which m
 
 from __future__ import annotations
 
+import ipaddress
 import math
+import re
 import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
 DEFAULT_PORT = 9092
+
+_NOT_IN_HOST = re.compile(r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]")
 
 Address = tuple[str, int]
 BootstrapServers = str | Iterable[str | Address]
@@ -196,22 +200,38 @@ def _parse_text(text: str) -> Address:
         raise IllegalArgumentError(f"bootstrap_servers: {text!r} is a URL; expected 'host:port'")
     if text.startswith("["):  # [::1]:9092
         host, bracket, rest = text[1:].partition("]")
-        if not bracket or (rest and not rest.startswith(":")):
+        if not bracket or (rest and not rest.startswith(":")) or (host and ":" not in host):
             raise IllegalArgumentError(
                 f"bootstrap_servers: {text!r} can't be parsed; expected '[host]:port'"
             )
         port = rest[1:]
+        colon = rest[:1]
     elif text.count(":") > 1:  # a bare IPv6 address
-        host, port = text, ""
+        host, colon, port = text, "", ""
     else:
-        host, _, port = text.partition(":")
-    return _host(text, host), _port(text, port or DEFAULT_PORT)
+        host, colon, port = text.partition(":")
+    return _host(text, host), _port(text, port if colon else DEFAULT_PORT)
 
 
 def _host(where: object, host: str) -> str:
     if not host:
         raise IllegalArgumentError(
             f"bootstrap_servers: {where!r} has no host; expected 'host:port'"
+        )
+    if ":" in host:
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError as error:
+            raise IllegalArgumentError(
+                f"bootstrap_servers: {where!r} has more than one colon, but isn't an IPv6 address: "
+                f"{error}; expected 'host:port' or '[IPv6 address]:port'. Separate addresses by "
+                "commas"
+            ) from None
+        return host
+    if found := _NOT_IN_HOST.search(host):
+        raise IllegalArgumentError(
+            f"bootstrap_servers: {where!r} has {found[0]!r} in the host name; expected "
+            "'host:port'. Separate addresses by commas"
         )
     try:
         host.encode("idna")
@@ -224,11 +244,10 @@ def _host(where: object, host: str) -> str:
 
 def _port(where: object, port: object) -> int:
     number = 0
-    if isinstance(port, int | str) and not isinstance(port, bool):
-        try:
-            number = int(port)
-        except ValueError:
-            pass
+    if isinstance(port, int) and not isinstance(port, bool):
+        number = port
+    elif isinstance(port, str) and len(port) <= 5 and port.isascii() and port.isdigit():
+        number = int(port)
     if not 1 <= number <= 65535:
         raise IllegalArgumentError(
             f"bootstrap_servers: {where!r} has the port {port!r}; expected 1 to 65535"

@@ -20,6 +20,7 @@ from typing import Any
 from aiokafka08.errors import (
     KafkaConnectionError,
     KafkaError,
+    KafkaProtocolError,
     NoBrokersAvailable,
     UnsupportedVersionError,
 )
@@ -69,20 +70,31 @@ class NodeRegistry:
         """Connect to the bootstrap addresses and return the first one that is a broker.
 
         The addresses are tried in order with staggered starts, so a dead or silent one costs a
-        second at most. The whole call ends within `request_timeout_ms`.
+        second at most. Those that fail are tried again, each with its node's backoff, until
+        `request_timeout_ms` is over: brokers may be starting, and connections are lost. An address
+        that isn't a broker's is tried once. After a 4.x broker, no address is tried again.
 
         Raises:
             UnsupportedVersionError: all brokers found are 4.x.
-            NoBrokersAvailable: no address is a broker; the text says why for each.
+            NoBrokersAvailable: no address is a broker; the text has the last error of each.
         """
         limit_s = self._config.request_timeout_s
         deadline = asyncio.get_running_loop().time() + limit_s
         nodes = list(self._bootstrap.values())
+        is_too_new = False
+
+        def again(error: Exception) -> bool:
+            nonlocal is_too_new
+            is_too_new |= isinstance(error, UnsupportedVersionError)
+            is_over = self._closed or asyncio.get_running_loop().time() >= deadline
+            return not (is_too_new or is_over or isinstance(error, KafkaProtocolError))
+
         try:
             return await staggered_race(
                 {node: partial(_connect, node, deadline) for node in nodes},
                 delay_s=stagger_delay(limit_s, len(nodes)),
                 expected=(KafkaError,),
+                again=again,
             )
         except AllAttemptsFailedError as failed:
             errors = [error for error in failed.errors.values() if isinstance(error, KafkaError)]

@@ -7,7 +7,7 @@ or the caller has registered the broker.
 Invariant: if `connection()`, or `request()` with a node id, fails with a connection error, a
 timeout or a protocol error, the broker may be lost, so the router requests a metadata refresh. A
 request without a node id goes to the next broker instead, after any retriable error and while time
-is left. One broker may take all of the time: if it hangs, no other broker is tried.
+is left. A broker that hangs leaves at least half of the time to the others.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     NoBrokersAvailable,
 )
-from aiokafka08.net.cluster import PartitionLeaders
+from aiokafka08.net.cluster import ClusterSnapshot, PartitionLeaders
 from aiokafka08.net.config import Address, NetConfig
 from aiokafka08.net.metadata import Metadata
+from aiokafka08.net.metadata_fetcher import ATTEMPT_S
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.node_registry import NodeRegistry
+from aiokafka08.net.retry import retry
 from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.api import Request, Response
@@ -60,14 +62,15 @@ class Router:
         self._stopped = False
 
     async def start(self, leaders: PartitionLeaders | None = None) -> None:
-        """Find a broker and request the tracked topics from it.
+        """Find a broker and request the tracked topics from it; retry for `request_timeout_ms`.
 
         Args:
             leaders: what another router knows of the cluster (`leaders()`): start with it, without
                 a request. The metadata is refreshed when a leader has moved, as always.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker; the text says why for each.
+            NoBrokersAvailable: no bootstrap address is a broker, or none responds; the text has the
+                last error of each.
             UnsupportedVersionError: all brokers found are 4.x.
         """
         if leaders is not None and leaders.by_partition:
@@ -76,9 +79,15 @@ class Router:
                 self._node(node_id).adopt_version(version)
             self.metadata.start()
             return
+        deadline = asyncio.get_running_loop().time() + self.config.request_timeout_s
         try:
             await self.nodes.bootstrap()
-            await self.metadata.refresh()
+            await retry(
+                self._refresh,
+                deadline=deadline,
+                backoff=self.config.backoff(),
+                timed_out=lambda last: last or NoBrokersAvailable("no broker responded in time"),
+            )
             self.metadata.start()
         except BaseException as error:
             stopped = self._stopped
@@ -86,6 +95,9 @@ class Router:
             if stopped and isinstance(error, KafkaError):
                 raise IllegalStateError("the client was stopped during its start") from error
             raise
+
+    async def _refresh(self, limit_s: float) -> ClusterSnapshot:
+        return await self.metadata.refresh()
 
     async def stop(self) -> None:
         """Close all connections and stop the background tasks; a second call does no harm.
@@ -208,11 +220,15 @@ class Router:
         limit_s = self.config.request_timeout_s if timeout_s is None else timeout_s
         deadline = loop.time() + limit_s
         errors: dict[str, None] = {}
-        for node in self.nodes.candidates():
+        candidates = self.nodes.candidates()
+        while candidates:
+            node = candidates.pop(0)
             left_s = deadline - loop.time()
             if left_s <= 0:
                 errors["no time left to try other brokers"] = None
                 break
+            if candidates:  # a broker that hangs must leave time for the others
+                left_s = min(ATTEMPT_S, left_s / 2)
             try:
                 return await node.request(request, lane=lane, version=version, timeout_s=left_s)
             except KafkaError as error:

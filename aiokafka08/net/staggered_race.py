@@ -43,6 +43,7 @@ async def staggered_race(
     delay_s: float,
     expected: tuple[type[Exception], ...],
     discard: Callable[[T], object] = lambda result: None,
+    again: Callable[[Exception], bool] = lambda error: False,
 ) -> T:
     """Return the result of the first attempt that succeeds, and cancel the others.
 
@@ -53,9 +54,11 @@ async def staggered_race(
         expected: the exceptions of an attempt that count as its failure. Any other exception is
             raised at once.
         discard: called with each further result, if several attempts succeed.
+        again: called with each failure; True starts the attempt again, after the waiting ones. The
+            attempt itself has to back off.
 
     Raises:
-        AllAttemptsFailedError: no attempt succeeded.
+        AllAttemptsFailedError: no attempt succeeded; it has the last error of each.
     """
     waiting = list(attempts.items())
     running: dict[asyncio.Task[T], K] = {}
@@ -78,6 +81,8 @@ async def staggered_race(
                     results.append(task.result())
                 elif isinstance(error, expected):
                     errors[key] = error
+                    if again(error):
+                        waiting.append((key, attempts[key]))
                 else:
                     raise error
         await _cancel(running, discard)

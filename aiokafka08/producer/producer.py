@@ -222,7 +222,8 @@ class AIOKafkaProducer:
         """Connect to the cluster. After a failure, everything is closed; make a new producer.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker; the text has the reason for each.
+            NoBrokersAvailable: no bootstrap address is a broker within `request_timeout_ms`; the
+                text has the last error of each.
             UnsupportedVersionError: only 4.x brokers were found, or they don't support `acks`.
             UnsupportedCodecError: the brokers don't support the codec.
             ProducerClosed: the producer was stopped while it started.

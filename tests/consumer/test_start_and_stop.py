@@ -137,8 +137,9 @@ async def test_cancelled_stop_goes_on(
 
 
 async def test_failed_start_leaves_no_connection(cluster: EmbeddedCluster) -> None:
+    unreachable = f"127.0.0.1:{free_port()}"
     with pytest.raises(NoBrokersAvailable):
-        await Consumer("t", bootstrap_servers=f"127.0.0.1:{free_port()}").start()
+        await Consumer("t", bootstrap_servers=unreachable, request_timeout_ms=300).start()
     cluster.fault(MetadataRequest, then=Silence(), times=None)
     slow = Consumer("t", bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=300)
     with pytest.raises(NoBrokersAvailable):

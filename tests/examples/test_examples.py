@@ -164,12 +164,12 @@ async def test_ingest_daemon_reads_a_regular_file(
     [
         ("produce", ["--bootstrap", "127.0.0.1:1"], "error: NoBrokersAvailable.*127.0.0.1:1"),
         ("produce", ["--bootstrap", "kafka:x"], "error: .*port 'x'"),
-        ("consume", ["--bootstrap", "127.0.0.1:1"], "error: NoBrokersAvailable.*127.0.0.1:1"),
+        ("consume", ["--bootstrap", "kafka1 kafka2:9092"], "error: .*Separate addresses by commas"),
         ("consume", ["--topic", "a b"], "error: .*invalid topic name 'a b'"),
         (
             "ingest_daemon",
-            ["--topic", "t", "--bootstrap", "127.0.0.1:1"],
-            "error: NoBrokersAvailable.*127.0.0.1:1",
+            ["--topic", "t", "--bootstrap", "kafka:1:2"],
+            "error: .*isn't an IPv6 address",
         ),
         ("ingest_daemon", ["--topic", "t", "--listen", "h:70000"], "'h:70000': expected HOST:PORT"),
     ],
@@ -179,7 +179,7 @@ def test_failure_is_an_error_of_one_line(name: str, arguments: list[str], expect
         [sys.executable, f"examples/{name}.py", *arguments],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=90,  # the first one tries again for request_timeout_ms, 40 s
         cwd=ROOT,
     )
     assert done.returncode != 0

@@ -188,6 +188,49 @@ async def test_no_broker_at_any_address_raises_each_reason(
         assert not telemetry.of(Connected)
 
 
+async def test_start_tries_again_after_a_connection_cut_while_probing(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        cluster.fault(ListOffsetsRequest, then=Close(after_bytes=6), times=2)
+        router = make_router(cluster, request_timeout_ms=60_000)
+        await within(30, router.start())
+        assert len(telemetry.of(ConnectFailed)) == 2
+        await router.request(ASK)
+
+
+async def test_start_waits_for_a_broker_that_comes_up(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster, listening(swallow) as silent:
+        cluster.kill(0)
+        router = make_router(silent.address, cluster, request_timeout_ms=60_000)
+        starting = asyncio.create_task(router.start())
+        await until(lambda: len(telemetry.of(ConnectFailed)) >= 2, "tried more than once")
+        cluster.restart(0)
+        await within(30, starting)
+        await router.request(ASK)
+
+
+async def test_start_tries_the_first_metadata_request_again(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        cluster.fault(MetadataRequest, then=Close(), times=3)
+        router = make_router(cluster, request_timeout_ms=60_000)
+        router.metadata.add_topics(["t"])
+        await within(30, router.start())
+        assert set(router.metadata.snapshot.topics) == {"t"}
+
+
+async def test_an_address_that_is_no_broker_is_tried_once(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with listening(http) as web:
+        router = make_router(web.address, request_timeout_ms=60_000)
+        with pytest.raises(NoBrokersAvailable, match="it responds in HTTP"):
+            await within(30, router.start())
+        assert len(telemetry.of(ConnectFailed)) == 1
+
+
 async def test_many_silent_addresses_time_out_in_time(make_router: MakeRouter) -> None:
     async with contextlib.AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(listening(swallow)) for _ in range(8)]
@@ -260,6 +303,19 @@ async def test_a_request_without_node_goes_to_any_broker(make_router: MakeRouter
         cluster.kill(2)
         with pytest.raises(NoBrokersAvailable, match=r"no broker responded: .*refused"):
             await router.request(ASK)
+
+
+async def test_a_hanging_broker_leaves_time_for_the_others(
+    make_router: MakeRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
+        router = make_router(cluster, request_timeout_ms=60_000)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        cluster.fault(GroupCoordinatorRequest, then=Hang(), times=2)
+        monkeypatch.setattr("aiokafka08.net.router.ATTEMPT_S", 0.2)
+        response = await within(30, router.request(GroupCoordinatorRequest("g")))
+        assert isinstance(response, GroupCoordinatorResponse)
 
 
 async def test_a_request_to_any_broker_keeps_its_deadline(
@@ -585,7 +641,7 @@ async def test_a_start_that_fails_half_way_leaves_nothing(
 ) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         cluster.fault(MetadataRequest, then=Close(), times=None)
-        router = make_router(cluster)
+        router = make_router(cluster, request_timeout_ms=500)
         router.metadata.add_topics(["t"])
         with pytest.raises(NoBrokersAvailable, match="no broker responded"):
             await router.start()

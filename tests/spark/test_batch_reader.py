@@ -303,4 +303,9 @@ def test_user_schema_is_refused(spark: Any, cluster: EmbeddedCluster) -> None:
 def test_unreachable_broker_raises(spark: Any) -> None:
     port = free_port()
     with pytest.raises(Exception, match=f"NoBrokersAvailable.*127.0.0.1:{port}"):
-        reading(spark, f"127.0.0.1:{port}", fetchOffset__retryIntervalMs="10").collect()
+        reading(
+            spark,
+            f"127.0.0.1:{port}",
+            kafka__request__timeout__ms="300",
+            fetchOffset__retryIntervalMs="10",
+        ).collect()

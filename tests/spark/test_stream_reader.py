@@ -353,6 +353,7 @@ def test_deleted_partition_raises_before_it_is_journaled(
 
 def test_unreachable_broker_raises(reader: MakeReader) -> None:
     port = free_port()
-    one = reader(**{"kafka.bootstrap.servers": f"127.0.0.1:{port}"})
+    options = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", "kafka.request.timeout.ms": "300"}
+    one = reader(**options)
     with pytest.raises(NoBrokersAvailable, match=f"127.0.0.1:{port}"):
         one.initialOffset()

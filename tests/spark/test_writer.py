@@ -150,7 +150,12 @@ def test_broker_error_fails_the_job(spark: Any, cluster: EmbeddedCluster) -> Non
 
 def test_unreachable_broker_fails_the_job(spark: Any) -> None:
     with pytest.raises(Exception, match="NoBrokersAvailable"):
-        writing(spark.range(1).selectExpr("'v' AS value"), f"127.0.0.1:{free_port()}", topic="t")
+        writing(
+            spark.range(1).selectExpr("'v' AS value"),
+            f"127.0.0.1:{free_port()}",
+            topic="t",
+            kafka__request__timeout__ms="300",
+        )
 
 
 def test_stream_copy_resumes_where_it_ended(
