@@ -10,12 +10,10 @@ Invariants:
 - One commit at a time, in the order in which their coroutines first run. That is at most one loop
   iteration after the positions were read. Apart from that iteration, an older position never
   overwrites a newer one.
-- A commit carries the generation and the member id (`CommitIdentity`) of its call of `commit`. The
-  coordinator refuses it if that generation has ended.
-- `cancel_pending` ends every commit for which `commit` was called before, and none for which it is
-  called later.
-- `commit_revoked_soon` reads the positions at once, but its task calls `commit` only when it
-  starts, in the next loop iteration. `wait_pending` waits for that task too.
+- A commit carries the generation and the member id (`CommitIdentity`) from the moment when its
+  positions were read. The coordinator refuses it if that generation has ended.
+- `cancel_pending` ends every commit that was called before, `commit_revoked_soon` included, and
+  none that is called later. `wait_pending` waits for all of them.
 - A commit that the user didn't call raises no `KafkaError` in the background. It emits
   `CommitFailed`. An error that a retry can't help, other than `CommitFailedError`, is raised once,
   by the next public call that runs `ConsumerEngine.check`.
@@ -130,8 +128,7 @@ class Committer:
         Raises as `OffsetStore.commit`.
         """
         self._raise_if_lost()
-        identity = CommitIdentity(self._member_state.generation, self._member_state.member)
-        return self._commit(offsets, identity, timeout_s, self._cancel_count)
+        return self._commit(offsets, self._identity(), timeout_s, self._cancel_count)
 
     async def commit_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Commit the positions of partitions that are being given up, if commits are automatic.
@@ -142,8 +139,7 @@ class Committer:
             await self._try_commit(self.positions(partitions), self._revoke_timeout_s)
 
     def commit_revoked_soon(self, partitions: Collection[TopicPartition]) -> None:
-        """As `commit_revoked`, but in the background. The positions are read now, the generation
-        when the background task starts.
+        """As `commit_revoked`, but in the background, of the positions and the generation of now.
 
         For a new assign() or unsubscribe(): no other member waits for these partitions.
         """
@@ -241,25 +237,48 @@ class Committer:
         finally:
             self._lock.release()
 
+    def _identity(self) -> CommitIdentity:
+        return CommitIdentity(self._member_state.generation, self._member_state.member)
+
     def _raise_if_lost(self) -> None:
+        if (error := self._lost()) is not None:
+            raise error
+
+    def _lost(self) -> CommitFailedError | None:
         now = asyncio.get_running_loop().time()
-        if self._member_state.session_lost or now > self._member_state.session_deadline:
-            raise CommitFailedError(
-                "commit of offsets: the session in ZooKeeper has ended, or may have ended while "
-                "this process or its event loop was held up (session_timeout_ms). Other members "
-                "may read the partitions now; they begin at the committed offsets"
-            )
+        if not self._member_state.session_lost and now <= self._member_state.session_deadline:
+            return None
+        return CommitFailedError(
+            "commit of offsets: the session in ZooKeeper has ended, or may have ended while "
+            "this process or its event loop was held up (session_timeout_ms). Other members "
+            "may read the partitions now; they begin at the committed offsets"
+        )
 
     async def _commit_at_intervals(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
             await self._try_commit(self.positions(self._cursors), None)
 
-    async def _try_commit(
+    def _try_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None
+    ) -> Coroutine[Any, Any, None]:
+        """As `commit`, also of the generation of this call. A failure is reported, not raised."""
+        return self._commit_reporting(
+            offsets, self._identity(), timeout_s, self._cancel_count, self._lost()
+        )
+
+    async def _commit_reporting(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        identity: CommitIdentity,
+        timeout_s: float | None,
+        cancel_count: int,
+        lost: CommitFailedError | None,
     ) -> None:
         try:
-            await self.commit(offsets, timeout_s=timeout_s)
+            if lost is not None:
+                raise lost
+            await self._commit(offsets, identity, timeout_s, cancel_count)
         except KafkaError as error:
             self._telemetry.emit(CommitFailed(error.text))
             if not error.retriable and not isinstance(error, CommitFailedError):

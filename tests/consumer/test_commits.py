@@ -219,6 +219,39 @@ async def test_commit_carries_the_generation_of_its_positions(
     assert [one.generation for one in cluster.requests(OffsetCommitRequest)] == [-1, 1, 1]
 
 
+async def test_commit_in_the_background_has_the_identity_of_its_call(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """The membership may end the generation before the task of the commit first runs."""
+    consumer = await started(cluster, make_consumer)
+    await take(consumer, 10)
+    consumer._engine._member_state.generation = 1
+    consumer.unsubscribe()
+    consumer._engine._member_state.generation = 2
+    await consumer.stop()
+    assert [one.generation for one in cluster.requests(OffsetCommitRequest)] == [1]
+
+
+@pytest.mark.parametrize("ended_by", ["cancel_pending", "lost session"])
+async def test_late_commit_in_the_background_is_not_sent(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, ended_by: str
+) -> None:
+    """ZooKeeper would accept it, though other members may have read further by then."""
+    events: list[Event] = []
+    consumer = await started(cluster, make_consumer, on_event=events.append)
+    await take(consumer, 10)
+    state = consumer._engine._member_state
+    state.session_lost = ended_by == "lost session"
+    consumer.unsubscribe()
+    state.session_lost = False  # a new session, of which the positions know nothing
+    if ended_by == "cancel_pending":
+        consumer._engine.commits.cancel_pending()
+    await until(lambda: any(isinstance(event, CommitFailed) for event in events), "the failure")
+    await consumer.stop()
+    assert committed(cluster) is None
+    assert cluster.requests(OffsetCommitRequest) == []
+
+
 class Listener(ConsumerRebalanceListener):
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster

@@ -21,6 +21,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol import api
 from aiokafka08.structs import OffsetAndMetadata
+from aiokafka08.telemetry import Event, GroupLeft
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Close, Delay, Silence
 from tests.consumer.conftest import take
@@ -345,6 +346,38 @@ async def test_member_without_polls_leaves_and_returns(
     assert await lazy.getmany(timeout_ms=0) == {}
     await until(lambda: shared(lazy, other, among=ALL), "coming back")
     waiting.cancel()
+
+
+@pytest.mark.parametrize("reads", ["never", "once"])
+async def test_rebalances_do_not_count_as_polling(
+    cluster: EmbeddedCluster, make_member: MakeMember, reads: str
+) -> None:
+    """A third member comes and goes, so that no generation lasts for `max_poll_interval_ms`."""
+    events: list[Event] = []
+    hung = make_member("t", max_poll_interval_ms=1500, on_event=events.append)
+    working, visitor = make_member("t"), make_member()
+    await hung.start()
+    await working.start()
+    waiting = asyncio.create_task(working.getmany(timeout_ms=60_000))
+    if reads == "once":
+        await hung.getmany(timeout_ms=0)
+    await visitor.start()
+    for _ in range(100):
+        visitor.subscribe(["t"])
+        await until(lambda: visitor.assignment() or has_left(events), "the visitor's assignment")
+        visitor.unsubscribe()
+        await until(lambda: shared(hung, working, among=ALL) or has_left(events), "its end")
+        if has_left(events):
+            break
+    assert has_left(events)
+    await until(lambda: working.assignment() == ALL, "taking over")
+    assert await hung.getmany(timeout_ms=0) == {}
+    await until(lambda: shared(hung, working, among=ALL), "coming back")
+    waiting.cancel()
+
+
+def has_left(events: list[Event]) -> bool:
+    return any(isinstance(event, GroupLeft) and event.reason == "idle" for event in events)
 
 
 async def test_waiting_for_records_counts_as_polling(

@@ -15,7 +15,8 @@ brokers of 0.9 ignore heartbeats while members join (docs/brokers.md 8.13). So
 `on_partitions_revoked` and the last commit must end within `session_timeout_ms` together.
 
 A member whose user makes no read call (`getone()`, `getmany()`, `async for`) for
-`max_poll_interval_ms` leaves the group, and joins again with the next read call.
+`max_poll_interval_ms`, however often the group rebalances meanwhile, leaves the group, and joins
+again with the next read call.
 
 `choose` makes a `BrokerGroup`; the consumer's engine starts and stops it. What an error code means
 is decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in
@@ -193,6 +194,8 @@ class BrokerGroup:
             self._notifier.notify()
 
     def _on_poll_timeout(self) -> None:
+        if self._is_idle:  # noticed before, during the rebalance that has just ended
+            return
         _log.warning(
             "group %r: no call for records within max_poll_interval_ms=%.0f; leaving the group "
             "until the next call",

@@ -3,9 +3,13 @@
 The task reports each response to `broker_group`, which decides whether to join again. It also
 notices when the user hasn't called for records for `max_poll_interval_ms`.
 
-Invariant: no JoinGroup or SyncGroup delays a heartbeat. These may take as long as a session
-timeout, so they have a connection of their own (`Lane.JOIN`). Heartbeats use the connection for
-short requests (`Lane.CONTROL`, the router's default).
+Invariants:
+
+- Only the user's read calls count as use. A rebalance doesn't: the time since the last use goes on
+  from one generation to the next, until the member has left the group (`stop`).
+- No JoinGroup or SyncGroup delays a heartbeat. These may take as long as a session timeout, so
+  they have a connection of their own (`Lane.JOIN`). Heartbeats use the connection for short
+  requests (`Lane.CONTROL`, the router's default).
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ class Heartbeat:
         self._on_poll_timeout = on_poll_timeout
         self._task: asyncio.Task[None] | None = None
         self._last_activity: int | None = None
-        self._active_at = 0.0
+        self._active_at: float | None = None  # loop time; None before the first generation
 
     def start(self, generation: Generation) -> None:
         """Send heartbeats for this generation from now on, and for no earlier one."""
@@ -66,26 +70,22 @@ class Heartbeat:
             self._task = None
 
     async def stop(self) -> None:
-        """Send no more heartbeats and wait until the task has ended."""
+        """Send no more heartbeats and wait until the task has ended. The member has left."""
         task = self._task
         self.cancel()
+        self._active_at = None
         if task is not None:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self, generation: Generation) -> None:
         loop = asyncio.get_running_loop()
-        self._active_at = loop.time()
         next_at = loop.time() + self._config.heartbeat_interval_s
         while True:
-            idle_at = self._active_at + self._config.max_poll_interval_s
-            await asyncio.sleep(max(min(next_at, idle_at) - loop.time(), 0))
-            activity = self._activity()
-            if activity is None or activity != self._last_activity:
-                self._last_activity = activity
-                self._active_at = loop.time()
-            elif loop.time() >= self._active_at + self._config.max_poll_interval_s:
+            idle_at = self._last_use(loop.time()) + self._config.max_poll_interval_s
+            if idle_at <= loop.time():
                 self._on_poll_timeout()
                 return
+            await asyncio.sleep(max(min(next_at, idle_at) - loop.time(), 0))
             if loop.time() < next_at:
                 continue
             next_at = loop.time() + self._config.heartbeat_interval_s
@@ -96,6 +96,14 @@ class Heartbeat:
             # the listener works (docs/brokers.md 8.13).
             if step not in (NextStep.CONTINUE, NextStep.REJOIN):
                 next_at = loop.time() + self._router.config.retry_backoff_s
+
+    def _last_use(self, now: float) -> float:
+        """Return when the user was last seen to make a read call or to wait in one."""
+        activity = self._activity()
+        if self._active_at is None or activity is None or activity != self._last_activity:
+            self._last_activity = activity
+            self._active_at = now
+        return self._active_at
 
     async def _send(self, generation: Generation) -> NextStep:
         node_id: int | None = None
