@@ -57,13 +57,12 @@ async def merge(
                 await is_done.wait()
             task = done.popleft()
             item = task.result()
-            source = active.pop(task)
             if item is None:
-                cost -= source[0]
+                cost -= active.pop(task)[0]
                 continue
             yield item
-            del item  # it may be large
-            advance(*source)
+            advance(*active.pop(task))  # only now: a generator in `active` is closed below
+            del item, task  # the item may be large
     finally:
         for task in active:
             task.cancel()
