@@ -133,7 +133,9 @@ def _clients(case: Case, options: argparse.Namespace) -> list[Client]:
     """Return the clients of a case that take part; with `--before`, ours come in pairs."""
     chosen = []
     for client in case.clients:
-        if (options.ours and not client.is_ours) or (options.quick and not client.in_quick):
+        if (options.ours and not (client.is_ours or client.is_floor)) or (
+            options.quick and not client.in_quick
+        ):
             continue
         chosen.append(client)
         if options.before and client.is_ours:
@@ -202,6 +204,7 @@ def _job(cluster: RealCluster, case: Case, client: Client, messages: int) -> dic
         "topic": case.topic,
         "messages": max(int(messages * case.share * client.share), 1000),
         "value_bytes": case.value_bytes,
+        "distinct": case.distinct,
         "compression": case.compression,
         "partitions": case.partitions,
     }

@@ -37,13 +37,16 @@ TICKER_MS = 20
 class Goal:
     """Limits for a client in a case.
 
-    `times_peer` is about the rate of the client named `peer`, `cpu_times_peer` about its CPU.
+    `times_peer` is about the rate of the client whose name begins with `peer`, the other fields
+    with `times_peer` about its other figures.
     """
 
     cpu_per_million: float | None = None
     rate: float | None = None
     times_peer: float | None = None
     cpu_times_peer: float | None = None
+    p50_times_peer: float | None = None
+    p99_times_peer: float | None = None
     peer: str = "confluent-kafka"
     p50_ms: float | None = None
     p99_ms: float | None = None
@@ -74,6 +77,11 @@ class Client:
         """True for a client of this checkout."""
         return self.module == "ours"
 
+    @property
+    def is_floor(self) -> bool:
+        """True for a lower bound of a client of this checkout."""
+        return self.module == "floors"
+
     def before(self) -> Client:
         """Return the same measurement for the checkout that `--before` names, without a goal."""
         return replace(self, module=BEFORE, words=f"{self.words}, before", goal=None)
@@ -81,7 +89,11 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One table; `compression` is None or the codec's name."""
+    """One table.
+
+    `compression` is None or the codec's name. `distinct`: the number of different values sent; None
+    for as many as messages.
+    """
 
     work: str
     value_bytes: int
@@ -92,6 +104,7 @@ class Case:
     partitions: int = PARTITIONS
     by_key: bool = False
     """The messages have keys; their partitions are chosen by murmur2."""
+    distinct: int | None = None
 
     @property
     def title(self) -> str:
@@ -248,17 +261,28 @@ def by_key(partitions: int, cpu_times_peer: float, **how: bool) -> Case:
     )
 
 
-def loops_goal(cpu_per_million: float, rate: float) -> Goal:
+def loops_goal(floor: Client, cpu_times: float, rate: float) -> Goal:
     """Return a goal for a thousand coroutines."""
     why = (
         "Each message costs the user's task and its coroutine, the coroutine of `send_and_wait`, "
         "and asyncio's way of waiting for a future that isn't its own."
     )
-    return Goal(cpu_per_million, rate=rate, why=why)
+    return Goal(cpu_times_peer=cpu_times, peer=floor.words, rate=rate, why=why)
+
+
+def one_by_one_goal(floor: Client) -> Goal:
+    """Return a goal for one message at a time."""
+    why = "What the floor leaves out: checks, batches, and the answer's fields."
+    return Goal(cpu_times_peer=3, p50_times_peer=1.5, p99_times_peer=2, peer=floor.words, why=why)
 
 
 ON_ONE_MACHINE = "Client and broker share the cores, so the rate is also the broker's."
 RECEIVING = "What decoding doesn't take is receiving: the kernel's copy, and the event loop."
+
+FLOOR_ONE = Client("floors", "one_by_one", "floor: a Protocol on uvloop")
+FLOOR_ONE_ASYNCIO = Client("floors", "one_by_one_asyncio", "floor: a Protocol on asyncio")
+FLOOR_LOOPS = Client("floors", "loops", "floor: a future per message on uvloop")
+FLOOR_LOOPS_ASYNCIO = Client("floors", "loops_asyncio", "floor: a future per message on asyncio")
 
 PRODUCE = produce(
     100,
@@ -281,16 +305,15 @@ ONE_BY_ONE = Case(
     100,
     None,
     (
+        Client("ours", "one_by_one", "aiokafka08 one at a time", one_by_one_goal(FLOOR_ONE)),
+        FLOOR_ONE,
         Client(
             "ours",
-            "one_by_one",
-            "aiokafka08 one at a time",
-            Goal(
-                p50_ms=0.15,
-                p99_ms=0.4,
-                why="One message wakes the event loop twice and the broker once.",
-            ),
+            "one_by_one_asyncio",
+            "aiokafka08 one at a time, asyncio",
+            one_by_one_goal(FLOOR_ONE_ASYNCIO),
         ),
+        FLOOR_ONE_ASYNCIO,
         Client("ours", "one_by_one", PURE_ONE_BY_ONE, None, "python"),
         Client("confluent", "one_by_one", "confluent-kafka produce + flush"),
         Client("java", "one_by_one", "Java send().get()"),
@@ -341,12 +364,39 @@ CASES = [
     *PRODUCING,
     *BY_KEY,
     Case(
+        "produce, all results kept,",
+        100,
+        None,
+        (
+            Client(
+                "ours",
+                "send_kept",
+                "aiokafka08 send, then await",
+                Goal(
+                    cpu_times_peer=0.3,
+                    peak_rss_mb=90,
+                    why="A coroutine and a future per message, and 8 bytes in the list that keeps "
+                    "the future.",
+                ),
+            ),
+            CONFLUENT_PRODUCE,
+        ),
+        distinct=1,
+    ),
+    Case(
         "1,000 send_and_wait loops, linger 0,",
         100,
         None,
         (
-            Client("ours", "loops", "aiokafka08 on uvloop", loops_goal(2.2, 300_000)),
-            Client("ours", "loops_asyncio", "aiokafka08 on asyncio", loops_goal(2.8, 200_000)),
+            Client("ours", "loops", "aiokafka08 on uvloop", loops_goal(FLOOR_LOOPS, 1.35, 300_000)),
+            FLOOR_LOOPS,
+            Client(
+                "ours",
+                "loops_asyncio",
+                "aiokafka08 on asyncio",
+                loops_goal(FLOOR_LOOPS_ASYNCIO, 1.15, 200_000),
+            ),
+            FLOOR_LOOPS_ASYNCIO,
             Client("confluent", "loops", "confluent-kafka AIOProducer", share=0.05),
             aiokafka("loops", "on uvloop", 0.3),
         ),

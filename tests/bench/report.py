@@ -119,6 +119,11 @@ def misses(row: Row, others: Sequence[Row]) -> list[str]:
         times = row.cpu_per_million / peer.cpu_per_million
         if times > goal.cpu_times_peer:
             found.append(f"{times:.2f} × {goal.peer}'s CPU > {goal.cpu_times_peer} ×")
+    for name, at_most in _latency_goals(goal).items():
+        if peer is not None:
+            times = row.more[name] / peer.more[name]
+            if times > at_most:
+                found.append(f"{name} {times:.2f} × {goal.peer} > {at_most} ×")
     for name, limit in (("p50_ms", goal.p50_ms), ("p99_ms", goal.p99_ms)):
         if limit is not None and row.more[name] > limit:
             found.append(f"{name} {row.more[name]:.3f} > {limit}")
@@ -128,6 +133,12 @@ def misses(row: Row, others: Sequence[Row]) -> list[str]:
     if compiled and row.more["ticker_p999_ms"] > TICKER_MS:
         found.append(f"ticker {row.more['ticker_p999_ms']:.0f} > {TICKER_MS} ms")
     return found
+
+
+def _latency_goals(goal: Goal) -> dict[str, float]:
+    """Return the factors of the peer's latencies, by name, that the goal allows."""
+    factors = {"p50_ms": goal.p50_times_peer, "p99_ms": goal.p99_times_peer}
+    return {name: factor for name, factor in factors.items() if factor is not None}
 
 
 def words(goal: Goal | None) -> str:
@@ -145,6 +156,8 @@ def words(goal: Goal | None) -> str:
         parts.append(f"≤ {goal.cpu_times_peer} × {goal.peer}'s CPU")
     if goal.p50_ms is not None:
         parts.append(f"p50 ≤ {goal.p50_ms}, p99 ≤ {goal.p99_ms} ms")
+    for name, factor in _latency_goals(goal).items():
+        parts.append(f"{name} ≤ {factor} × {goal.peer}")
     if goal.peak_rss_mb is not None:
         parts.append(f"≤ {goal.peak_rss_mb:.0f} MB")
     return ", ".join(parts)
@@ -245,6 +258,10 @@ def _introduction(record: Record) -> Iterable[str]:
     )
     yield "| event loop | uvloop unless a row says otherwise |"
     yield "| “(pure)” | pure Python; the other rows of this package use its compiled code |"
+    yield (
+        "| “floor” | `tests/bench/clients/floors.py`: the same bytes with nothing but an asyncio "
+        "Protocol and futures, encoded before the measurement |"
+    )
     yield "| “ten times over” | one consumer reads the same topic ten times, to show its memory |"
     yield (
         "| ticker | a timer of 10 ms in the client's own event loop, and by how many ms it was "

@@ -13,6 +13,7 @@ import pytest
 
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
+from tests.bench.measure import WARM_UP
 from tests.bench.run import measure
 from tests.brokers import free_port
 
@@ -29,7 +30,7 @@ def work(client: str, call: str, bootstrap: str, topic: object, **options: int) 
     job = {
         "client": client,
         "call": call,
-        "produces": call in ("send", "send_many", "fill"),
+        "produces": call not in ("getmany",),
         "bootstrap": bootstrap,
         "topic": topic,
         "messages": MESSAGES,
@@ -66,6 +67,19 @@ def test_fill_writes_sets_of_the_requested_size(
     assert sum(sets) == MESSAGES * 126
     # The last set of each partition has the rest.
     assert sorted(sets)[3:] == [50 * 126] * (len(sets) - 3)
+
+
+@pytest.mark.kafka_cluster(topics={"three": 3})
+@pytest.mark.parametrize("call", ["one_by_one", "one_by_one_asyncio", "loops", "loops_asyncio"])
+def test_a_floor_stores_the_messages_of_ours(kafka_cluster: EmbeddedCluster, call: str) -> None:
+    for client in ("floors", "ours"):
+        sent = work(client, call, kafka_cluster.bootstrap_servers, "three")
+        assert sent["messages"] == MESSAGES
+    stored = [
+        message.value for partition in range(3) for message in kafka_cluster.log("three", partition)
+    ]
+    assert len(stored) == 2 * (MESSAGES + WARM_UP)
+    assert set(map(stored.count, set(stored))) <= {2, 4, 2 * (WARM_UP + 1)}
 
 
 @pytest.mark.kafka_cluster(topics=TOPICS)

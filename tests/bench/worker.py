@@ -19,7 +19,8 @@ def main(arguments: str) -> None:
     function = getattr(importlib.import_module(f"tests.bench.clients.{job['client']}"), job["call"])
     options = job.get("options", {})
     if job["produces"]:
-        made = values(job["messages"], job["value_bytes"])
+        count, distinct = job["messages"], job.get("distinct") or job["messages"]
+        made = (values(distinct, job["value_bytes"]) * (count // distinct + 1))[:count]
         measurement = function(job["bootstrap"], job["topic"], made, job["compression"], **options)
     else:
         measurement = function(job["bootstrap"], job["topic"], job["messages"], **options)

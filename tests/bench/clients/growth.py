@@ -10,7 +10,8 @@ from typing import Any
 
 from aiokafka08 import AIOKafkaProducer, TopicPartition
 from aiokafka08.producer.accumulator import Accumulator
-from tests.bench.clients.ours import read, run, take_many
+from tests.bench.clients.ours import read, take_many
+from tests.bench.clients.running import run
 from tests.bench.measure import Measurement, TickingMeter
 
 YIELD_EVERY = 100

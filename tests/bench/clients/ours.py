@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import uvloop
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.bench.cases import BATCH_BYTES, LINGER_MS, LISTED, LOOPS, PARTITIONS, keys
 from tests.bench.clients.gathering import send_all
+from tests.bench.clients.running import run
 from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
 
 TIMES = 10
 """Number of times that `getmany_ten_times` reads the topic."""
-
-
-def run(
-    work: Coroutine[Any, Any, Measurement],
-    new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
-) -> Measurement:
-    """Run the work in an event loop of its own."""
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(work)
 
 
 def _producer(
@@ -50,6 +41,28 @@ def send(bootstrap: str, topic: str, values: list[bytes], compression: str | Non
             meter = TickingMeter()
             await send_all(producer, topic, values)
             return meter.stop(len(values))
+
+    return run(work())
+
+
+def send_kept(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """Measure `await send()` per message, with all results kept and then awaited.
+
+    Expects that all values are the same object: peak memory is then that of the results.
+    """
+    value, count = values[0], len(values)
+    values.clear()  # the list alone is as large as the one that keeps the results
+
+    async def work() -> Measurement:
+        async with _producer(bootstrap, compression) as producer:
+            for first in [await producer.send(topic, value) for _ in range(WARM_UP)]:
+                await first
+            meter = TickingMeter()
+            for sent in [await producer.send(topic, value) for _ in range(count)]:
+                await sent
+            return meter.stop(count)
 
     return run(work())
 
@@ -177,7 +190,11 @@ def loops_asyncio(
 
 
 def one_by_one(
-    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+    bootstrap: str,
+    topic: str,
+    values: list[bytes],
+    compression: str | None,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> Measurement:
     """Measure one coroutine in a `send_and_wait` loop, with linger 0."""
 
@@ -194,7 +211,14 @@ def one_by_one(
             measurement = meter.stop(len(values))
             return replace(measurement, more=measurement.more | latencies(took))
 
-    return run(work())
+    return run(work(), new_loop)
+
+
+def one_by_one_asyncio(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """Measure the same on asyncio's own event loop."""
+    return one_by_one(bootstrap, topic, values, compression, asyncio.new_event_loop)
 
 
 Take = Callable[[AIOKafkaConsumer, int], Awaitable[int]]
