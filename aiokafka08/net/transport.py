@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.net.config import Address, NetConfig, address_text
@@ -34,10 +34,23 @@ The check then comes a little after the callers' own deadlines.
 """
 
 
+class ResponseWaiter(Protocol):
+    """Waits for the outcome of one request: an `asyncio.Future`, or an object that acts at once."""
+
+    def done(self) -> bool:
+        """Return True if the waiter has given up, or has an outcome."""
+
+    def set_result(self, response: Any) -> object:
+        """Take the response. Must neither raise nor close the connection."""
+
+    def set_exception(self, error: KafkaConnectionError) -> object:
+        """Take the error after the connection was lost. Must not raise."""
+
+
 class _PendingRequest(NamedTuple):
     """A request in flight; its caller may have given it up."""
 
-    response: asyncio.Future[Response]
+    waiter: ResponseWaiter
     sent_at: float
     timeout_s: float
     """How long the broker may be silent before the connection counts as dead.
@@ -53,6 +66,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         version: what the broker supports.
         close_reason: why the connection is closed; None while it is open.
         has_responded: the broker has sent at least one response.
+        on_received: called after data was received, once the waiters have all responses in it. May
+            run any code, for example close the connection; must not raise.
         last_used: loop time of the last request or response.
         socket_closed: done when the socket is really closed.
     """
@@ -68,6 +83,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.version = version
         self.close_reason: str | None = None
         self.has_responded = False
+        self.on_received: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
         self.last_used = self._loop.time()
         self._last_received = self.last_used
@@ -137,8 +153,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             async with asyncio.timeout(limit_s):
                 async with self._write_lock:
                     await self.wait_writable()
-                    response = self._write(request, version, limit_s)
-                return cast(R, await response)
+                    response: asyncio.Future[R] = self._loop.create_future()
+                    self._write(request, response, version, limit_s)
+                return await response
         except TimeoutError:
             self.close_if_silent(self._config.request_timeout_s)
             raise KafkaTimeoutError(
@@ -162,13 +179,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.close_reason is not None:
             raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
 
-    def send(self, request: Request[R], *, version: int | None = None) -> asyncio.Future[R]:
-        """Write a request at once and return the future of its response.
+    def send(
+        self, request: Request[Any], waiter: ResponseWaiter, *, version: int | None = None
+    ) -> None:
+        """Write a request at once; the waiter gets its response.
 
-        For callers that check `writable` and keep their own deadlines. To give a request up, cancel
-        its future (the response is then read and dropped) and call `close_if_silent()`. A broken
-        connection fails the future with a `KafkaConnectionError`. If the request has no response
-        (Produce with required_acks=0), the future is never done.
+        For callers that check `writable` and keep their own deadlines. To give a request up, let
+        the waiter be `done()` (the response is then read and dropped) and call `close_if_silent()`.
+        When the connection breaks, the waiter gets a `KafkaConnectionError`. If the request has no
+        response (Produce with required_acks=0), the waiter gets nothing.
 
         Raises:
             KafkaConnectionError: the connection is closed.
@@ -176,8 +195,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         if self.close_reason is not None:
             raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
-        response = self._write(request, version, self._config.request_timeout_s)
-        return cast("asyncio.Future[R]", response)
+        self._write(request, waiter, version, self._config.request_timeout_s)
 
     def close_if_silent(self, timeout_s: float) -> None:
         """Close the connection if the broker has been silent for too long.
@@ -219,11 +237,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             for correlation_id, response in self._protocol.received(nbytes):
                 self.has_responded = True
-                waiting = self._pending.pop(correlation_id).response
-                if not waiting.done():  # else it timed out or was cancelled
-                    waiting.set_result(response)
+                waiter = self._pending.pop(correlation_id).waiter
+                if not waiter.done():  # else it timed out or was cancelled
+                    waiter.set_result(response)
         except KafkaProtocolError as error:
             self.close(str(error))
+        if self.on_received is not None:
+            self.on_received()
 
     def eof_received(self) -> bool:
         # Abort the transport here. If asyncio closed it, it would first write the buffered data,
@@ -252,23 +272,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- inside -----------------------------------------------------------------------------------
 
     def _write(
-        self, request: Request[Any], version: int | None, timeout_s: float
-    ) -> asyncio.Future[Response]:
+        self, request: Request[Any], waiter: ResponseWaiter, version: int | None, timeout_s: float
+    ) -> None:
         if version is None:
             version = self.version.highest(type(request))
         correlation_id, buffers = self._protocol.send(request, version)
         now = self.last_used = self._loop.time()
-        response: asyncio.Future[Response] = self._loop.create_future()
         if correlation_id is not None:
             timeout_s = max(timeout_s, self._config.request_timeout_s)
-            self._pending[correlation_id] = _PendingRequest(response, now, timeout_s)
+            self._pending[correlation_id] = _PendingRequest(waiter, now, timeout_s)
             self._schedule_silence_check()
         assert self._transport is not None
         # Don't use writelines(): on Python 3.11 it joins the buffers too, and on Python 3.12.0 -
         # 3.12.8, 3.13.0 and 3.13.1 it doesn't pause the protocol when the buffer is full (CPython
         # gh-127655).
         self._transport.write(b"".join(buffers))
-        return response
 
     def _lost_reason(self, reason: str) -> str:
         """Add a hint to `reason`: brokers close the connection on requests that they don't know."""
@@ -324,10 +342,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._silence_timer is not None:
             self._silence_timer.cancel()
         lost = len(self._protocol.eof())
-        waiting = [one.response for one in self._pending.values() if not one.response.done()]
+        waiters = [pending.waiter for pending in self._pending.values()]
         self._pending.clear()
-        for response in waiting:
-            response.set_exception(KafkaConnectionError(f"{self._name}: {reason}"))
+        for waiter in waiters:
+            if not waiter.done():  # else an earlier waiter has ended it
+                waiter.set_exception(KafkaConnectionError(f"{self._name}: {reason}"))
         self._on_close(self, reason, lost)
 
 

@@ -8,6 +8,8 @@ step completes the futures of ten thousand messages, and a future that nobody re
 Invariant: cancelling a future, or a task that awaits it, never changes its batch or the batch's
 other futures.
 
+`CallbackQueue` runs the callbacks of completed futures, many in one iteration of the event loop.
+
 `outcome` acknowledges or fails batches, and emits one `BatchFailed` event for a failed batch, not
 one per message. `accumulator` splits batches. `PureDeliveryFuture` is the reference for the
 compiled `DeliveryFuture` in `_producer_c`; `fast_path` chooses between the two.
@@ -18,14 +20,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
-from collections.abc import Callable, Generator, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
-_CALLBACKS_PER_ITERATION: Final = 256
+_CALLBACKS_PER_ITERATION: Final = 512
 """How many futures run their callbacks in one event-loop iteration (about a millisecond)."""
 
 _CHECK_EVERY: Final = 256
@@ -34,6 +37,77 @@ _CHECK_EVERY: Final = 256
 _until_check = _CHECK_EVERY
 _copy_context = contextvars.copy_context
 _new_tuple = tuple.__new__
+
+
+class CallbackQueue:
+    """Runs the callbacks of one producer's completed futures.
+
+    The callback of an awaited future is the wake-up of the task that awaits it. So the queue runs
+    the user's tasks, each in its own context. `sender` holds the queue while responses are handled,
+    and then runs it at once: the next message of such a task needs no further iteration of the
+    event loop.
+
+    Invariants: callbacks run in the order in which their futures were added, never inside the call
+    that adds them. At most `_CALLBACKS_PER_ITERATION` futures run theirs in one go, so that other
+    tasks, timers and sockets are served in between.
+
+    Attributes:
+        loop: the event loop.
+    """
+
+    __slots__ = ("_futures", "_is_held", "_is_scheduled", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._futures: deque[PureDeliveryFuture] = deque()
+        self._is_held = False
+        self._is_scheduled = False
+
+    def add(self, futures: Iterable[PureDeliveryFuture]) -> None:
+        """Run the callbacks of these futures in the next event-loop iteration, or in `release`."""
+        self._futures.extend(futures)
+        if not self._is_held:
+            self._schedule()
+
+    def hold(self) -> None:
+        """Schedule nothing until `release`, which has to follow in the same callback."""
+        self._is_held = True
+
+    def release(self) -> bool:
+        """Run callbacks now, unless earlier ones are scheduled; return False if some are left."""
+        self._is_held = False
+        if not self._futures:
+            return True
+        if self._is_scheduled:
+            return False
+        try:
+            self._run()
+        except BaseException as error:  # SystemExit or KeyboardInterrupt
+            # A protocol's callback, in which this runs, isn't the place for it: uvloop takes it for
+            # a failure of the transport.
+            self.loop.call_soon(_raise, error)
+        return not self._futures
+
+    def _schedule(self) -> None:
+        if self._futures and not self._is_scheduled:
+            self._is_scheduled = True
+            self.loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        # From here on, added futures are scheduled for the next iteration.
+        self._is_scheduled = False
+        futures = self._futures
+        try:
+            for _ in range(min(len(futures), _CALLBACKS_PER_ITERATION)):
+                # Free each future before the next callback allocates, so that the garbage collector
+                # runs less often: it runs when allocations outnumber deallocations by a threshold.
+                futures.popleft()._run_callbacks()
+        finally:
+            self._schedule()
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 class BatchDelivery:
@@ -47,12 +121,13 @@ class BatchDelivery:
         error: why the batch failed.
         split_into: None before a split. After it: the number of messages in the first half, the
             delivery of the first half, and the delivery of the second half.
-        loop: the producer's event loop.
+        loop: the producer's event loop; None without `callback_queue`.
         loop_yield: decides whether awaiting a completed future first yields to the event loop.
         with_callbacks: pending futures that have callbacks, in the order of their first callback.
     """
 
     __slots__ = (
+        "_callback_queue",
         "_finished",
         "_is_finished",
         "base_offset",
@@ -70,11 +145,12 @@ class BatchDelivery:
     def __init__(
         self,
         topic_partition: TopicPartition,
-        loop: asyncio.AbstractEventLoop | None,
+        callback_queue: CallbackQueue | None,
         loop_yield: LoopYield | None = None,
     ) -> None:
         self.topic_partition = topic_partition
-        self.loop = loop
+        self.loop = None if callback_queue is None else callback_queue.loop
+        self._callback_queue = callback_queue
         self.loop_yield = loop_yield
         self.done = False
         self.base_offset = -1
@@ -82,7 +158,7 @@ class BatchDelivery:
         self.has_timestamps = False
         self.error: KafkaError | None = None
         self.split_into: tuple[int, BatchDelivery, BatchDelivery] | None = None
-        self.with_callbacks: list[PureDeliveryFuture | None] = []
+        self.with_callbacks: list[PureDeliveryFuture] = []
         self._finished: asyncio.Future[None] | None = None
         self._is_finished = False
 
@@ -105,7 +181,6 @@ class BatchDelivery:
         self.split_into = (first_count, first, second)
         futures, self.with_callbacks = self.with_callbacks, []
         for future in futures:
-            assert future is not None
             future._current_delivery().watch(future)
         self.finish()
 
@@ -197,42 +272,16 @@ class BatchDelivery:
             self.with_callbacks.append(future)
 
     def schedule_callbacks(self, future: PureDeliveryFuture) -> None:
-        """Run the callbacks of a completed future in the next event-loop iteration."""
-        assert self.loop is not None
-        only: list[PureDeliveryFuture | None] = [future]
-        self.loop.call_soon(_run_callbacks, only, 0)
+        """Run the callbacks of a completed future soon."""
+        assert self._callback_queue is not None
+        self._callback_queue.add((future,))
 
     def _resolve(self) -> None:
         self.done = True
         futures, self.with_callbacks = self.with_callbacks, []
         if futures:
-            assert self.loop is not None
-            self.loop.call_soon(_run_callbacks, futures, 0)
-
-
-def _run_callbacks(futures: list[PureDeliveryFuture | None], start: int) -> None:
-    """Run the callbacks of many futures in one `call_soon()` instead of one each.
-
-    The callback of an awaited future is the wake-up of the task that awaits it. So the tasks run
-    inside this loop, each in its own context. That is why one event-loop iteration runs the
-    callbacks of at most `_CALLBACKS_PER_ITERATION` futures.
-    """
-    stop = min(start + _CALLBACKS_PER_ITERATION, len(futures))
-    for index in range(start, stop):
-        future = futures[index]
-        assert future is not None
-        # Free each future before the next callback allocates, so that the garbage collector runs
-        # less often: it runs when allocations outnumber deallocations by a threshold.
-        futures[index] = None
-        try:
-            future._run_callbacks()
-        except BaseException:  # only SystemExit and KeyboardInterrupt get here
-            future.get_loop().call_soon(_run_callbacks, futures, index + 1)
-            raise
-    if stop < len(futures):
-        following = futures[stop]
-        assert following is not None
-        following.get_loop().call_soon(_run_callbacks, futures, stop)
+            assert self._callback_queue is not None
+            self._callback_queue.add(futures)
 
 
 Callback = Callable[["PureDeliveryFuture"], object]

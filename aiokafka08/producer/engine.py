@@ -24,7 +24,7 @@ from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaError, ProducerClosed
 from aiokafka08.net.lifecycle import run_all_steps
 from aiokafka08.net.router import Router
-from aiokafka08.producer.batch_delivery import BatchDelivery
+from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
 from aiokafka08.producer.intake import Intake
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
@@ -57,11 +57,13 @@ class ProducerEngine:
         self.crash: KafkaError | None = None
         self._memory = BufferMemory(options.buffer_memory)
         self._offload = Offload()
+        callback_queue = CallbackQueue(self._loop)
         self.sender = Sender(
             router,
             self._memory,
             options,
-            partial(BatchDelivery, loop=self._loop, loop_yield=self.loop_yield),
+            partial(BatchDelivery, callback_queue=callback_queue, loop_yield=self.loop_yield),
+            callback_queue,
             self._crashed,
             self._offload,
         )

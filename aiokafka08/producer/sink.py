@@ -34,10 +34,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from aiokafka08.net import watchdog
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.transport import BrokerConnection
@@ -52,6 +53,7 @@ from aiokafka08.protocol.api import (
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
+    ProduceResponse,
     Topic,
     by_topic,
 )
@@ -70,36 +72,70 @@ error code, then arrives before the client times out."""
 _MAX_INT32: Final = 2**31 - 1
 
 
-class _ProduceInFlight:
-    """A produce request in flight."""
+class PassScheduler(Protocol):
+    """What a sink needs of the sender: the methods of `Sender` with these names."""
 
-    __slots__ = ("batches", "connection", "magic", "response", "timer", "watchdog")
+    def wake(self) -> None: ...
+
+    def set_timer(self, time: float) -> None: ...
+
+    def responses_begin(self) -> None: ...
+
+    def responses_end(self) -> None: ...
+
+
+class _ProduceInFlight:
+    """A produce request in flight, which waits for its response (`transport.ResponseWaiter`).
+
+    Attributes:
+        batches: the batches; the sink may take some of them back.
+        connection: the connection.
+        magic: the message format that the broker knows.
+        times_out_at: loop time at which the sink gives the request up.
+        overdue_at: loop time at which the response is overdue, or overdue for another while.
+        is_overdue: the response is overdue.
+        is_ended: the sink waits for no response, or not any more.
+    """
+
+    __slots__ = (
+        "_sink",
+        "batches",
+        "connection",
+        "is_ended",
+        "is_overdue",
+        "magic",
+        "overdue_at",
+        "times_out_at",
+    )
 
     def __init__(
-        self,
-        batches: list[Batch],
-        connection: BrokerConnection,
-        response: asyncio.Future[Any],
-        timer: asyncio.TimerHandle,
-        watchdog: ResponseWatchdog,
+        self, sink: Sink, batches: list[Batch], connection: BrokerConnection, now: float
     ) -> None:
+        self._sink = sink
         self.batches = batches
         self.connection = connection
         self.magic = connection.version.magic
-        self.response = response
-        self.timer = timer
-        self.watchdog = watchdog
+        self.times_out_at = 0.0
+        self.overdue_at = now + watchdog.OVERDUE_S
+        self.is_overdue = False
+        self.is_ended = False
 
     @property
     def is_broker_silent(self) -> bool:
         """Whether the response is overdue and no earlier response has come for a while either."""
-        watchdog = self.watchdog
-        return watchdog.overdue and self.connection.response_wait_s > watchdog.limit_s / 2
+        return self.is_overdue and self.connection.response_wait_s > watchdog.OVERDUE_S / 2
 
-    def stop_timers(self) -> None:
-        """Stop the timeout and the watchdog."""
-        self.timer.cancel()
-        self.watchdog.stop()
+    def done(self) -> bool:
+        """Return `is_ended`."""
+        return self.is_ended
+
+    def set_result(self, response: Any) -> None:
+        """Pass the response to the sink."""
+        self._sink.response_received(self, response)
+
+    def set_exception(self, error: KafkaConnectionError) -> None:
+        """Tell the sink that the connection is lost."""
+        self._sink.request_failed(self, error)
 
 
 class Sink:
@@ -118,6 +154,7 @@ class Sink:
         accumulator: Accumulator,
         resolver: BatchResolver,
         options: ProducerOptions,
+        passes: PassScheduler,
         on_crash: Callable[[Exception], object],
         offload: Offload,
     ) -> None:
@@ -129,6 +166,7 @@ class Sink:
         self._accumulator = accumulator
         self._resolver = resolver
         self._options = options
+        self._passes = passes
         self._on_crash = on_crash
         self._offload = offload
         self._loop = asyncio.get_running_loop()
@@ -200,13 +238,31 @@ class Sink:
                 self._resolver.retry(batch, error, now, may_be_stored=True)
             request.batches = staying
             if not staying:
-                request.response.cancel()
+                self._end(request)
+                self._passes.wake()
+
+    def check_deadlines(self, now: float) -> None:
+        """Give up requests that have timed out; look for new leaders if responses are overdue."""
+        found_overdue = False
+        for request in list(self._requests):
+            if request.is_ended:  # with the connection of an earlier one
+                continue
+            if request.times_out_at <= now:
+                self._time_out(request)
+            elif request.overdue_at <= now:
+                request.overdue_at = now + watchdog.OVERDUE_S
+                request.is_overdue = found_overdue = True
+        if found_overdue:
+            self._router.metadata.request_refresh()
+            self.retry_moved(self._router.metadata.snapshot)
+        for request in self._requests:
+            self._passes.set_timer(min(request.times_out_at, request.overdue_at))
 
     def stop(self) -> None:
         """Stop sending; the caller fails the batches in flight."""
         self._stopped = True
         for request in self._requests:
-            request.stop_timers()
+            request.is_ended = True
         if self._options.required_acks == 0:
             self._emit_unknown(list(self._requests), "the producer was stopped")
         self._requests.clear()
@@ -226,6 +282,7 @@ class Sink:
                 with ResponseWatchdog(self._router.metadata):
                     connection = await self._router.connection(self._node_id, Lane.PRODUCE)
                     await connection.wait_writable()
+                connection.on_received = self._passes.responses_end
                 self._connection = connection
                 self.last_error = None
             except KafkaError as error:
@@ -314,10 +371,11 @@ class Sink:
             min(int(timeout_s * 1000 * _BROKER_TIMEOUT_SHARE), _MAX_INT32),
             by_topic(partitions),
         )
+        request = _ProduceInFlight(self, encoded, connection, now)
         try:
-            response: asyncio.Future[Any] = connection.send(produce)
+            connection.send(produce, request)
             if acks == 0:
-                response = connection.send(_PING, version=0)
+                connection.send(_PING, request, version=0)
         except KafkaConnectionError as error:
             for batch in encoded:
                 self._resolver.retry(batch, error, now, may_be_stored=False)
@@ -328,54 +386,56 @@ class Sink:
                 self._resolver.acknowledge_written(batch)
         # A broker serves one request at a time, so every request before this one may use its own
         # timeout first.
-        timer = self._loop.call_later(
-            timeout_s * connection.in_flight, self._time_out, connection, response
-        )
-        watchdog = ResponseWatchdog(self._router.metadata, on_overdue=self._response_overdue)
-        request = _ProduceInFlight(encoded, connection, response, timer, watchdog)
+        request.times_out_at = now + timeout_s * connection.in_flight
         self._requests[request] = None
-        response.add_done_callback(partial(self._request_done, request))
+        self._passes.set_timer(min(request.times_out_at, request.overdue_at))
 
-    def _response_overdue(self) -> None:
+    # --- the end of a request ---------------------------------------------------------------------
+
+    def response_received(self, request: _ProduceInFlight, response: ProduceResponse) -> None:
+        """End a request by its response, and send what waited for that.
+
+        Doesn't run the callers' tasks: the sender does that once all responses in the received data
+        are handled.
+        """
+        self._end(request)
+        self._passes.responses_begin()
         try:
-            self.retry_moved(self._router.metadata.snapshot)
-        except Exception as error:
-            self._on_crash(error)
-
-    def _time_out(self, connection: BrokerConnection, response: asyncio.Future[Any]) -> None:
-        connection.close_if_silent(self._router.config.request_timeout_s)
-        response.cancel()  # no effect if closing the connection has completed it
-
-    def _request_done(self, request: _ProduceInFlight, response: asyncio.Future[Any]) -> None:
-        request.stop_timers()
-        error: KafkaError | None = None
-        if response.cancelled():
-            limit_ms = self._router.config.request_timeout_s * 1000
-            error = KafkaTimeoutError(f"node {self._node_id}: no response within {limit_ms:.0f} ms")
-        elif (failure := response.exception()) is not None:
-            error = failure if isinstance(failure, KafkaError) else KafkaError(repr(failure))
-        if self._stopped or request not in self._requests:
-            return
-        del self._requests[request]
-        try:
-            self._resolve_request(request, error, response)
+            now = self._loop.time()
+            if self._options.required_acks == 0:
+                self._finish_unacknowledged(request, None, now)
+            else:
+                self._resolve_batches(request, response.topics, now)
             self.send_due()
         except Exception as crash:
             self._on_crash(crash)
 
-    def _resolve_request(
-        self, request: _ProduceInFlight, error: KafkaError | None, response: asyncio.Future[Any]
-    ) -> None:
-        now = self._loop.time()
-        if error is not None:
+    def request_failed(self, request: _ProduceInFlight, error: KafkaError) -> None:
+        """End a request without a response: retry its batches, or with acks=0 finish them."""
+        self._end(request)
+        try:
+            now = self._loop.time()
             self._router.metadata.request_refresh()
-        if self._options.required_acks == 0:
-            self._finish_unacknowledged(request, error, now)
-        elif error is not None:
-            for batch in request.batches:
-                self._resolver.retry(batch, error, now, may_be_stored=True)
-        else:
-            self._resolve_batches(request, response.result().topics, now)
+            if self._options.required_acks == 0:
+                self._finish_unacknowledged(request, error, now)
+            else:
+                for batch in request.batches:
+                    self._resolver.retry(batch, error, now, may_be_stored=True)
+            # Not `send_due`: this may run while the connection is being closed.
+            self._passes.wake()
+        except Exception as crash:
+            self._on_crash(crash)
+
+    def _end(self, request: _ProduceInFlight) -> None:
+        request.is_ended = True
+        self._requests.pop(request, None)
+
+    def _time_out(self, request: _ProduceInFlight) -> None:
+        timeout_s = self._router.config.request_timeout_s
+        request.connection.close_if_silent(timeout_s)
+        if not request.is_ended:  # the connection is still open
+            text = f"node {self._node_id}: no response within {timeout_s * 1000:.0f} ms"
+            self.request_failed(request, KafkaTimeoutError(text))
 
     def _resolve_batches(
         self, request: _ProduceInFlight, topics: list[Topic[ProducedPartition]], now: float
@@ -425,8 +485,7 @@ class Sink:
             if connection.close_reason is not None:  # the other requests on it are lost as well
                 ended += [other for other in self._requests if other.connection is connection]
             for lost in ended:
-                lost.stop_timers()
-                self._requests.pop(lost, None)
+                self._end(lost)
             self._emit_unknown(ended, error.text)
         for finished in ended:
             for batch in finished.batches:

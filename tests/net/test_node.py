@@ -122,11 +122,12 @@ async def test_a_node_with_an_overdue_response_is_unresponsive(
         question = OffsetFetchRequest("g", [])
         # The other members of a group are what it waits for.
         join = await node.connection(Lane.JOIN)
-        joining = join.send(question, version=0)
+        joining, answer = (asyncio.get_running_loop().create_future() for _ in range(2))
+        join.send(question, joining, version=0)
         connection = await node.connection(lane)
         await until(lambda: join.response_wait_s > 0.05, "the response on the join lane is overdue")
         assert not node.is_unresponsive
-        answer = connection.send(question, version=0)
+        connection.send(question, answer, version=0)
         await until(lambda: node.is_unresponsive, "the lane hangs")
         await node.stop()
         for lost in (joining, answer):

@@ -319,7 +319,7 @@ async def test_requests_in_flight_fail_when_the_broker_closes(config: NetConfig)
             await connection.request(requesting(1))
         assert not connection.writable
         with pytest.raises(KafkaConnectionError, match="closed by the broker"):
-            connection.send(requesting(1))
+            connection.send(requesting(1), asyncio.Future())
         with pytest.raises(KafkaConnectionError, match="closed by the broker"):
             await connection.wait_writable()
 
@@ -495,7 +495,7 @@ async def test_a_request_that_was_never_written_times_out(make_config: MakeConfi
 async def test_a_request_without_response_is_not_in_flight(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
-        connection.send(produce(10, acks=0))
+        connection.send(produce(10, acks=0), asyncio.Future())
         assert connection.in_flight == 0
         call = asyncio.create_task(connection.request(requesting(2)))
         assert (await link.read()).header.api_key == 0
@@ -517,7 +517,7 @@ async def test_sends_without_response_wait_for_a_socket_in_time(
         async def send_on() -> None:
             while True:
                 await connection.wait_writable()
-                connection.send(produce(1 << 20, acks=0))
+                connection.send(produce(1 << 20, acks=0), asyncio.Future())
 
         with pytest.raises(KafkaConnectionError, match="no response for 200 ms"):
             await asyncio.wait_for(send_on(), 5)

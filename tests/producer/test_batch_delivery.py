@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.errors import KafkaError, MessageSizeTooLargeError
-from aiokafka08.producer.batch_delivery import BatchDelivery, PureDeliveryFuture
+from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue, PureDeliveryFuture
 from aiokafka08.producer.fast_path import DeliveryFuture
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
@@ -35,7 +35,7 @@ def each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def make(count: int = 3) -> tuple[BatchDelivery, list[DeliveryFuture]]:
-    delivery = BatchDelivery(TP, asyncio.get_running_loop())
+    delivery = BatchDelivery(TP, CallbackQueue(asyncio.get_running_loop()))
     return delivery, [twin(delivery, index, 1000 + index) for index in range(count)]
 
 
@@ -197,16 +197,16 @@ async def test_failing_callback_does_not_stop_the_others() -> None:
 
 
 async def test_many_waiters_wake_in_order_over_several_iterations() -> None:
-    delivery, futures = make(1000)
+    delivery, futures = make(2000)
     seen: list[int] = []
     for future in futures:
         future.add_done_callback(lambda done: seen.append(done.result().offset))
     acknowledge(delivery, 0)
     turns = 0
-    while len(seen) < 1000:
+    while len(seen) < 2000:
         await asyncio.sleep(0)
         turns += 1
-    assert seen == list(range(1000))
+    assert seen == list(range(2000))
     assert turns > 2
 
 
@@ -239,7 +239,7 @@ async def test_split_keeps_the_waiters() -> None:
     delivery, futures = make(4)
     waiting = asyncio.gather(*futures, return_exceptions=True)
     await asyncio.sleep(0)
-    first, second = (BatchDelivery(TP, asyncio.get_running_loop()) for _ in range(2))
+    first, second = (BatchDelivery(TP, CallbackQueue(asyncio.get_running_loop())) for _ in range(2))
     delivery.split(3, first, second)
     acknowledge(first)
     second.fail(KafkaError("no"))
@@ -255,7 +255,7 @@ async def test_split_is_finished_after_all_its_parts() -> None:
     delivery, _ = make(4)
     waiting = asyncio.create_task(delivery.wait_finished())
     await asyncio.sleep(0)
-    first, second = BatchDelivery(TP, loop), BatchDelivery(TP, loop)
+    first, second = (BatchDelivery(TP, CallbackQueue(loop)) for _ in range(2))
     delivery.split(2, first, second)
     first.finish()
     await asyncio.sleep(0)

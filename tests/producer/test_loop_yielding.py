@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
-from aiokafka08.producer.batch_delivery import BatchDelivery, PureDeliveryFuture
+from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue, PureDeliveryFuture
 from aiokafka08.producer.deliveries import Acknowledged, Deliveries, DeliveryGroup
 from aiokafka08.producer.fast_path import DeliveryFuture
 from aiokafka08.structs import TopicPartition
@@ -59,7 +59,9 @@ def twin(request: pytest.FixtureRequest) -> type[DeliveryFuture]:
 
 
 def acknowledged() -> BatchDelivery:
-    delivery = BatchDelivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
+    delivery = BatchDelivery(
+        TopicPartition("t", 2), CallbackQueue(asyncio.get_running_loop()), LoopYield()
+    )
     delivery.acknowledge(0, -1, has_timestamps=False)
     return delivery
 
@@ -322,7 +324,9 @@ async def test_awaiting_does_not_yield_before_the_limit(
 
 
 async def test_awaiting_failed_futures_yields_too(twin: type[DeliveryFuture]) -> None:
-    delivery = BatchDelivery(TopicPartition("t", 2), asyncio.get_running_loop(), LoopYield())
+    delivery = BatchDelivery(
+        TopicPartition("t", 2), CallbackQueue(asyncio.get_running_loop()), LoopYield()
+    )
     delivery.fail(KafkaError("no"))
     caught = 0
 

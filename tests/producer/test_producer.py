@@ -49,9 +49,9 @@ async def test_a_timer_in_the_past_can_be_replaced(
     assert producer._engine is not None
     sender = producer._engine.sender
     now = asyncio.get_running_loop().time()
-    sender._set_timer(now - 1)
-    sender._set_timer(now - 2)
-    sender._set_timer(now + 100)
+    sender.set_timer(now - 1)
+    sender.set_timer(now - 2)
+    sender.set_timer(now + 100)
     assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
 
 
