@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from aiokafka08.errors import (
@@ -239,11 +239,11 @@ class BatchResolver:
         batch.delivery.finish()
         self._memory.release(batch.builder.size_bytes)
 
-    def expire(self, now: float, reason: str) -> None:
+    def expire(self, now: float, reason: Callable[[], str]) -> None:
         """Fail the batches whose deadline is over.
 
-        A batch in flight fails too, but keeps its memory until its request ends. `reason` goes into
-        the error of batches for which no other reason is known.
+        A batch in flight fails too, but keeps its memory until its request ends. `reason` returns
+        a text for the error of batches for which no other reason is known.
         """
         for batch in self._accumulator.expire(now):
             topic, partition = batch.queue.topic_partition
@@ -255,7 +255,7 @@ class BatchResolver:
             elif batch.queue.leader is None:
                 why = "the partition has no leader"
             else:
-                why = reason
+                why = reason()
             self._fail_delivery(
                 batch,
                 KafkaTimeoutError(

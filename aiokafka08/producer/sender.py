@@ -183,7 +183,7 @@ class Sender:
         accumulator = self.accumulator
         now = self._loop.time()
         accumulator.begin_pass(now)
-        self.resolver.expire(now, self._why_not_sent())
+        self.resolver.expire(now, self._why_not_sent)
         for node_id in accumulator.ready_nodes():
             sink = self._sinks.get(node_id)
             if sink is None:

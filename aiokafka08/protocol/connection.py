@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from aiokafka08.errors import CorrelationIdError
 from aiokafka08.protocol.api import (
     GroupCoordinatorRequest,
+    ProduceRequest,
     Request,
     Response,
     decode_correlation_id,
@@ -24,6 +25,7 @@ from aiokafka08.protocol.api import (
     encode_request,
 )
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES, FrameReader
+from aiokafka08.protocol.single_produce import decode_single_produce, encode_single_produce
 from aiokafka08.protocol.types import Buffer
 
 
@@ -74,7 +76,11 @@ class ClientConnection:
         """
         # Never 0: 0.8.2 responds to GroupCoordinator with that id (docs/brokers.md 8.9).
         correlation_id = self._next_id = self._next_id % 0x7FFFFFFF + 1
-        buffers = encode_request(request, version, correlation_id, self._client_id)
+        buffers = None
+        if isinstance(request, ProduceRequest):
+            buffers = encode_single_produce(request, version, correlation_id, self._client_id)
+        if buffers is None:
+            buffers = encode_request(request, version, correlation_id, self._client_id)
         if not request.expects_response:
             return None, buffers
         self._in_flight.append(InFlight(correlation_id, type(request), version))
@@ -113,6 +119,10 @@ class ClientConnection:
                 f"{expected.correlation_id}, of {expected.request.__name__} version "
                 f"{expected.version}"
             )
-        response = decode_response(expected.request, expected.version, frame)
+        response: Response | None = None
+        if expected.request is ProduceRequest:
+            response = decode_single_produce(expected.version, frame)
+        if response is None:
+            response = decode_response(expected.request, expected.version, frame)
         self._in_flight.popleft()
         return MatchedResponse(expected.correlation_id, response)
