@@ -16,7 +16,6 @@ pyarrow imports pandas where it is installed.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 from array import array
@@ -25,6 +24,7 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
+from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 from aiokafka08.protocol.message_set import Blobs, Column, Columns
 from aiokafka08.structs import TopicPartition
@@ -53,7 +53,7 @@ def require_pyarrow() -> Any:
     return pyarrow
 
 
-async def import_pyarrow() -> None:
+async def import_pyarrow(offload: Offload) -> None:
     """Do what `require_pyarrow` does, in a thread if pyarrow isn't imported yet.
 
     The first import takes up to half a second, which would hold the event loop.
@@ -61,7 +61,7 @@ async def import_pyarrow() -> None:
     if _imported.is_set():
         require_pyarrow()
     else:
-        await asyncio.to_thread(require_pyarrow)
+        await offload.run(require_pyarrow)
 
 
 # --- received messages ----------------------------------------------------------------------------

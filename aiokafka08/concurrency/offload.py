@@ -2,8 +2,8 @@
 
 The only door: no other module of the package uses threads for work on messages. The producer
 compresses large requests through it (`producer.sink`), the consumer opens large compressed messages
-(`consumer.collector`). Each client's engine makes one `Offload`; a simulation may put another
-object with `run` and `stop` in its place.
+(`consumer.collector`) and imports pyarrow (`arrow`). Each client's engine makes one `Offload`; a
+simulation may put another object with `run` and `stop` in its place.
 
 An `Offload` has threads of its own. In the event loop's default executor, compression would queue
 behind the blocking calls of the user's program, and for ever if these wait for a message.

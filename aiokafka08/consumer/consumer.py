@@ -412,7 +412,8 @@ class AIOKafkaConsumer:
             KafkaConfigurationError: pyarrow isn't installed (`aiokafka08[arrow]`).
             IllegalStateError: the consumer has deserializers; Arrow columns contain bytes.
         """
-        await arrow.import_pyarrow()
+        self._engine.check()
+        await arrow.import_pyarrow(self._engine.offload)
         decoding = self._config.decoding
         if decoding.key_deserializer is not None or decoding.value_deserializer is not None:
             raise IllegalStateError(

@@ -59,6 +59,7 @@ class ConsumerEngine:
     Attributes:
         cursors: the assigned partitions.
         collector: serves the calls that take messages.
+        offload: the threads of this consumer.
         commits: the commits of the consumer.
     """
 
@@ -80,8 +81,8 @@ class ConsumerEngine:
         self._store: OffsetStore | None = None
         self._crash: BaseException | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
-        self._offload = Offload()
-        self.collector = Collector(self.cursors, self, self._offload)
+        self.offload = Offload()
+        self.collector = Collector(self.cursors, self, self.offload)
         self.commits = Committer(config, self._member_state, self.cursors, router, self)
         self._start_offsets = StartOffsets(router, config.reset, self)
         self._fetcher = Fetcher(
@@ -142,7 +143,7 @@ class ConsumerEngine:
             self.finish,
             self._stop_membership,
             self._stop_reading,
-            self._offload.stop,
+            self.offload.stop,
             self._stop_store,
             self._router.stop,
         )
