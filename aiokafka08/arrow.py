@@ -20,7 +20,7 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
@@ -137,18 +137,28 @@ def _array(pa: Any, type_: pa.DataType, count: int, column: Column) -> pa.Array:
 
 
 def _topic_array(pa: Any, runs: Sequence[tuple[TopicPartition, int]]) -> pa.Array:
-    """Return the topic of each message, made from a buffer: `pa.scalar` would import pandas."""
-    repeated = []
+    """Return the topic of each message."""
+    parts = []
     for topic, its_runs in groupby(runs, key=lambda run: run[0].topic):
-        name = topic.encode()
-        offsets = array("i", [0, len(name)])
-        one = pa.Array.from_buffers(
-            pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(name)], 0
-        )
-        repeated.append(pa.repeat(one[0], sum(count for _, count in its_runs)))
-    if len(repeated) == 1:
-        return repeated[0]
-    return pa.concat_arrays(repeated) if repeated else pa.nulls(0, pa.string())
+        count = sum(rows for _, rows in its_runs)
+        parts.append(_repeat_topic(topic, 1 << (count - 1).bit_length()).slice(0, count))
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays(parts) if parts else pa.nulls(0, pa.string())
+
+
+@lru_cache(maxsize=8)
+def _repeat_topic(topic: str, rows: int) -> pa.Array:
+    """Return an array of a topic's name, from buffers: `pa.scalar` would import pandas.
+
+    Batches share parts of it.
+    """
+    pa = require_pyarrow()
+    name = topic.encode()
+    one = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(array("i", [0, len(name)])), pa.py_buffer(name)], 0
+    )
+    return pa.repeat(one[0], rows)
 
 
 # --- messages to be produced ----------------------------------------------------------------------
