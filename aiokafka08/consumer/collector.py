@@ -276,6 +276,9 @@ class Collector:
             return None
         for record in self.remaining:
             return record
+        if self._served is not None:  # with 1,000 partitions, their last slices take much memory
+            self._served.buffer.drop_returned()
+            self._served, self.remaining = None, iter(())
         while self._ready:
             cursor = next(iter(self._ready))
             if self._begin_slice(cursor):

@@ -351,6 +351,12 @@ class RecordBuffer:
         self.remaining = iter(self._current)
         return True
 
+    def drop_returned(self) -> None:
+        """Stop referring to the records of the current slice if all of them were returned."""
+        if not length_hint(self.remaining):
+            self._current = []
+            self.remaining = iter(self._current)
+
     def pop_records(self, max_records: int | None) -> list[Record]:
         """Remove and return decoded records, at most `max_records`."""
         popped: list[Record] = []
@@ -358,6 +364,7 @@ class RecordBuffer:
             left = length_hint(self.remaining)
             if not left:
                 if not self.start_next_slice():
+                    self.drop_returned()
                     break
                 left = len(self._current)
             if max_records is not None and left > max_records - len(popped):

@@ -273,6 +273,21 @@ async def test_long_decoding_yields_to_the_loop(
     assert iterations > 3
 
 
+async def test_returned_records_are_not_kept(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    for partition in range(2):
+        cluster.append("t", partition, values(0, 3))
+    consumer = make_consumer()
+    consumer.assign([tp(0), tp(1)])
+    await consumer.start()
+    await until(lambda: consumer.metrics()["lag"] == 6)
+    records = [await consumer.getone() for _ in range(4)]
+    assert len({record.partition for record in records[:3]}) == 1
+    references = sys.getrefcount(records[3])  # of a record whose slice is being returned
+    assert [sys.getrefcount(records[index]) for index in range(3)] == [references - 1] * 3
+
+
 async def test_two_busy_readers_share_the_messages(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
