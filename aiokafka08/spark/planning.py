@@ -301,6 +301,11 @@ def find_ends_below(
     return {tp: (known[tp], end) for tp, end in latest.items() if end < known.get(tp, end)}
 
 
+def is_data_lost(known: PartitionOffsets, latest: PartitionOffsets) -> bool:
+    """Return True if a known partition was deleted, or its log ends below its known offset."""
+    return not known.keys() <= latest.keys() or bool(find_ends_below(latest, known))
+
+
 def count_available(
     start: PartitionOffsets, latest: PartitionOffsets, earliest: PartitionOffsets
 ) -> int:
@@ -385,8 +390,8 @@ def describe_start_beyond_end(tp: TopicPartition, start: int, end: int) -> str:
 def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
     """Return the loss of the messages after the new end of a truncated log."""
     return (
-        f"{_where(tp)}: the log ended at offset {known} and now ends at {end}; an unclean election "
-        "truncated it, or the topic was deleted and created again"
+        f"{_where(tp)}: the end of the log went back from offset {known} to {end}; an unclean "
+        "election truncated it, or the topic was deleted and created again"
     )
 
 

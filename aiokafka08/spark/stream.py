@@ -11,6 +11,12 @@ silently. Therefore the first end that `latestOffset` returns is the initial off
 then on it is in the journal, and a repeated batch 0 plans no range, wherever the log ends by then.
 tests/spark/test_stream_reader.py shows this.
 
+Invariant: with `failOnDataLoss`, a query that failed for lost data fails again after each restart.
+`latestOffset` returns the end of the logs as it is, lower or without a deleted partition; Spark
+journals it and then calls `partitions`, which raises. A restart repeats that batch. If
+`latestOffset` raised, nothing would be journaled: once the log had grown past the old end, a
+restart would continue there, and skip silently what was written since the loss.
+
 Created by `source`; Spark calls its methods.
 """
 
@@ -43,13 +49,12 @@ from aiokafka08.spark.options import OffsetBound, ReadOptions
 from aiokafka08.spark.planning import (
     ResolvedOffsets,
     count_available,
-    describe_deleted_partitions,
     describe_lag,
     describe_losses,
     describe_start_beyond_end,
-    describe_truncation,
     find_ends_below,
     is_batch_too_small,
+    is_data_lost,
     limit_batch,
     plan_micro_batch,
 )
@@ -124,9 +129,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
         """Return where the next batch ends.
 
-        Raises:
-            OffsetOutOfRangeError: a partition was deleted, or its log ends before `start`, and
-                `failOnDataLoss` is true.
+        That is before `start`, or lacks a partition, if data was lost: `partitions` reports it.
         """
         begin = from_checkpoint(start)
         is_first_call, self._is_first_call = self._is_first_call, False
@@ -143,7 +146,11 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_checkpoint(self._latest) if self._latest else None
 
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
-        """Return the tasks of a batch; the same after a restart, unless messages aged out."""
+        """Return the tasks of a batch; the same after a restart, unless messages aged out.
+
+        Raises:
+            OffsetOutOfRangeError: data of the batch was lost, and `failOnDataLoss` is true.
+        """
         is_first_call, self._is_first_call = self._is_first_call, False
         begin, stop = from_checkpoint(start), from_checkpoint(end)
         if is_first_call and begin == self._initial:
@@ -181,21 +188,16 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- inside -----------------------------------------------------------------------------------
 
     def _fetch_log_ends(self, begin: PartitionOffsets) -> ResolvedOffsets:
-        """Return the ends of the logs; with AvailableNow the first call's, or `begin` if later."""
+        """Return the ends of the logs; with AvailableNow those of the first call.
+
+        While a log ends before `begin`, or a partition is missing, the driver looks again (as
+        `fetchOffset.*` says), since a new leader or a restarted broker may not have caught up.
+        """
         if self._target is not None:
-            return {tp: max(end, begin.get(tp, end)) for tp, end in self._target.items()}
+            return self._target
         partitions = self._driver.partitions(known=begin.keys())
         self._existing = frozenset(partitions)
         latest = self._driver.latest(partitions, begin)
-        losses = describe_deleted_partitions(begin.keys() - latest.keys())
-        losses += [
-            describe_truncation(tp, *offsets)
-            for tp, offsets in sorted(find_ends_below(latest, begin).items())
-        ]
-        if losses and self._options.fail_on_data_loss:
-            # Fail before Spark journals the lower end: a restart can then continue from the old end
-            # once a replica with the longer log leads again.
-            raise OffsetOutOfRangeError(describe_losses(losses, True))
         if self._is_available_now:
             self._target = latest
         return latest
@@ -207,7 +209,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         count = count_available(begin, latest, earliest)
         now = time.monotonic()
         waited_s = now - self._last_batch
-        if not self._is_available_now and is_batch_too_small(count, limits, waited_s):
+        may_wait = not self._is_available_now and not is_data_lost(begin, latest)
+        if may_wait and is_batch_too_small(count, limits, waited_s):
             return begin
         self._last_batch = now
         if limits.max_offsets is None:

@@ -18,73 +18,9 @@ from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.ports import free_port
 from tests.spark.conftest import fill
+from tests.spark.stream_query import Stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
-
-Handle = Callable[[Any, int], None]
-
-
-class Stream:
-    """A query with an idempotent sink: one file per batch, overwritten by a repeated batch."""
-
-    def __init__(self, spark: Any, cluster: EmbeddedCluster, folder: Path, **options: str) -> None:
-        self.spark, self.cluster, self.folder = spark, cluster, folder
-        self.options = {
-            "subscribe": "t",
-            "startingOffsets": "earliest",
-            "fetchOffset.retryIntervalMs": "10",
-        } | options
-
-    def run(self, fail_in: int | None = None, **options: str) -> Any:
-        """Run until all available messages are read, and raise the error of the query."""
-        query = self.start(fail_in, **options)
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-        return query
-
-    def start(self, fail_in: int | None = None, trigger: Any = None, **options: str) -> Any:
-        reader = self.spark.readStream.format("kafka08").option(
-            "kafka.bootstrap.servers", self.cluster.bootstrap_servers
-        )
-        for name, value in (self.options | options).items():
-            reader = reader.option(name, value)
-        sink = str(self.folder / "sink")
-
-        def write(frame: Any, batch: int) -> None:
-            if batch == fail_in:
-                raise RuntimeError(f"batch {batch} fails on purpose")
-            rows = frame.select("partition", "offset", "value").collect()
-            Path(sink).mkdir(exist_ok=True)
-            text = json.dumps([[r.partition, r.offset, bytes(r.value).decode()] for r in rows])
-            (Path(sink) / f"{batch}.json").write_text(text)
-
-        return (
-            reader.load()
-            .writeStream.foreachBatch(write)
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .trigger(**(trigger or {"availableNow": True}))
-            .start()
-        )
-
-    def batches(self) -> list[list[str]]:
-        """Return the values of each batch in the sink."""
-        found = sorted((self.folder / "sink").glob("*.json"), key=lambda path: int(path.stem))
-        return [[value for _, _, value in sorted(json.loads(p.read_text()))] for p in found]
-
-    def values(self) -> list[str]:
-        rows = [
-            tuple(row)
-            for path in (self.folder / "sink").glob("*.json")
-            for row in json.loads(path.read_text())
-        ]
-        return [value for _, _, value in sorted(rows)]
-
-    def journal(self, batch: int) -> Any:
-        """Return the offsets that Spark journaled as the end of a batch."""
-        lines = (self.folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()
-        return json.loads(lines[2])
 
 
 @pytest.fixture
@@ -189,31 +125,6 @@ def test_added_topic_is_read_from_its_earliest_offset(
     assert sorted(stream.values()) == ["0-0", "0-1", "0-5"]
 
 
-def test_deleted_topic_raises_or_is_skipped(stream: Stream, cluster: EmbeddedCluster) -> None:
-    cluster.create_topic("gone", 1)
-    fill(cluster, [2], "gone")
-    stream.options["subscribe"] = "t,gone"
-    stream.run()
-    cluster.delete_topic("gone")
-    fill(cluster, [2])
-    with pytest.raises(Exception, match="the partitions gone/0 were deleted"):
-        stream.run()
-    stream.run(failOnDataLoss="false")
-    assert sorted(stream.values()) == ["0-0", "0-0", "0-1", "0-1"]
-
-
-def test_truncated_log_raises_or_is_read_again(stream: Stream, cluster: EmbeddedCluster) -> None:
-    fill(cluster, [10])
-    stream.run()
-    cluster.truncate("t", 0, 6)
-    with pytest.raises(Exception, match="ended at offset 10 and now ends at 6"):
-        stream.run()
-    stream.run(failOnDataLoss="false")
-    cluster.append("t", 0, [b"new"])
-    stream.run()
-    assert stream.values() == [*expected(7)[:6], "0-6", "new", *expected(10)[7:]]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -314,41 +225,6 @@ def test_start_after_log_end_raises_or_moves_to_the_end(
     lenient = reader(**given, failOnDataLoss="false")
     assert lenient.initialOffset() == {"t": {"0": 10, "1": 0, "2": 0}}
     assert message in caplog.text
-
-
-def test_truncated_log_raises_before_it_is_journaled(
-    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    """If the new leader catches up after the retries, the next restart reads on."""
-    fill(cluster, [10])
-    begin = {"t": {"0": 10, "1": 0, "2": 0}}
-    cluster.truncate("t", 0, 6)
-    one = reader()
-    with pytest.raises(OffsetOutOfRangeError) as caught:
-        one.latestOffset(begin, ReadAllAvailable())
-    assert "topic 't', partition 0: the log ended at offset 10 and now ends at 6" in str(
-        caught.value
-    )
-    lenient = reader(failOnDataLoss="false")
-    assert lenient.latestOffset(begin, ReadAllAvailable()) == {"t": {"0": 6, "1": 0, "2": 0}}
-    assert lenient.partitions(begin, {"t": {"0": 6, "1": 0, "2": 0}}) == []
-    assert "the log ended at offset 10 and now ends at 6" in caplog.text
-    fill(cluster, [4])
-    assert reader().latestOffset(begin, ReadAllAvailable()) == begin
-
-
-def test_deleted_partition_raises_before_it_is_journaled(
-    reader: MakeReader, cluster: EmbeddedCluster
-) -> None:
-    """The partition may be deleted, or not known yet to brokers that have just started."""
-    cluster.create_topic("gone", 1)
-    one = reader(subscribe="t,gone")
-    begin = one.initialOffset()
-    cluster.delete_topic("gone")
-    with pytest.raises(OffsetOutOfRangeError, match="the partitions gone/0 were deleted"):
-        one.latestOffset(begin, ReadAllAvailable())
-    lenient = reader(subscribe="t,gone", failOnDataLoss="false")
-    assert lenient.latestOffset(begin, ReadAllAvailable()) == {"t": begin["t"]}
 
 
 def test_unreachable_broker_raises(reader: MakeReader) -> None:

@@ -1,0 +1,288 @@
+"""A stream that lost data fails again after each restart, or goes on if the options say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from aiokafka08.errors import OffsetOutOfRangeError
+from aiokafka08.protocol.api import ListOffsetsRequest
+from aiokafka08.spark.options import read_options
+from aiokafka08.spark.stream import Kafka08StreamReader
+from aiokafka08.testing import EmbeddedCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.waiting import wait_for
+from tests.spark.conftest import fill, writing
+from tests.spark.stream_query import Stream
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+NewName = Callable[..., str]
+
+
+# --- the reader alone, without a Spark session ----------------------------------------------------
+
+MakeReader = Callable[..., Kafka08StreamReader]
+BEGIN = {"t": {"0": 10, "1": 0, "2": 0}}
+
+
+@pytest.fixture
+def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
+    readers: list[Kafka08StreamReader] = []
+
+    def make(**options: str) -> Kafka08StreamReader:
+        given = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "subscribe": "t",
+            "fetchOffset.retryIntervalMs": "1",
+        }
+        readers.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
+        return readers[-1]
+
+    yield make
+    for one in readers:
+        one.stop()
+
+
+def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
+    return [(one.value.partition, one.value.start, one.value.end) for one in tasks]
+
+
+def test_truncated_log_is_returned_then_raises(
+    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, [10])
+    cluster.truncate("t", 0, 6)
+    one = reader()
+    lower = one.latestOffset(BEGIN, ReadAllAvailable())
+    assert lower == {"t": {"0": 6, "1": 0, "2": 0}}
+    message = "topic 't', partition 0: the end of the log went back from offset 10 to 6"
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        one.partitions(BEGIN, lower)
+    assert message in str(caught.value)
+    fill(cluster, [20])
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        reader().partitions(BEGIN, lower)
+    assert message in str(caught.value)
+    lenient = reader(failOnDataLoss="false")
+    assert lenient.partitions(BEGIN, lower) == []
+    assert message in caplog.text
+    end = lenient.latestOffset(lower, ReadAllAvailable())
+    assert end == {"t": {"0": 26, "1": 0, "2": 0}}
+    assert ranges(lenient.partitions(lower, end)) == [(0, 6, 26)]
+
+
+def test_lower_end_is_not_delayed_by_min_offsets(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """The log could grow past the old end before the delayed batch."""
+    fill(cluster, [11])
+    one = reader(minOffsetsPerTrigger="1000", maxTriggerDelay="1h")
+    limit = one.getDefaultReadLimit()
+    begin = one.latestOffset(BEGIN, limit)  # the first batch is never delayed
+    assert begin == {"t": {"0": 11, "1": 0, "2": 0}}
+    assert one.latestOffset(begin, limit) == begin
+    cluster.truncate("t", 0, 6)
+    assert one.latestOffset(begin, limit) == {"t": {"0": 6, "1": 0, "2": 0}}
+
+
+def test_lower_end_with_available_now_is_returned(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    fill(cluster, [10, 30])
+    cluster.truncate("t", 0, 6)
+    one = reader(maxOffsetsPerTrigger="20")
+    one.prepareForTriggerAvailableNow()
+    lower = one.latestOffset(BEGIN, one.getDefaultReadLimit())
+    assert lower == {"t": {"0": 6, "1": 20, "2": 0}}
+    with pytest.raises(OffsetOutOfRangeError, match="went back from offset 10 to 6"):
+        one.partitions(BEGIN, lower)
+
+
+def test_truncation_before_batch_0_is_returned_next(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """Batch 0 is empty, so the loss is in batch 1, also where AvailableNow fixed the end."""
+    fill(cluster, [10])
+    one = reader(startingOffsets="latest")
+    one.prepareForTriggerAvailableNow()
+    begin = one.initialOffset()
+    cluster.truncate("t", 0, 6)
+    assert one.latestOffset(begin, ReadAllAvailable()) == begin
+    fill(cluster, [20])
+    lower = one.latestOffset(begin, ReadAllAvailable())
+    with pytest.raises(OffsetOutOfRangeError, match="went back from offset 10 to 6"):
+        one.partitions(begin, lower)
+
+
+def test_leader_that_catches_up_is_no_loss(reader: MakeReader, cluster: EmbeddedCluster) -> None:
+    fill(cluster, [10])
+    cluster.truncate("t", 0, 6)
+    one = reader(**{"fetchOffset.numRetries": "1000", "fetchOffset.retryIntervalMs": "20"})
+    with ThreadPoolExecutor(1) as pool:
+        end = pool.submit(one.latestOffset, BEGIN, ReadAllAvailable())
+        wait_for(lambda: len(cluster.requests(ListOffsetsRequest)) >= 4 or None, 60, "retries")
+        fill(cluster, [4])
+        assert end.result(60) == BEGIN
+    assert one.partitions(BEGIN, BEGIN) == []
+
+
+def test_deleted_partition_is_returned_then_raises(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    cluster.create_topic("gone", 1)
+    one = reader(subscribe="t,gone")
+    begin = one.initialOffset()
+    assert one.latestOffset(begin, ReadAllAvailable()) == begin  # batch 0
+    cluster.delete_topic("gone")
+    without = one.latestOffset(begin, ReadAllAvailable())
+    assert without == {"t": begin["t"]}
+    cluster.create_topic("gone", 1)
+    for again in (one, reader(subscribe="t,gone")):
+        with pytest.raises(OffsetOutOfRangeError, match="the partitions gone/0 were deleted"):
+            again.partitions(begin, without)
+    lenient = reader(subscribe="t,gone", failOnDataLoss="false")
+    assert lenient.partitions(begin, without) == []
+
+
+# --- queries on the embedded cluster --------------------------------------------------------------
+
+
+@pytest.fixture
+def stream(spark: Any, cluster: EmbeddedCluster, tmp_path: Path) -> Stream:
+    return Stream(spark, cluster, tmp_path)
+
+
+def numbers(start: int, end: int) -> list[str]:
+    return [f"0-{i}" for i in range(start, end)]
+
+
+@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "40"}])
+def test_lower_end_fails_each_restart_until_it_is_skipped(
+    stream: Stream, cluster: EmbeddedCluster, limits: dict[str, str]
+) -> None:
+    """The topic is created again, and its log grows past the old end between two restarts."""
+    stream.options |= limits
+    fill(cluster, [50])
+    stream.run()
+    batches = len(stream.batches())
+    cluster.delete_topic("t")
+    cluster.create_topic("t", 3)
+    for count in (10, 90):
+        fill(cluster, [count])
+        with pytest.raises(Exception, match="went back from offset 50 to 10"):
+            stream.run()
+        assert stream.journal(batches) == {"t": {"0": 10, "1": 0, "2": 0}}
+        assert len(stream.batches()) == batches
+    stream.run(failOnDataLoss="false")
+    read = [value for batch in stream.batches()[batches:] for value in batch]
+    assert sorted(read) == sorted(numbers(10, 100))
+
+
+def test_deleted_topic_fails_each_restart_until_it_is_skipped(
+    stream: Stream, cluster: EmbeddedCluster
+) -> None:
+    cluster.create_topic("gone", 1)
+    fill(cluster, [2], "gone")
+    stream.options["subscribe"] = "gone"
+    stream.run()
+    cluster.delete_topic("gone")
+    with pytest.raises(Exception, match="the partitions gone/0 were deleted"):
+        stream.run()
+    assert stream.journal(2) == {}
+    cluster.create_topic("gone", 1)
+    fill(cluster, [3], "gone")
+    with pytest.raises(Exception, match="the partitions gone/0 were deleted"):
+        stream.run()
+    stream.run(failOnDataLoss="false")  # the topic counts as new
+    assert stream.batches()[-1] == numbers(0, 3)
+
+
+def test_truncated_log_raises_or_is_read_again(stream: Stream, cluster: EmbeddedCluster) -> None:
+    fill(cluster, [10])
+    stream.run()
+    cluster.truncate("t", 0, 6)
+    with pytest.raises(Exception, match="went back from offset 10 to 6"):
+        stream.run()
+    stream.run(failOnDataLoss="false")
+    cluster.append("t", 0, [b"new"])
+    stream.run()
+    assert stream.values() == [*numbers(0, 6), "0-6", "new", *numbers(7, 10)]
+
+
+# --- real brokers ---------------------------------------------------------------------------------
+
+
+def write(stream: Stream, topic: str, start: int, end: int) -> None:
+    frame = stream.spark.range(start, end, 1, 1).selectExpr(
+        "CAST(id AS STRING) AS value", "0 AS partition"
+    )
+    writing(frame, stream.cluster.bootstrap_servers, topic=topic)
+
+
+def expect_loss_until_skipped(stream: Stream, topic: str) -> None:
+    """After the log's end went back from 50 to 10: fail, grow the log, fail again, skip."""
+    for grow in (True, False):
+        with pytest.raises(Exception, match="went back from offset 50 to 10"):
+            stream.run()
+        assert stream.journal(2) == {topic: {"0": 10}}
+        assert [len(batch) for batch in stream.batches()] == [0, 50]
+        if grow:
+            write(stream, topic, 1010, 1100)
+    stream.run(failOnDataLoss="false")
+    read = [value for batch in stream.batches()[2:] for value in batch]
+    assert sorted(read) == sorted(str(i) for i in range(1010, 1100))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("3.9.1", marks=pytest.mark.full)])
+def test_recreated_topic_fails_each_restart(
+    spark: Any,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    tmp_path: Path,
+    version: str,
+) -> None:
+    topic = unique_topic("recreated")
+    cluster = broker_clusters.get(version)
+    stream = Stream(spark, cluster, tmp_path, subscribe=topic)
+    cluster.create_topic(topic, 1)
+    write(stream, topic, 0, 50)
+    stream.run()
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1)
+    write(stream, topic, 1000, 1010)
+    expect_loss_until_skipped(stream, topic)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.10.2.2", marks=pytest.mark.full)])
+def test_unclean_election_fails_each_restart(
+    spark: Any,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    tmp_path: Path,
+    version: str,
+) -> None:
+    """A replica that missed 40 messages becomes the leader, and the log grows on from there."""
+    topic = unique_topic("unclean")
+    cluster = broker_clusters.get(version, 2)
+    stream = Stream(spark, cluster, tmp_path, subscribe=topic)
+    unclean = {"unclean.leader.election.enable": "true"}
+    cluster.create_topic(topic, config=unclean, assignment={0: [0, 1]})
+    write(stream, topic, 0, 10)
+    cluster.stop(1)
+    cluster.wait_isr(topic, 0, [0])
+    write(stream, topic, 10, 50)
+    stream.run()
+    cluster.kill(0)
+    cluster.expire(0)
+    cluster.restart(1)
+    cluster.wait_leader(topic, 0, [1])
+    expect_loss_until_skipped(stream, topic)
