@@ -73,6 +73,8 @@ class AIOKafkaConsumer:
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`. Brokers 0.8.0 and 0.8.1
             hold back the error of a partition, and sometimes data, until the whole wait is over;
             so the client usually lets them wait for at most 100 ms.
+            Messages that are in the log come without this wait, also after a `seek()`, `resume()`
+            or a new assignment: the client then opens a second connection to the broker.
         key_deserializer, value_deserializer: called with bytes or None. What they raise is raised
             by the call that would return the message, each time until you `seek()` past it.
         check_crcs: whether to check the CRC-32 of each message.

@@ -6,8 +6,9 @@ No event loop, no clock: `now` is an argument. `apply_response` returns a `Fetch
 `collector` read and change it.
 
 Invariant: a response is applied only if its fetch is still `in_flight`, and only once. `seek()`,
-`restart()` and `change_leader()` make the fetch in flight stale: its response is dropped. An error
-never moves the position.
+`restart()` and `change_leader()` supersede the fetch in flight: its response is dropped, but its
+bytes count (`superseded_bytes`) until it has come. So each fetch that was begun must end in one
+call of `apply_response` or `abandon_fetch`. An error never moves the position.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ class Cursor:
         polled_at_ms: when that response came, in milliseconds since the epoch.
         not_before: loop time at which the back-off ends.
         in_flight: the fetch that counts, or None.
+        superseded_bytes: what the requested fetches that don't count any more may still bring.
+        urgent: a long poll in flight doesn't fetch this partition, and there may be messages in the
+            log that the user waits for: the partition was moved, resumed, or had an error.
         borrowed_bytes: what `fetch_memory` has granted beyond the partition's share, for a message
             larger than the share.
     """
@@ -100,7 +104,9 @@ class Cursor:
         "polled_at_ms",
         "revoked",
         "start",
+        "superseded_bytes",
         "topic_partition",
+        "urgent",
     )
 
     def __init__(
@@ -117,6 +123,8 @@ class Cursor:
         self.polled_at_ms: int | None = None
         self.not_before = 0.0
         self.in_flight: PartitionFetch | None = None
+        self.superseded_bytes = 0
+        self.urgent = False
         self.borrowed_bytes = 0
         self._backoff = Backoff(*backoff, random=_RANDOM)
         self._tries = 0
@@ -152,15 +160,21 @@ class Cursor:
         """Whether a call can be served: with records, or with an error."""
         return self.buffer.pending or self.error is not None
 
+    @property
+    def asked_bytes(self) -> int:
+        """What responses may still bring, also those that will be dropped."""
+        in_flight = 0 if self.in_flight is None else self.in_flight.max_bytes
+        return in_flight + self.superseded_bytes
+
     # --- position ---------------------------------------------------------------------------------
 
     def seek(self, offset: int) -> None:
         """Continue at `offset`. Drops the buffer, the error and the back-off; a fetch in flight
-        becomes stale."""
+        is superseded."""
         self.start = None
         self.next_fetch = NextFetch(offset)
         self.buffer.reset(offset)
-        self.in_flight = None
+        self._supersede_fetch()
         self.error = None
         self._reset_backoff()
 
@@ -168,6 +182,11 @@ class Cursor:
         """Give up the position, and find it anew in this way."""
         self.seek(0)
         self.start = start
+
+    def resume(self) -> None:
+        """Fetch and return messages again after a pause."""
+        self.paused = False
+        self.urgent = True
 
     def confirm_position(self) -> None:
         """Fetch again at an offset that the broker had refused, since it is inside the log."""
@@ -194,11 +213,12 @@ class Cursor:
     def can_fetch(self, room_bytes: int, share_bytes: int) -> bool:
         """Whether to fetch now: at most `room_bytes` are buffered.
 
-        A fetch larger than the share needs an empty buffer, since it also borrows memory.
+        A fetch larger than the share needs an empty buffer, since it also borrows memory. So does
+        one beside a superseded fetch, which may still bring a share.
         """
         if not self.wants_fetch:
             return False
-        if self.next_fetch.size_bytes > share_bytes:
+        if self.superseded_bytes or self.next_fetch.size_bytes > share_bytes:
             return not self.buffer.buffered_bytes
         return self.buffer.buffered_bytes <= room_bytes
 
@@ -213,6 +233,7 @@ class Cursor:
     def abandon_fetch(self, fetch: PartitionFetch) -> bool:
         """Record that no response comes to `fetch`; return whether it still counted."""
         if self.in_flight is not fetch:
+            self.superseded_bytes -= fetch.max_bytes
             return False
         self.in_flight = None
         return True
@@ -243,9 +264,8 @@ class Cursor:
             now_ms: milliseconds since the epoch.
             frame: the frame that the message set is a view into.
         """
-        if self.in_flight is not fetch:
+        if not self.abandon_fetch(fetch):
             return FetchResult.STALE
-        self.in_flight = None
         if fetched.error_code:
             return self._apply_error_code(fetched.error_code, now)
         self.high_watermark = fetched.high_watermark
@@ -260,6 +280,7 @@ class Cursor:
             waited=waited,
             hides_large=hides_large,
         )
+        self.urgent = self.urgent and self.next_fetch.offset < fetched.high_watermark
         if finding.step is FetchStep.DATA:
             assert finding.message_set is not None
             self.buffer.add_set(finding.message_set, offset, self.next_fetch.offset, frame)
@@ -276,10 +297,11 @@ class Cursor:
     def back_off(self, now: float) -> None:
         """Don't fetch for a while; the delay grows until a fetch succeeds."""
         self.not_before = now + self._backoff.next()
+        self.urgent = True
 
     def change_leader(self) -> None:
-        """Drop the fetch in flight and the back-off, which concerned the former leader."""
-        self.in_flight = None
+        """Supersede the fetch in flight and drop the back-off: they concerned the former leader."""
+        self._supersede_fetch()
         self.not_before = 0.0
 
     def fail(self, error: Exception, now: float) -> FetchResult:
@@ -294,6 +316,12 @@ class Cursor:
         error, self.error = self.error, None
         if error is not None:
             raise error
+
+    def _supersede_fetch(self) -> None:
+        if self.in_flight is not None:
+            self.superseded_bytes += self.in_flight.max_bytes
+            self.in_flight = None
+        self.urgent = True
 
     def _reset_backoff(self) -> None:
         if self._tries or self.not_before:

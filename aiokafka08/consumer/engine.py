@@ -258,7 +258,7 @@ class ConsumerEngine:
 
     def resume(self, cursor: Cursor) -> None:
         """Resume fetching and returning messages."""
-        cursor.paused = False
+        cursor.resume()
         self._cursor_changed(cursor)
         self.collector.add_ready(cursor)
 
@@ -295,7 +295,6 @@ class ConsumerEngine:
         cursors = self.cursors.values()
         known = {cursor.topic_partition: cursor.lag for cursor in cursors}
         lags = {tp: lag for tp, lag in known.items() if lag is not None}
-        in_flight = (cursor.in_flight for cursor in cursors)
         return {
             **{kind.name: 0 for kind in Event.__subclasses__() if kind.logger in _LOGGERS},
             **self._router.telemetry.counters,
@@ -304,7 +303,7 @@ class ConsumerEngine:
             "fetch_requests": self._fetcher.requests,
             "fetch_request_failures": self._fetcher.request_failures,
             "buffered_bytes": sum(cursor.buffer.buffered_bytes for cursor in cursors),
-            "asked_bytes": sum(fetch.max_bytes for fetch in in_flight if fetch is not None),
+            "asked_bytes": sum(cursor.asked_bytes for cursor in cursors),
             "assigned_partitions": len(self.cursors),
             "paused_partitions": sum(cursor.paused for cursor in cursors),
             "lag": sum(lags.values()),
@@ -441,6 +440,7 @@ class ConsumerEngine:
                 cursor = self.cursors[tp]
                 if cursor.revoked:  # being revoked, but assigned again before it was removed
                     cursor.revoked = False
+                    cursor.urgent = True
                     self._cursor_changed(cursor)
                     self.collector.add_ready(cursor)
             else:

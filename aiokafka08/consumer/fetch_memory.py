@@ -13,6 +13,9 @@ buffered undecoded take together at most the sum of
   fetches the next one. If fetch_max_bytes / 2n is less than the share (there are so many partitions
   that the minimum of 16 KiB applies), a partition fetches only while its buffer is empty. So a slow
   or paused partition never takes the memory of another one.
+- A fetch that was requested and then superseded (by `seek()`, for instance) counts until its
+  response has come. Until then the partition fetches only into an empty buffer, and borrows what
+  both fetches take beyond the partition's part.
 - A message larger than a share is fetched with bytes borrowed from one pool for all partitions, in
   the order of the requests. When another partition needs these bytes, they are taken back from a
   partition that is paused or that no waiting call reads. Its sets are dropped and fetched again
@@ -133,9 +136,13 @@ class FetchMemory:
         ]
 
     def _extra_bytes(self, cursor: Cursor) -> int:
-        return cursor.fetch_bytes(self.share_bytes) - self.share_bytes
+        extra = cursor.fetch_bytes(self.share_bytes) - self.share_bytes
+        if cursor.superseded_bytes:  # the buffer is empty: its room is free for them
+            extra += cursor.superseded_bytes - self.room_bytes
+        return extra
 
     def _fits(self, cursor: Cursor) -> bool:
         others = sum(self._borrowers.values()) - cursor.borrowed_bytes
-        # A fetch never exceeds `limit_bytes`, so a single borrower always fits.
-        return not others or others + self._extra_bytes(cursor) <= self.limit_bytes
+        # A fetch never exceeds `limit_bytes`, so a single borrower always fits, except beside a
+        # superseded fetch of its own.
+        return others + self._extra_bytes(cursor) <= self.limit_bytes

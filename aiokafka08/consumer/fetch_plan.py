@@ -1,32 +1,35 @@
 """Decide which partitions go into the next fetch request to one broker.
 
 Pure. `fetcher` has one `FetchQueue` per leader, updates it after each change of a cursor, and sends
-the `FetchPlan` that `plan` returns. The queue keeps the ready partitions apart. So the CPU time per
-request depends on the partitions that are ready, not on how many are assigned.
+the `FetchPlan` that `plan` returns. While that request hangs, it sends what `plan_urgent` returns
+on a second connection. The queue keeps the ready partitions apart. So the CPU time per request
+depends on the partitions that are ready, not on how many are assigned.
 
 A partition in a queue is in one of these states: ready; full (the user must read its buffer first);
 waiting for borrowed memory; backing off; or out (paused, revoked, without a position, with an error
 to raise, or with a fetch in flight).
 
 Invariant: every ready partition goes into the next request, until MAX_EXPECTED_BYTES are expected
-in the response: a partition at its end, as far as is known, isn't counted. There are two other
+in the response: a partition at its end, as far as is known, isn't counted. An urgent request has
+the ready ones that are urgent (`Cursor.urgent`), with the same limit. There are two other
 exceptions. A partition that must be fetched alone (`next_fetch`) goes first, in a request without
-the others. A partition that can't borrow the memory that it needs is left out; it waits in the
-queue of `fetch_memory`, and is ready again when its turn comes. A partition that isn't ready keeps
-another one out of the request only by holding borrowed memory, or by waiting for it first.
+the others; it is never urgent, since it needs a wait. A partition that can't borrow the memory that
+it needs is left out; it waits in the queue of `fetch_memory`, and is ready again when its turn
+comes. A partition that isn't ready keeps another one out of the request only by holding borrowed
+memory, or by waiting for it first.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from aiokafka08.consumer.cursor import Cursor, PartitionFetch
 from aiokafka08.consumer.fetch_memory import FetchMemory
 
 SHORT_WAIT_S = 0.002
-"""The shortest wait of a request that leaves out full partitions; see `_wait_s`."""
+"""The shortest wait of a request that leaves out partitions which may soon be ready; see `_wait_s`.
+"""
 
 ALONE_WAIT_S = 0.5
 """The shortest wait of a request that tests whether the broker returns at once or holds the
@@ -63,10 +66,22 @@ class FetchQueue:
         self._memory = memory
         self._max_wait_s = max_wait_s
         self._ready: dict[Cursor, None] = {}  # in the order in which they became ready
-        self._full: dict[Cursor, float] = {}  # since which loop time
+        self._urgent: dict[Cursor, None] = {}  # those of the ready ones
+        self._urgent_in_flight = False
+        self._full: set[Cursor] = set()
         self._backing_off: list[tuple[float, int, Cursor]] = []  # a heap, by end
         self._number = 0
-        self._last_full = 0.0
+        self._last_left_out = 0.0  # when a partition became full, or was fetched urgently
+
+    @property
+    def has_urgent(self) -> bool:
+        """Whether a ready partition is to be fetched now, beside a request that hangs."""
+        return bool(self._urgent)
+
+    @property
+    def has_backoffs(self) -> bool:
+        """Whether a partition backs off, and will be urgent then."""
+        return bool(self._backing_off)
 
     def add(self, cursor: Cursor, now: float) -> None:
         """Add a partition that the broker leads now."""
@@ -76,8 +91,7 @@ class FetchQueue:
     def remove(self, cursor: Cursor) -> None:
         """Remove a partition that the broker doesn't lead any more or that isn't assigned."""
         self.cursors.discard(cursor)
-        self._ready.pop(cursor, None)
-        self._full.pop(cursor, None)
+        self._leave_out(cursor)
         self._memory.stop_waiting(cursor)
 
     def update(self, cursor: Cursor, now: float) -> bool:
@@ -87,22 +101,23 @@ class FetchQueue:
             Whether the broker's loop has to plan again: the cursor is ready, or its back-off ends.
         """
         if cursor not in self.cursors or not cursor.wants_fetch:
-            self._ready.pop(cursor, None)
-            self._full.pop(cursor, None)
+            self._leave_out(cursor)
             self._memory.stop_waiting(cursor)
         elif cursor.not_before > now:
-            self._ready.pop(cursor, None)
-            self._full.pop(cursor, None)
+            self._leave_out(cursor)
             self._number += 1
             heapq.heappush(self._backing_off, (cursor.not_before, self._number, cursor))
             return True
         elif cursor.can_fetch(self._memory.room_bytes, self._memory.share_bytes):
-            self._full.pop(cursor, None)
+            self._full.discard(cursor)
             self._ready[cursor] = None
+            if cursor.urgent and not cursor.next_fetch.alone:
+                self._urgent[cursor] = None
             return True
         elif cursor not in self._full:
-            self._ready.pop(cursor, None)
-            self._full[cursor] = self._last_full = now
+            self._leave_out(cursor)
+            self._full.add(cursor)
+            self._last_left_out = now
         return False
 
     def end_backoffs(self, now: float) -> float | None:
@@ -133,28 +148,57 @@ class FetchQueue:
                 return found
         return None
 
+    def plan_urgent(self, now: float) -> FetchPlan | None:
+        """Return a request without a wait for the urgent partitions, or None if there are none.
+
+        As for `plan`. Call `end_urgent` when the response was applied, or the request has failed.
+        """
+        self.queued = False
+        fetches = self._begin_fetches(list(self._urgent))
+        if not fetches:
+            return None
+        self._urgent_in_flight = True
+        self._last_left_out = now
+        return FetchPlan(fetches, 0.0, False)
+
+    def end_urgent(self) -> None:
+        """Record that no urgent request is in flight any more."""
+        self._urgent_in_flight = False
+
     def _plan(self, now: float, wait_limit_s: float) -> FetchPlan | None:
         """As `plan`; None if no chosen partition could borrow the memory that it needs."""
         alone = next((cursor for cursor in self._ready if cursor.next_fetch.alone), None)
-        chosen: Collection[Cursor] = list(self._ready) if alone is None else [alone]
+        fetches = self._begin_fetches(list(self._ready) if alone is None else [alone])
+        if not fetches:
+            return None
+        for fetch in fetches:
+            fetch.cursor.urgent = False
+        if alone is not None:
+            return FetchPlan(fetches, max(self._max_wait_s, ALONE_WAIT_S), True)
+        return FetchPlan(fetches, min(self._wait_s(now), wait_limit_s), False)
+
+    def _begin_fetches(self, chosen: list[Cursor]) -> list[PartitionFetch]:
+        """Begin the fetches of one request. A partition that can't borrow the memory that it needs
+        isn't ready any more."""
         fetches: list[PartitionFetch] = []
         expected_bytes = 0
         for cursor in chosen:
             if not self._memory.borrow(cursor):
-                del self._ready[cursor]
+                self._leave_out(cursor)
                 self.queued = True
                 continue
             if not cursor.is_at_end:
                 expected_bytes += cursor.fetch_bytes(self._memory.share_bytes)
                 if fetches and expected_bytes > MAX_EXPECTED_BYTES:
                     break
-            del self._ready[cursor]
+            self._leave_out(cursor)
             fetches.append(cursor.begin_fetch(self._memory.share_bytes))
-        if not fetches:
-            return None
-        if alone is not None:
-            return FetchPlan(fetches, max(self._max_wait_s, ALONE_WAIT_S), True)
-        return FetchPlan(fetches, min(self._wait_s(now), wait_limit_s), False)
+        return fetches
+
+    def _leave_out(self, cursor: Cursor) -> None:
+        self._ready.pop(cursor, None)
+        self._urgent.pop(cursor, None)
+        self._full.discard(cursor)
 
     def _wait_s(self, now: float) -> float:
         """Return how long the broker may wait for data.
@@ -162,10 +206,11 @@ class FetchQueue:
         A full partition isn't in the request, but the user may read its buffer in the next moment,
         and then it must not wait long for an idle poll. So while a partition is full, the wait is
         the time since a partition last became full, but at least SHORT_WAIT_S and at most the whole
-        wait. It grows until another partition becomes full.
+        wait. It grows until another partition becomes full. The same holds while a partition is
+        fetched urgently: it is to join the next long poll.
         """
         if self._ready:  # MAX_EXPECTED_BYTES left some out
             return 0.0
-        if not self._full:
+        if not self._full and not self._urgent_in_flight:
             return self._max_wait_s
-        return min(max(now - self._last_full, SHORT_WAIT_S), self._max_wait_s)
+        return min(max(now - self._last_left_out, SHORT_WAIT_S), self._max_wait_s)

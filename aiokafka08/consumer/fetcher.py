@@ -1,28 +1,35 @@
-"""Fetch messages with one long poll per broker, into the buffers of the cursors.
+"""Fetch messages with a long poll per broker, into the buffers of the cursors.
 
 The `Fetcher` sends what `fetch_plan` plans and carries out what `cursor` decides, within the memory
-that `fetch_memory` divides. It owns one task per leader. The engine makes it, and reports each
-change of a cursor to it (`update`); it reports to the engine through `observer`.
+that `fetch_memory` divides. It owns the tasks that fetch from each leader. The engine makes it, and
+reports each change of a cursor to it (`update`); it reports to the engine through `observer`.
 
-Invariant: at most one request per broker is in flight (a broker answers one at a time per
-connection, docs/brokers.md 3.1). The next request leaves as soon as the response to the last one is
+Invariant: at most one long poll per broker is in flight (a broker answers one request at a time per
+connection, docs/brokers.md 3.1). The next one leaves as soon as the response to the last one is
 applied, if `fetch_plan` has a ready partition; no call has to ask for messages. If none is ready
 (all buffers are full, for instance), it leaves as soon as one is.
 
-A partition that is new or resumed, or was moved by `seek()`, joins the next request to its leader.
-Until then it waits for the response in flight, which the broker may hold back for
+A partition that is urgent (new or resumed, moved by `seek()`, or back after an error or from
+another leader) joins the next long poll to its leader. If one is hanging there, it is fetched
+beside it, without a wait, on a connection of its own (`Lane.URGENT_FETCH`), until it has caught up
+with the log or the long poll ends. At most one such request per broker is in flight. What the long
+poll brings for a position that was given up meanwhile is dropped. So messages that are in the log
+come at once; later ones may wait until the long poll ends, which the broker holds back for up to
 `fetch_max_wait_ms` (for ALONE_WAIT_S, if that is longer and the request fetches a partition alone;
-see `fetch_plan`). A partition whose full buffer was read hardly waits at all. A broker that fails
-is retried after a back-off of its own. An error of a partition concerns that partition alone.
+see `fetch_plan`). If the broker takes no second connection, an urgent partition waits that long.
+
+A partition whose full buffer was read hardly waits at all. A broker that fails is retried after a
+back-off of its own. An error of a partition concerns that partition alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
@@ -48,14 +55,29 @@ WAITED_SHARE = 0.8
 """A broker that responds after this share of the wait counts as having waited to the end: the two
 clocks may run at different speeds."""
 
+HANGING_S = 0.003
+"""From this age on a long poll counts as hanging. Younger ones are likely to return right away, and
+the urgent partitions then join the next one: no second connection is needed."""
 
-@dataclass(slots=True)
-class _BrokerPoll:
-    """One leader: its queue, the task that polls it, and what wakes that task."""
+URGENT_RETRY_S = 30.0
+"""The pause of the urgent requests after one has failed: the broker may limit the connections of a
+client, or be down."""
+
+
+@dataclass(slots=True, eq=False)
+class _Broker:
+    """One leader: its queue, and the tasks that fetch from it."""
 
     queue: FetchQueue
-    changed: Notifier
-    task: asyncio.Task[None]
+    changed: Notifier = field(default_factory=Notifier)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    hangs_from: float | None = None
+    """Loop time from which the long poll in flight counts as hanging; None: it won't hang, or there
+    is none."""
+    is_urgent: bool = False
+    """Whether the task of the urgent requests runs."""
+    urgent_from: float = 0.0
+    """Loop time from which urgent requests are tried (again)."""
 
 
 class Fetcher:
@@ -85,27 +107,22 @@ class Fetcher:
         self._min_bytes = min_bytes
         self._max_wait_s = max_wait_s
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
-        self._brokers: dict[int, _BrokerPoll] = {}
+        self._brokers: dict[int, _Broker] = {}
         self._failing: set[int] = set()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._leaderless = Notifier()
         self._leader_finder: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start fetching for the cursors that are set."""
-        self._leader_finder = asyncio.get_running_loop().create_task(
-            self._find_leaders(), name="aiokafka08 leader finder"
-        )
-        report_failure(self._leader_finder, self._observer)
+        self._leader_finder = self._spawn(self._find_leaders(), "aiokafka08 leader finder")
         self.follow_leaders(self._router.metadata.snapshot)
 
     async def stop(self) -> None:
         """End all tasks; fetches in flight are abandoned."""
-        tasks = [*(broker.task for broker in self._brokers.values()), *self._ending]
-        if self._leader_finder is not None:
-            tasks.append(self._leader_finder)
         self._leader_finder = None
         self._brokers.clear()
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -145,13 +162,12 @@ class Fetcher:
             broker = self._broker(leader)
             self._queues[cursor] = broker.queue
             broker.queue.add(cursor, now)
-            broker.changed.notify()
+            self._queue_changed(broker)
         for node_id, broker in list(self._brokers.items()):
             if not broker.queue.cursors:
                 del self._brokers[node_id]
-                broker.task.cancel()
-                self._ending.add(broker.task)
-                broker.task.add_done_callback(self._ending.discard)
+                for task in broker.tasks:
+                    task.cancel()
         self._serve_waiter()
 
     def update(self, cursor: Cursor) -> None:
@@ -179,23 +195,20 @@ class Fetcher:
         queue = self._queues.get(cursor)
         return queue is not None and queue.node_id not in self._failing
 
-    # --- the poll of one broker -------------------------------------------------------------------
+    # --- the requests to one broker ---------------------------------------------------------------
 
-    def _broker(self, node_id: int) -> _BrokerPoll:
+    def _broker(self, node_id: int) -> _Broker:
         """Return the broker's entry; begin to poll it if it is new."""
         if node_id not in self._brokers:
-            queue, changed = FetchQueue(node_id, self._memory, self._max_wait_s), Notifier()
-            task = asyncio.get_running_loop().create_task(
-                self._poll(queue, changed), name=f"aiokafka08 fetch from node {node_id}"
-            )
-            report_failure(task, self._observer)
-            self._brokers[node_id] = _BrokerPoll(queue, changed, task)
+            broker = _Broker(FetchQueue(node_id, self._memory, self._max_wait_s))
+            self._brokers[node_id] = broker
+            self._spawn(self._poll(broker), f"aiokafka08 fetch from node {node_id}", broker.tasks)
         return self._brokers[node_id]
 
-    async def _poll(self, queue: FetchQueue, changed: Notifier) -> None:
+    async def _poll(self, broker: _Broker) -> None:
         loop = asyncio.get_running_loop()
-        config = self._router.config
-        backoff = config.backoff()
+        queue, changed = broker.queue, broker.changed
+        backoff = self._router.config.backoff()
         while True:
             now, count = loop.time(), changed.count
             next_due = queue.end_backoffs(now)
@@ -209,25 +222,77 @@ class Fetcher:
                     await changed.wait(next_due)
                 continue
             try:
-                fetched, elapsed_s = await self._fetch(queue.node_id, plan)
+                fetched, elapsed_s = await self._fetch(broker, plan, Lane.FETCH)
             except KafkaError as error:
                 self._request_failed(queue, plan, error)
                 await asyncio.sleep(backoff.next())
                 continue
-            except BaseException:
-                for fetch in plan.fetches:
-                    fetch.cursor.abandon_fetch(fetch)
-                raise
             backoff.reset()
-            self._failing.discard(queue.node_id)
             waited = elapsed_s >= plan.wait_s * WAITED_SHARE if plan.alone else None
             await self._apply_response(queue.node_id, plan, fetched, waited)
 
+    def _queue_changed(self, broker: _Broker) -> None:
+        """Let the tasks of this broker plan again."""
+        broker.changed.notify()
+        self._start_urgent(broker)
+
+    def _start_urgent(self, broker: _Broker) -> None:
+        """Start the urgent requests if the long poll would delay a partition."""
+        if (
+            broker.hangs_from is not None
+            and not broker.is_urgent
+            and (broker.queue.has_urgent or broker.queue.has_backoffs)
+        ):
+            broker.is_urgent = True
+            name = f"aiokafka08 urgent fetch from node {broker.queue.node_id}"
+            self._spawn(self._fetch_urgent(broker), name, broker.tasks)
+
+    async def _fetch_urgent(self, broker: _Broker) -> None:
+        """Fetch the urgent partitions while the long poll hangs, until there are none."""
+        loop = asyncio.get_running_loop()
+        queue, changed = broker.queue, broker.changed
+        try:
+            while broker.hangs_from is not None:
+                now, count = loop.time(), changed.count
+                next_due = queue.end_backoffs(now)
+                begin = max(broker.hangs_from, broker.urgent_from)
+                if queue.has_urgent and now < begin:
+                    next_due = begin
+                elif (plan := queue.plan_urgent(now)) is not None:
+                    await self._send_urgent(broker, plan)
+                    continue
+                if queue.queued:
+                    self._observer.memory_exhausted()
+                if next_due is None:
+                    return
+                if changed.count == count:
+                    await changed.wait(next_due)
+        finally:
+            broker.is_urgent = False
+
+    async def _send_urgent(self, broker: _Broker, plan: FetchPlan) -> None:
+        try:
+            fetched, _ = await self._fetch(broker, plan, Lane.URGENT_FETCH)
+        except KafkaError:
+            # The partitions join the next long poll, which finds out whether the broker is lost.
+            self.request_failures += 1
+            self._router.metadata.request_refresh()
+            broker.urgent_from = asyncio.get_running_loop().time() + URGENT_RETRY_S
+            self._abandon(plan.fetches)
+        else:
+            await self._apply_response(broker.queue.node_id, plan, fetched, None)
+        finally:
+            broker.queue.end_urgent()
+
     async def _fetch(
-        self, node_id: int, plan: FetchPlan
+        self, broker: _Broker, plan: FetchPlan, lane: Lane
     ) -> tuple[dict[tuple[str, int], FetchedPartition], float]:
         """Send the request; return the response by topic and partition (its order isn't that of the
-        request, docs/brokers.md 3.11), and the seconds that it took."""
+        request, docs/brokers.md 3.11), and the seconds that it took.
+
+        Abandons the fetches if it is cancelled.
+        """
+        node_id = broker.queue.node_id
         partitions = [
             (topic, FetchPartition(partition, fetch.offset, fetch.max_bytes))
             for fetch in plan.fetches
@@ -241,15 +306,28 @@ class Fetcher:
         )
         metadata = self._router.metadata
         mark_failing = partial(self._failing.add, node_id)
-        with ResponseWatchdog(metadata, on_overdue=mark_failing):
-            connection = await self._router.connection(node_id, Lane.FETCH)
         loop = asyncio.get_running_loop()
-        sent = loop.time()
-        self.requests += 1
-        with ResponseWatchdog(metadata, expected_s=plan.wait_s, on_overdue=mark_failing):
-            response = await connection.request(
-                request, timeout_s=plan.wait_s + self._router.config.request_timeout_s
-            )
+        try:
+            with ResponseWatchdog(metadata, on_overdue=mark_failing):
+                connection = await self._router.connection(node_id, lane)
+            sent = loop.time()
+            self.requests += 1
+            if plan.wait_s > HANGING_S:
+                broker.hangs_from = sent + HANGING_S
+                self._start_urgent(broker)
+            with ResponseWatchdog(metadata, expected_s=plan.wait_s, on_overdue=mark_failing):
+                response = await connection.request(
+                    request, timeout_s=plan.wait_s + self._router.config.request_timeout_s
+                )
+        except KafkaError:
+            raise
+        except BaseException:
+            self._abandon(plan.fetches)
+            raise
+        finally:
+            if lane is Lane.FETCH:
+                broker.hangs_from = None
+        self._failing.discard(node_id)
         return {
             (topic.topic, fetched.partition): fetched
             for topic in response.topics
@@ -271,31 +349,40 @@ class Fetcher:
         frame = self._memory.frames.new_frame(frame_bytes)
         loop_slice = LoopSlice()
         loop_slice.restart()
-        for fetch in plan.fetches:
-            cursor = fetch.cursor
-            fetched = response.pop(cursor.topic_partition, None)
-            if fetched is None:
-                if cursor.abandon_fetch(fetch):
-                    error = KafkaProtocolError("the broker left this partition out of its response")
-                    cursor.back_off(loop.time())
-                    self._emit_failure(cursor, error)
-                    self.update(cursor)
-                continue
-            self.fetched_bytes += len(fetched.message_set)
-            result = cursor.apply_response(
-                fetch,
-                fetched,
-                limit_bytes=self._memory.limit_bytes,
-                waited=waited,
-                hides_large=hides_large,
-                now=loop.time(),
-                now_ms=now_ms,
-                frame=frame,
-            )
-            self._carry_out(result, fetch, fetched.error_code)
-            if loop_slice.is_over():
-                await loop_slice.next()
+        fetches = iter(plan.fetches)
+        try:
+            for fetch in fetches:
+                cursor = fetch.cursor
+                fetched = response.pop(cursor.topic_partition, None)
+                if fetched is None:
+                    self._left_out(fetch)
+                    continue
+                self.fetched_bytes += len(fetched.message_set)
+                result = cursor.apply_response(
+                    fetch,
+                    fetched,
+                    limit_bytes=self._memory.limit_bytes,
+                    waited=waited,
+                    hides_large=hides_large,
+                    now=loop.time(),
+                    now_ms=now_ms,
+                    frame=frame,
+                )
+                self._carry_out(result, fetch, fetched.error_code)
+                if loop_slice.is_over():
+                    await loop_slice.next()
+        finally:
+            self._abandon(fetches)  # the rest, if this task is cancelled
         self._memory.frames.trim()
+
+    def _left_out(self, fetch: PartitionFetch) -> None:
+        """Back off from a partition that is missing in the response."""
+        cursor = fetch.cursor
+        if cursor.abandon_fetch(fetch):
+            error = KafkaProtocolError("the broker left this partition out of its response")
+            cursor.back_off(asyncio.get_running_loop().time())
+            self._emit_failure(cursor, error)
+        self.update(cursor)
 
     def _carry_out(self, result: FetchResult, fetch: PartitionFetch, error_code: int) -> None:
         cursor = fetch.cursor
@@ -325,21 +412,40 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         for fetch in plan.fetches:
             cursor = fetch.cursor
-            if cursor.abandon_fetch(fetch):
-                if not error.retriable:
-                    cursor.fail(error, now)
-                    self._emit_failure(cursor, error)
-                    self._observer.messages_fetched(cursor)
-                self.update(cursor)
+            if cursor.abandon_fetch(fetch) and not error.retriable:
+                cursor.fail(error, now)
+                self._emit_failure(cursor, error)
+                self._observer.messages_fetched(cursor)
+            self.update(cursor)
+
+    def _abandon(self, fetches: Iterable[PartitionFetch]) -> None:
+        """Put partitions back whose fetches get no response."""
+        for fetch in fetches:
+            fetch.cursor.abandon_fetch(fetch)
+            self.update(fetch.cursor)
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _spawn(
+        self,
+        work: Coroutine[Any, Any, None],
+        name: str,
+        group: set[asyncio.Task[None]] | None = None,
+    ) -> asyncio.Task[None]:
+        """Start a task that `stop()` cancels; keep it in `group` too while it runs."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        report_failure(task, self._observer)
+        for tasks in (self._tasks, *(() if group is None else (group,))):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        return task
 
     def _emit_failure(self, cursor: Cursor, reason: object) -> None:
         self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(reason)))
 
     def _release_memory(self, cursor: Cursor) -> None:
         """Return borrowed memory if nothing is buffered in it or in flight for it."""
-        if cursor.in_flight is None and not cursor.buffer.buffered_bytes:
+        if not cursor.asked_bytes and not cursor.buffer.buffered_bytes:
             self._memory.release(cursor)
 
     def _update_queue(self, cursor: Cursor) -> None:
@@ -347,7 +453,7 @@ class Fetcher:
         if queue is not None and queue.update(cursor, asyncio.get_running_loop().time()):
             broker = self._brokers.get(queue.node_id)
             if broker is not None:
-                broker.changed.notify()
+                self._queue_changed(broker)
 
     def _serve_waiter(self) -> None:
         """Let the first cursor that waits for memory try again, if there is enough now."""

@@ -49,6 +49,9 @@ class Lane(enum.Enum):
 
     PRODUCE = "produce"
     FETCH = "fetch"
+    """Long polls, and reads of a bounded range."""
+    URGENT_FETCH = "urgent-fetch"
+    """Fetches without a wait, while a long poll hangs."""
     CONTROL = "control"
     """Short requests only: Metadata, ListOffsets, commits, heartbeats."""
     JOIN = "join"

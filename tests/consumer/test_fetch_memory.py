@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from aiokafka08.consumer.cursor import FetchResult
 from aiokafka08.consumer.fetch_memory import MIN_SHARE_BYTES, FetchMemory
+from aiokafka08.consumer.fetch_plan import FetchPlan
 from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES
 from aiokafka08.protocol.message_set import encode_entry
 from tests.consumer.fetching import (
@@ -92,24 +93,87 @@ def test_paused_borrower_is_idle() -> None:
 
 @given(st.integers(1, 1000), st.integers(0, 2**32), st.sampled_from([MIB, 4 * MIB]))
 def test_memory_stays_within_its_bound(count: int, seed: int, total: int) -> None:
-    """Responses always have all requested bytes; the user takes some messages, or none."""
+    """Responses always have all requested bytes; the user takes some messages, or none.
+
+    Some partitions are moved while a long poll is in flight, and fetched beside it.
+    """
     choose = random.Random(seed)
     memory = FetchMemory(total, MIB)
     memory.divide(count)
     queue = make_queue(memory, made := make_cursors(count))
-    bound = max(total, count * MIN_SHARE_BYTES)
+    bound = max(total, count * MIN_SHARE_BYTES) + max(total, MIB)
+
+    def check() -> None:
+        asked = sum(cursor.asked_bytes for cursor in made)
+        buffered = sum(cursor.buffer.buffered_bytes for cursor in made)
+        borrowed = sum(cursor.borrowed_bytes for cursor in made)
+        sets = sum(1 for cursor in made if cursor.buffer.pending)
+        overhead = 2 * sets * SET_OVERHEAD_BYTES
+        assert asked + buffered <= max(total, count * MIN_SHARE_BYTES) + borrowed + overhead
+        assert asked + buffered <= bound + overhead
+
+    def answer(plan: FetchPlan | None, now: float) -> None:
+        for fetch in [] if plan is None else plan.fetches:
+            respond(fetch, filling(fetch))
+            queue.update(fetch.cursor, now)
+
     for now in range(6):
         queue.end_backoffs(now)
-        found = queue.plan(now, 0.5)
-        fetches = [] if found is None else found.fetches
-        requested_bytes = sum(fetch.max_bytes for fetch in fetches)
-        buffered = sum(cursor.buffer.buffered_bytes for cursor in made)
-        sets = sum(1 for cursor in made if cursor.buffer.pending)
-        assert requested_bytes + buffered <= bound + 2 * sets * SET_OVERHEAD_BYTES
-        for fetch in fetches:
-            respond(fetch, filling(fetch))
+        poll = queue.plan(now, 0.5)
+        check()
+        for _ in range(choose.randrange(3)):
+            for cursor in choose.sample(made, choose.randint(0, min(count, 50))):
+                cursor.seek(choose.randrange(100))
+                queue.update(cursor, now)
+            urgent = queue.plan_urgent(now)
+            check()
+            if choose.random() < 0.5:
+                for cursor in choose.sample(made, min(count, 5)):
+                    cursor.seek(choose.randrange(100))
+                    queue.update(cursor, now)
+            answer(urgent, now)
+            queue.end_urgent()
+            check()
+        answer(poll, now)
+        check()
         for cursor in made:
             if choose.random() < 0.3:
                 cursor.buffer.decode(10)
                 cursor.buffer.pop_records(None)
+            if not cursor.asked_bytes and not cursor.buffer.buffered_bytes:
+                memory.release(cursor)
             queue.update(cursor, now)
+
+
+def test_superseded_fetch_counts_until_its_response() -> None:
+    memory = FetchMemory(4 * MIB, MIB)
+    memory.divide(2)
+    (one,) = make_cursors(1)
+    assert memory.borrow(one)
+    old = one.begin_fetch(memory.share_bytes)
+    one.seek(7)
+    assert one.asked_bytes == MIB
+    assert one.can_fetch(memory.room_bytes, memory.share_bytes)
+    assert memory.borrow(one)
+    new = one.begin_fetch(memory.share_bytes)
+    assert respond(new, filling(new)) is FetchResult.DATA
+    assert one.asked_bytes == MIB
+    assert not one.can_fetch(memory.room_bytes, memory.share_bytes)  # a share is still to come
+    assert respond(old, filling(old)) is FetchResult.STALE
+    assert one.asked_bytes == 0
+    assert one.can_fetch(memory.room_bytes, memory.share_bytes)
+
+
+def test_superseded_large_fetch_leaves_no_room_for_another() -> None:
+    memory = FetchMemory(4 * MIB, MIB)
+    (one,) = make_cursors(1)
+    one.next_fetch.size_bytes = 4 * MIB
+    assert memory.borrow(one)
+    old = one.begin_fetch(memory.share_bytes)
+    one.seek(7)
+    one.next_fetch.size_bytes = 4 * MIB
+    assert not memory.borrow(one)
+    assert memory.next_waiter() is None
+    one.abandon_fetch(old)
+    assert memory.next_waiter() is one
+    assert memory.borrow(one)

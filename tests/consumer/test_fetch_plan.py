@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiokafka08.consumer.cursor import FetchResult
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import ALONE_WAIT_S, MAX_EXPECTED_BYTES, SHORT_WAIT_S
+from aiokafka08.protocol.message_set import encode_entry
 from tests.consumer.fetching import (
     KIB,
     MIB,
@@ -153,3 +154,64 @@ def test_partitions_at_their_end_share_one_long_poll() -> None:
         counts.append((len(plan.fetches) - len(behind), plan.wait_s))
     assert counts[0] == (500, 0.0)
     assert counts[-1] == (0, 0.5)
+
+
+def test_urgent_plan_has_only_urgent_partitions() -> None:
+    queue = make_queue(FetchMemory(50 * MIB, MIB), made := make_cursors(3))
+    assert partitions_of(make_plan(queue)) == [0, 1, 2]
+    assert not queue.has_urgent
+    assert queue.plan_urgent(0.0) is None
+    made[1].seek(7)
+    queue.update(made[1], 0.0)
+    urgent = queue.plan_urgent(0.0)
+    assert urgent is not None
+    assert (partitions_of(urgent), urgent.wait_s, urgent.fetches[0].offset) == ([1], 0.0, 7)
+    assert queue.plan_urgent(0.0) is None  # it is in flight
+
+
+def test_partition_is_urgent_until_it_has_caught_up() -> None:
+    queue = make_queue(FetchMemory(50 * MIB, MIB), made := make_cursors(1))
+    make_plan(queue)
+    made[0].seek(7)
+    queue.update(made[0], 0.0)
+    for high_watermark, is_urgent in ((9, True), (9, False)):
+        urgent = queue.plan_urgent(0.0)
+        assert urgent is not None
+        (fetch,) = urgent.fetches
+        respond(fetch, encode_entry(fetch.offset, None, b"v"), high_watermark=high_watermark)
+        made[0].buffer.decode(1)
+        made[0].buffer.pop_records(1)
+        queue.update(made[0], 0.0)
+        assert queue.has_urgent is is_urgent
+    assert partitions_of(make_plan(queue)) == [0]
+
+
+def test_long_poll_is_short_while_an_urgent_fetch_is_out() -> None:
+    """The partition is to join the next long poll soon; if it doesn't come, the waits grow."""
+    queue = make_queue(FetchMemory(50 * MIB, MIB), made := make_cursors(2))
+    first = make_plan(queue)
+    made[1].seek(7)
+    queue.update(made[1], 1.0)
+    assert queue.plan_urgent(1.0) is not None
+    waits = []
+    for now in (1.0, 1.1, 9.0):
+        respond(first.fetches[0], now=now)
+        queue.update(made[0], now)
+        first = make_plan(queue, now)
+        assert partitions_of(first) == [0]
+        waits.append(round(first.wait_s, 3))
+    assert waits == [SHORT_WAIT_S, 0.1, 0.5]
+    queue.end_urgent()
+    respond(first.fetches[0], now=1.0)
+    queue.update(made[0], 1.0)
+    assert make_plan(queue, 1.0).wait_s == 0.5
+
+
+def test_partition_to_fetch_alone_is_never_urgent() -> None:
+    queue = make_queue(FetchMemory(50 * MIB, MIB), made := make_cursors(2))
+    make_plan(queue)
+    made[0].seek(7)
+    made[0].next_fetch.alone = True
+    queue.update(made[0], 0.0)
+    assert not queue.has_urgent
+    assert queue.plan_urgent(0.0) is None

@@ -91,9 +91,9 @@ async def test_each_lane_has_its_own_connection(make_node: MakeNode) -> None:
     async with EmbeddedCluster() as cluster:
         node = make_node(cluster)
         connections = [await node.connection(lane) for lane in Lane]
-        assert len(set(connections)) == 4
+        assert len(set(connections)) == len(Lane)
         assert [await node.connection(lane) for lane in Lane] == connections
-        await until(lambda: cluster.connections() == 4, "one connection per lane")
+        await until(lambda: cluster.connections() == len(Lane), "one connection per lane")
 
 
 async def test_a_hanging_lane_does_not_delay_others(make_node: MakeNode) -> None:
@@ -111,7 +111,7 @@ async def test_a_hanging_lane_does_not_delay_others(make_node: MakeNode) -> None
         hanging.cancel()
 
 
-@pytest.mark.parametrize("lane", [Lane.PRODUCE, Lane.FETCH, Lane.CONTROL])
+@pytest.mark.parametrize("lane", [Lane.PRODUCE, Lane.FETCH, Lane.URGENT_FETCH, Lane.CONTROL])
 async def test_a_node_with_an_overdue_response_is_unresponsive(
     lane: Lane, make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,10 +145,10 @@ async def test_callers_share_one_attempt_per_lane(make_node: MakeNode, telemetry
         answers = await asyncio.gather(
             *(node.request(ASK, lane=lane) for lane in Lane for _ in range(50))
         )
-        assert len(answers) == 200
-        assert len(telemetry.of(Connected)) == 4
+        assert len(answers) == 50 * len(Lane)
+        assert len(telemetry.of(Connected)) == len(Lane)
         assert len(cluster.requests(HeartbeatRequest)) == 1  # the version is probed once, too
-        await until(lambda: cluster.connections() == 4, "one connection per lane")
+        await until(lambda: cluster.connections() == len(Lane), "one connection per lane")
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 10, 20])
