@@ -256,10 +256,11 @@ def build(session: nox.Session) -> None:
 
 
 CHECK_INSTALLED = """
-import importlib.metadata, importlib.resources, pathlib, sys
+import importlib.metadata, importlib.resources, importlib.util, pathlib, sys
 import aiokafka08
 assert pathlib.Path(aiokafka08.__file__).is_relative_to(pathlib.Path(sys.argv[1]).resolve())
 assert importlib.resources.files(aiokafka08).joinpath("py.typed").is_file()
+assert importlib.util.find_spec("pyspark_kafka08") is not None  # Spark looks for it
 assert importlib.metadata.version("aiokafka08") == aiokafka08.__version__
 print("aiokafka08", aiokafka08.__version__, "from", aiokafka08.__file__)
 """

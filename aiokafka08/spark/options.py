@@ -167,8 +167,8 @@ _READ: Final = (
     "includeHeaders",
 )
 _WRITE: Final = ("topic", "includeHeaders", "partitioner", "timestamps")
-_SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
-"""Options of the query that Spark passes on to the sink."""
+_SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "path"})
+"""Options of the query that Spark passes on: `path` comes from `load(path)` and `save(path)`."""
 
 _TIME_UNITS_MS: Final = {
     "us": 0.001,
@@ -193,6 +193,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         IllegalArgumentError: an unknown option, or a wrong value.
         UnsupportedVersionError: the protocol of 0.8 doesn't support the value of an option.
     """
+    _check_not_empty(given)
     options, kafka = _split_names(given, _READ)
     client = properties.reader_properties(kafka)
     topics = _topics(options)
@@ -250,6 +251,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a writer. Raises as `read_options`."""
+    _check_not_empty(given)
     options, kafka = _split_names(given, _WRITE)
     client = properties.writer_properties(kafka)
     topic = options.get("topic")
@@ -274,7 +276,44 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     )
 
 
+def is_create_table(given: Mapping[str, str]) -> bool:
+    """Return True if Spark asks for the columns of a table that it creates.
+
+    It then passes the properties of the table, `provider` among them. A query of the table gets
+    only the options of its WITH clause (Spark 4.2, 4.3), so a table with options is refused.
+
+    Raises:
+        IllegalArgumentError: a table is being created with an option of this format.
+    """
+    if "provider" not in {name.lower() for name in given}:
+        return False
+    own = {name.lower() for name in (*_READ, *_WRITE)}
+    for name, value in given.items():
+        if name.lower() in own or name.lower().startswith("kafka."):
+            raise IllegalArgumentError(
+                f"CREATE TABLE with {show_option(name, value)}: Spark doesn't pass the options of "
+                f"a table to a Python data source; expected a table without options. {_SQL_WAYS}"
+            )
+    return True
+
+
+_SQL_WAYS: Final = (
+    "Give them in each statement: FROM table WITH ('kafka.bootstrap.servers'='host:port', "
+    "'subscribe'='topic'), INSERT INTO table WITH (…) …; or use a view: CREATE TEMPORARY VIEW name "
+    "USING kafka08 OPTIONS (…)"
+)
+
+
 # --- single options -------------------------------------------------------------------------------
+
+
+def _check_not_empty(given: Mapping[str, str]) -> None:
+    """Explain a query of a table, which has no options unless the statement gives some."""
+    if not given:
+        raise IllegalArgumentError(
+            "no options: a query doesn't get the options of CREATE TABLE; expected at least "
+            f"kafka.bootstrap.servers. {_SQL_WAYS}"
+        )
 
 
 def _split_names(
@@ -372,13 +411,28 @@ def _check_batch_bounds(start: QueryBound, end: QueryBound) -> None:
                     raise IllegalArgumentError(f"{bound.option}: {where} has {offset}: {rule}")
     if isinstance(start, OffsetBound) and isinstance(end, OffsetBound):
         _check_order(start.option, start.offsets, end.option, end.offsets)
-    if (
-        isinstance(start, TimestampBound)
-        and isinstance(end, TimestampBound)
-        and start.timestamps_ms is not None
-        and end.timestamps_ms is not None
-    ):
-        _check_order(start.option, start.timestamps_ms, end.option, end.timestamps_ms)
+    if isinstance(start, TimestampBound) and isinstance(end, TimestampBound):
+        _check_timestamps(start, end)
+
+
+def _check_timestamps(start: TimestampBound, end: TimestampBound) -> None:
+    """Refuse an end before the start; an `at_ms` holds for each partition that the other names."""
+    if start.at_ms is not None and end.at_ms is not None:
+        if end.at_ms < start.at_ms:
+            raise IllegalArgumentError(
+                f"{start.option}={start.at_ms}, {end.option}={end.at_ms}: the query ends before it "
+                "starts; expected an end >= the start"
+            )
+        return
+    named = start.timestamps_ms if start.timestamps_ms is not None else end.timestamps_ms
+    assert named is not None  # one of them has no `at_ms`
+    starts, ends = (
+        bound.timestamps_ms
+        if bound.timestamps_ms is not None
+        else dict.fromkeys(named, bound.at_ms or 0)
+        for bound in (start, end)
+    )
+    _check_order(start.option, starts, end.option, ends)
 
 
 def _check_order(

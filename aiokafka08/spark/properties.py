@@ -245,6 +245,7 @@ PRODUCE: Final[Mapping[str, tuple[str, ParseProperty]]] = {
 _GROUP = "Spark assigns the partitions, no consumer group is joined"
 _POLL = "a task prefetches its range and doesn't poll"
 _SOCKET = "the event loop owns the sockets"
+_METRICS = "the metrics of Java's client and their reporters need Java"
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.id": _GROUP,
     "group.instance.id": _GROUP,
@@ -258,14 +259,24 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "fetch.max.wait.ms": _POLL,
     "receive.buffer.bytes": _SOCKET,
     "send.buffer.bytes": _SOCKET,
+    "metric.reporters": _METRICS,
+    "metrics.num.samples": _METRICS,
+    "metrics.recording.level": _METRICS,
+    "metrics.sample.window.ms": _METRICS,
+    "auto.include.jmx.reporter": _METRICS,
+    "enable.metrics.push": _METRICS,
+    "client.rack": "brokers before 2.4 have no fetch from followers; the leader is read",
     "default.api.timeout.ms": "request.timeout.ms and fetchOffset.* limit the calls",
     "exclude.internal.topics": "a subscribePattern never matches internal topics",
     "allow.auto.create.topics": "reading never creates a topic",
     "client.dns.lookup": "all addresses of a host name are tried",
+    "socket.connection.setup.timeout.ms": "request.timeout.ms limits the wait for a connection",
+    "socket.connection.setup.timeout.max.ms": "request.timeout.ms limits the wait for a connection",
     "retries": "delivery.timeout.ms limits the retries",
     "max.block.ms": "delivery.timeout.ms limits the wait for memory, too",
     "reconnect.backoff.ms": "retry.backoff.ms is used instead",
     "reconnect.backoff.max.ms": "retry.backoff.ms is used instead",
+    "retry.backoff.max.ms": "retry.backoff.ms is used instead",
 }
 
 _DESERIALIZER = "keys and values are read as bytes. Convert them with DataFrame operations"
@@ -296,6 +307,23 @@ _TLS: Final = (
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
 )
+
+_TLS_OF_JAVA: Final = (
+    "ssl.cipher.suites",
+    "ssl.enabled.protocols",
+    "ssl.engine.factory.class",
+    "ssl.keymanager.algorithm",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.password",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+    "ssl.truststore.certificates",
+    "ssl.truststore.password",
+)
+"""TLS properties of Java's client that this one doesn't have: accepted without TLS only."""
 
 READING: Final = tuple(sorted({*NETWORK, *FETCH, *_WITHOUT_EFFECT, *_TLS}))
 WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *_WITHOUT_EFFECT, *_TLS}))
@@ -342,24 +370,25 @@ def _map(
             settings[argument] = parse(option, text)
         elif name in _WITHOUT_EFFECT:
             ignored.append(f"{show_option(option, text)} has no effect: {_WITHOUT_EFFECT[name]}")
+        elif name in (*_TLS, *_TLS_OF_JAVA) and not _is_tls(given):
+            ignored.append(
+                f"{show_option(option, text)} has no effect: kafka.security.protocol is PLAINTEXT"
+            )
         elif name not in _TLS:
             raise unknown_option(option, text, one_of(f"kafka.{one}" for one in known))
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
             "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"
         )
-    return ClientProperties(network, settings, _tls_options(given, network), tuple(ignored))
+    tls = _tls_options(given) if _is_tls(given) else None
+    return ClientProperties(network, settings, tls, tuple(ignored))
 
 
-def _tls_options(given: Mapping[str, str], network: Mapping[str, Any]) -> TlsOptions | None:
-    names = [name for name in _TLS if name in given]
-    if network.get("security_protocol") != "SSL":
-        if names:
-            raise IllegalArgumentError(
-                f"kafka.{names[0]}: only used with TLS; expected kafka.security.protocol=SSL "
-                "beside it"
-            )
-        return None
+def _is_tls(given: Mapping[str, str]) -> bool:
+    return given.get("security.protocol", "").strip().upper() == "SSL"
+
+
+def _tls_options(given: Mapping[str, str]) -> TlsOptions:
     for kind in ("truststore", "keystore"):
         location, type_ = given.get(f"ssl.{kind}.location"), given.get(f"ssl.{kind}.type", "JKS")
         if location is not None and type_.strip().upper() != "PEM":

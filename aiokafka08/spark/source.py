@@ -29,7 +29,12 @@ from pyspark.sql.types import (
 )
 
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.spark.options import ReadOptions, read_options, write_options
+from aiokafka08.spark.options import (
+    ReadOptions,
+    is_create_table,
+    read_options,
+    write_options,
+)
 from aiokafka08.spark.reader import Kafka08PushdownReader, Kafka08Reader
 from aiokafka08.spark.stream import Kafka08StreamReader, RefusingStreamReader
 from aiokafka08.spark.writer import (
@@ -79,8 +84,11 @@ class Kafka08DataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns of a read.
 
-        Spark calls this in `load()`, so most wrong options raise there, as in Spark's own source.
+        Spark calls this in `load()`, so most wrong options raise there, as in Spark's own source;
+        and to create a table, whose options it doesn't pass on.
         """
+        if is_create_table(self.options):
+            return StructType(_COLUMNS)
         return _columns(read_options(self.options, streaming=None))
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -120,3 +120,44 @@ def test_aggregate_counts_by_minute_and_plots(
     ]
     tree = ElementTree.fromstring(image.read_text())
     assert len([one for one in tree.iter() if one.tag.endswith("title")]) == 9
+
+
+def test_update_mode_of_the_page_writes_changed_rows(
+    spark: Any, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Spark refuses the mode for a Python sink; the page's foreachBatch writes what changed."""
+    page = (ROOT / "docs" / "spark.md").read_text()
+    [program] = [one for one in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+                 if "foreachBatch" in one]  # fmt: skip
+    (tmp_path / "words").mkdir()
+    words = spark.readStream.schema("word string").text(str(tmp_path / "words"))
+    names: dict[str, Any] = {
+        "words": words.withColumnRenamed("value", "word"),
+        "servers": cluster.bootstrap_servers,
+        "checkpoints": str(tmp_path / "checkpoints"),
+    }
+    cluster.create_topic("counts")
+
+    def count(*given: str) -> dict[bytes | None, bytes | None]:
+        begin = cluster.offsets("counts", 0).end
+        (tmp_path / "words" / str(begin)).write_text("\n".join(given))
+        exec(program, names)
+        assert names["query"].awaitTermination(120)
+        return {one.key: one.value for one in cluster.log("counts", 0)[begin:]}
+
+    assert count("a", "b", "a") == {b"a": b"2", b"b": b"1"}
+    assert count("b") == {b"b": b"2"}
+    refused = (
+        names["words"]
+        .groupBy("word")
+        .count()
+        .selectExpr("CAST(count AS STRING) AS value")
+        .writeStream.outputMode("update")
+        .format("kafka08")
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("topic", "counts")
+        .option("checkpointLocation", str(tmp_path / "refused"))
+        .start()
+    )
+    with pytest.raises(Exception, match="kafka08 does not support Update mode"):
+        refused.awaitTermination(120)

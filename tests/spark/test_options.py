@@ -18,6 +18,7 @@ from aiokafka08.spark.options import (
     OffsetBound,
     ReadOptions,
     TimestampBound,
+    is_create_table,
     read_options,
     write_options,
 )
@@ -228,7 +229,21 @@ WRONG: list[tuple[bool, dict[str, str], str]] = [
     (False, {"fetchOffset.retryIntervalMs": "-1"}, "fetchOffset.retryIntervalMs='-1'"),
     (False, {"kafkaConsumer.pollTimeoutMs": "0"}, "kafkaConsumer.pollTimeoutMs='0'"),
     (False, {"startingOfsets": "earliest"}, "startingOfsets='earliest': unknown option; expected"),
-    (False, {"path": "/tmp/x"}, "path='/tmp/x': unknown option"),
+    (
+        False,
+        {"startingTimestamp": "5", "endingTimestamp": "4"},
+        "startingTimestamp=5, endingTimestamp=4: the query ends before it starts",
+    ),
+    (
+        False,
+        {"startingTimestamp": "6", "endingOffsetsByTimestamp": ONE},
+        "endingOffsetsByTimestamp: topic 't', partition 0 starts at 6 and ends at 5",
+    ),
+    (
+        False,
+        {"startingOffsetsByTimestamp": ONE, "endingTimestamp": "4"},
+        "endingTimestamp: topic 't', partition 0 starts at 5 and ends at 4",
+    ),
 ]
 
 
@@ -260,6 +275,65 @@ def test_options_without_effect_are_noted() -> None:
     )
     assert len(options.notes) == 4
     assert any("kafka.group.id='g' has no effect: Spark assigns" in n for n in options.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("client.rack", "r1"),
+        ("metric.reporters", "com.me.Reporter"),
+        ("ssl.truststore.location", "/no/such/file"),
+        ("ssl.keystore.password", "hush"),
+    ],
+)
+def test_property_that_needs_java_or_tls_is_noted(name: str, value: str) -> None:
+    """Spark's own source reads with them, too; so a job needn't change its options."""
+    for notes in (
+        read({f"kafka.{name}": value}).notes,
+        write_options(SERVERS | {f"kafka.{name}": value}).notes,
+    ):
+        [note] = notes
+        assert note.startswith(f"kafka.{name}=")
+        assert "has no effect" in note
+        assert "hush" not in note
+
+
+@pytest.mark.parametrize("timestamp", ["5", "6"])
+def test_end_timestamp_not_below_the_start_is_accepted(timestamp: str) -> None:
+    read({"startingTimestamp": "5", "endingTimestamp": timestamp})
+    read({"startingOffsetsByTimestamp": ONE, "endingTimestamp": timestamp})
+
+
+def test_path_is_accepted_without_effect() -> None:
+    """`load("x")` and `save("x")` pass it; Spark's own source ignores it, too."""
+    assert read({"path": "x"}) == read()
+    assert write_options(SERVERS | {"path": "x"}) == write_options(SERVERS)
+
+
+# --- SQL ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["subscribe", "TOPIC", "kafka.bootstrap.servers", "startingOffsets"]
+)
+def test_create_table_with_options_is_refused(name: str) -> None:
+    created = {"provider": "kafka08", "owner": "me", f"option.{name}": "x", name: "x"}
+    with pytest.raises(IllegalArgumentError) as caught:
+        is_create_table(created)
+    assert f"CREATE TABLE with {name}='x'" in str(caught.value)
+    assert "FROM table WITH ('kafka.bootstrap.servers'=" in str(caught.value)
+
+
+def test_create_table_with_foreign_properties_is_accepted() -> None:
+    created = {"provider": "kafka08", "owner": "me", "team": "x", "comment": "y"}
+    assert is_create_table(created)
+    assert not is_create_table(SERVERS)
+
+
+def test_query_of_a_table_without_options_is_explained() -> None:
+    for check in (write_options, lambda given: read_options(given, streaming=False)):
+        with pytest.raises(IllegalArgumentError, match=r"no options: .* CREATE TEMPORARY VIEW"):
+            check({})
 
 
 # --- kafka.* --------------------------------------------------------------------------------------
@@ -305,7 +379,6 @@ def test_java_properties_are_mapped_to_client_settings() -> None:
         ("acks", "all", "kafka.acks='all': unknown option; expected one of kafka.allow.auto"),
         ("request.timeout.ms", "x", "kafka.request.timeout.ms='x': expected an integer"),
         ("bootstrap.servers", " ", "empty; expected a non-empty text"),
-        ("ssl.truststore.location", "x", "expected kafka.security.protocol=SSL"),
     ],
 )
 def test_unsupported_java_property_raises(name: str, value: str, message: str) -> None:
@@ -344,7 +417,7 @@ def test_property_beyond_the_protocol_raises(name: str, value: str) -> None:
 def test_errors_hide_secrets(name: str) -> None:
     for check in (read, lambda given: write_options(SERVERS | given)):
         with pytest.raises((IllegalArgumentError, UnsupportedVersionError)) as caught:
-            check({name: "hush"})
+            check({"kafka.security.protocol": "SSL", name: "hush"})
         assert f"{name}=…" in str(caught.value)
         assert "hush" not in str(caught.value)
 
