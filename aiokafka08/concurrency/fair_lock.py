@@ -35,6 +35,11 @@ class FairLock:
         self._waiters: deque[_Waiter] = deque()
         self._woken = 0  # waiters that were woken and haven't run since
 
+    @property
+    def waiters(self) -> int:
+        """Number of callers that wait for the lock."""
+        return len(self._waiters)
+
     async def __aenter__(self) -> None:
         if not self._locked and not self._waiters:
             self._locked = True

@@ -93,6 +93,7 @@ class Accumulator:
         self._waiting: Timers[PartitionQueue] = Timers()  # lingering or backing off
         # By the time at which an open batch is closed because of its age, then by the deadline.
         self._unfinished: Timers[Batch] = Timers()
+        self._expired_in_flight: set[Batch] = set()  # failed, but not finished
 
     # --- messages in ------------------------------------------------------------------------------
 
@@ -210,8 +211,8 @@ class Accumulator:
         self._make_due(batch, now)
 
     def flush(self, now: float) -> list[Batch]:
-        """Make every buffered batch due; return all unfinished batches."""
-        batches = list(self._unfinished)
+        """Make every buffered batch due; return all unfinished batches, the expired ones too."""
+        batches = [*self._unfinished, *self._expired_in_flight]
         for batch in batches:
             self._make_due(batch, now)
         return batches
@@ -306,6 +307,7 @@ class Accumulator:
     def finish(self, batch: Batch, now: float) -> None:
         """Forget a batch that is acknowledged or failed; the partition's next one may be sent."""
         self._unfinished.discard(batch)
+        self._expired_in_flight.discard(batch)
         if not batch.in_flight:
             queue = batch.queue
             queue.batches.remove(batch)
@@ -379,6 +381,7 @@ class Accumulator:
         for batch in expired:
             if batch.in_flight:
                 batch.is_expired = True
+                self._expired_in_flight.add(batch)
             else:
                 self.finish(batch, now)
         return expired

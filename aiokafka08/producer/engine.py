@@ -118,7 +118,7 @@ class ProducerEngine:
             "requests_sent": sum(sink.requests_sent for sink in sinks),
             "requests_in_flight": sum(sink.in_flight for sink in sinks),
             "buffer_used_bytes": self._memory.used_bytes,
-            "senders_waiting": self._memory.waiters,  # calls that wait for memory
+            "senders_waiting": self._memory.waiters + self.topics.waiters,
             "batches_unfinished": accumulator.unfinished,
             "oldest_batch_ms": accumulator.oldest_age_s(self._loop.time()) * 1000,
         }

@@ -67,9 +67,12 @@ class BufferMemory:
         self._waiters.append((served, size))
         try:
             await served
+            if self._closed is not None:  # closed after `_serve`, before this task ran
+                raise copy.copy(self._closed)
         except BaseException:
             if served.done() and not served.cancelled() and served.exception() is None:
-                # `_serve` acquired the bytes, and then this task was cancelled before it ran.
+                # `_serve` acquired the bytes; then, before this task ran, it was cancelled or the
+                # memory was closed.
                 self.release(size)
             else:
                 self._serve()  # a smaller request behind the cancelled one may fit now

@@ -532,7 +532,8 @@ class AIOKafkaProducer:
         """Return counters since the start and current gauges, by name.
 
         Gauges: `requests_in_flight`, `buffer_used_bytes`, `buffer_limit_bytes`, `senders_waiting`
-        (calls that wait for memory), `batches_unfinished`, `oldest_batch_ms`. Counters:
+        (calls that wait for memory, for a topic's metadata, or behind such a call for the same
+        topic), `batches_unfinished`, `oldest_batch_ms`. Counters:
         `messages_sent` (acknowledged, or written if acks=0), `messages_failed`, `bytes_sent`
         (compressed message sets, retries included), `requests_sent`, `retries` (batches),
         `batches_failed`, `acks0_unknown` (messages), `connections_opened`, `connections_closed`,

@@ -123,6 +123,11 @@ class TopicRoutes:
         self._closed: KafkaError | None = None
         router.metadata.add_listener(self._metadata_changed)
 
+    @property
+    def waiters(self) -> int:
+        """Number of calls that wait for metadata, or for an earlier call for the same topic."""
+        return len(self._lookups) + sum(route._lock.waiters for route in self.by_topic.values())
+
     def close(self, error: KafkaError) -> None:
         """Refuse every further call, and raise the error in all calls that wait here."""
         self._closed = error

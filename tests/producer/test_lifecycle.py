@@ -22,6 +22,7 @@ from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
 from tests.producer.conftest import Producer
+from tests.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 
@@ -334,3 +335,52 @@ async def test_a_call_after_a_fork_raises(
     finally:
         await asyncio.to_thread(child.join)
         here.close()
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+@pytest.mark.parametrize("end", ["stop", "timeout", "cancel", "crash"])
+async def test_stop_releases_batches_that_expired_in_flight(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, end: str, acks: int | str
+) -> None:
+    producer = await producer_for(
+        cluster, acks=acks, delivery_timeout_ms=500, request_timeout_ms=60_000
+    )
+    for partition in (0, 1, 2):
+        await producer.send_and_wait("t", b"v", partition=partition)
+    await producer.flush()
+    cluster.fault(ProduceRequest, then=Hang(), times=None)
+    cluster.fault(ListOffsetsRequest, then=Hang(), times=None)
+    futures = [await producer.send("t", b"v", partition=number) for number in (0, 1, 2)]
+    results = await asyncio.gather(*futures, return_exceptions=True)
+    assert acks == 0 or {type(result) for result in results} == {KafkaTimeoutError}
+    await until(lambda: producer.metrics()["batches_unfinished"] == 0, "expired")
+    assert producer.metrics()["buffer_used_bytes"] > 0  # the requests are in flight
+    if end == "crash":
+        assert producer._engine is not None
+        producer._engine._crashed(RuntimeError("a bug"))
+        assert producer.metrics()["buffer_used_bytes"] == 0
+    stopping = asyncio.create_task(producer.stop(timeout=0 if end == "timeout" else None))
+    await asyncio.sleep(0)
+    if end == "cancel":
+        stopping.cancel()
+    await asyncio.gather(stopping, return_exceptions=True)
+    assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_calls_that_wait_for_a_topic_are_counted(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, request_timeout_ms=60_000)
+    cluster.fault(MetadataRequest, then=Hang(), times=None)
+    waiting = [
+        asyncio.create_task(producer.send(topic, b"v"))
+        for topic in ("t", "other")
+        for _ in range(100)
+    ]
+    await until(lambda: producer.metrics()["senders_waiting"] == 200, "all 200 calls")
+    waiting.pop().cancel()
+    await until(lambda: producer.metrics()["senders_waiting"] == 199, "one was cancelled")
+    await producer.stop()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    metrics = producer.metrics()
+    assert metrics["senders_waiting"] == metrics["buffer_used_bytes"] == 0

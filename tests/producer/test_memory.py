@@ -83,3 +83,15 @@ async def test_close_raises_in_all_waiters() -> None:
         await memory.acquire(1)
     memory.release(100)
     assert memory.used_bytes == 0
+
+
+async def test_waiter_served_just_before_the_close_gets_the_error() -> None:
+    """It would append its message after the producer has stopped."""
+    memory = BufferMemory(100)
+    await memory.acquire(100)
+    tasks = await waiters(memory, 60)
+    memory.release(100)  # serves it; its task hasn't run yet
+    memory.close(ProducerClosed("the producer was stopped"))
+    with pytest.raises(ProducerClosed):
+        await tasks[0]
+    assert memory.used_bytes == 0
