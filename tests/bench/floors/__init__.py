@@ -1,0 +1,1 @@
+"""The least that a case can cost: scripts that exchange the same bytes without a client."""
