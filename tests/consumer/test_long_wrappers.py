@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer
+from aiokafka08.arrow import require_pyarrow
 from aiokafka08.errors import ConsumerStoppedError, CorruptRecordException
 from aiokafka08.protocol.compression import LONG_DECOMPRESS_BYTES, Codec
 from aiokafka08.protocol.message_set import encode_entry
@@ -55,6 +56,7 @@ each_call = pytest.mark.parametrize("read", [by_getone, by_iteration, by_getmany
 
 @pytest.fixture(autouse=True)
 def gated(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_pyarrow()  # else the first call of getmany_arrow() imports it through the Offload
     monkeypatch.setattr("aiokafka08.consumer.engine.Offload", GatedOffload)
 
 
