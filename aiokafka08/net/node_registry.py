@@ -21,6 +21,7 @@ from aiokafka08.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
+    KafkaTimeoutError,
     NoBrokersAvailable,
     UnsupportedVersionError,
 )
@@ -81,6 +82,7 @@ class NodeRegistry:
         limit_s = self._config.request_timeout_s
         deadline = asyncio.get_running_loop().time() + limit_s
         nodes = list(self._bootstrap.values())
+        failures: dict[Node, KafkaError] = {}
         is_too_new = False
 
         def again(error: Exception) -> bool:
@@ -91,7 +93,7 @@ class NodeRegistry:
 
         try:
             return await staggered_race(
-                {node: partial(_connect, node, deadline) for node in nodes},
+                {node: partial(_connect, node, deadline, failures) for node in nodes},
                 delay_s=stagger_delay(limit_s, len(nodes)),
                 expected=(KafkaError,),
                 again=again,
@@ -172,9 +174,16 @@ class NodeRegistry:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _connect(node: Node, deadline: float) -> Node:
+async def _connect(node: Node, deadline: float, failures: dict[Node, KafkaError]) -> Node:
+    """Connect to a node; at the deadline, raise the node's last failure, if it had one before."""
     left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
-    connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
+    try:
+        connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
+    except KafkaError as error:
+        if isinstance(error, KafkaTimeoutError) and node in failures:
+            raise failures[node] from None
+        failures[node] = error
+        raise
     if connection.close_reason is not None:
         raise KafkaConnectionError(f"{address_text(node.address)}: {connection.close_reason}")
     return node

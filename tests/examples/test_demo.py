@@ -45,7 +45,7 @@ def demo(*arguments: str, java: bool = False) -> subprocess.CompletedProcess[str
         [*DEMO, *arguments],
         capture_output=True,
         text=True,
-        timeout=SPARK_S if java else 50,
+        timeout=SPARK_S if java else 90,  # a failed start takes request_timeout_ms, 40 s
         cwd=ROOT,
         env=environment(java),
     )

@@ -85,7 +85,7 @@ async def test_stop_without_start_does_nothing() -> None:
 async def test_a_failed_start_leaves_nothing_open(unused_tcp_port: int) -> None:
     servers = f"127.0.0.1:{unused_tcp_port}"
     producer = AIOKafkaProducer(bootstrap_servers=servers, request_timeout_ms=300)
-    with pytest.raises(NoBrokersAvailable, match=f"{servers}: .*Connection refused"):
+    with pytest.raises(NoBrokersAvailable, match=f"{servers}: Connection refused"):
         await producer.start()
     assert len(asyncio.all_tasks()) == 1
     await producer.stop()
