@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 import random
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiokafka08.consumer.next_fetch import FetchStep, NextFetch, not_a_message, too_large
 from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
@@ -34,6 +35,12 @@ MAX_TRIES = 20
 """Consecutive responses with error -1, or with a code that this client doesn't know, until the
 error is raised: about 17 seconds with the default back-off. A new leader may return -1 for a moment
 (docs/brokers.md 7.10)."""
+
+MAX_GROWTH = 16
+"""The most shares that one fetch requests. The memory usually bounds it before."""
+
+SLOW_RESPONSE_S = 0.004
+"""A broker that begins to respond earlier isn't worth larger fetches."""
 
 _RANDOM = random.Random()
 
@@ -57,6 +64,23 @@ class FetchResult(enum.Enum):
     REFRESH = "refresh the metadata, fetch again after the back-off"
     OFFSET_REFUSED = "the broker refused the offset; it must be verified"
     ERROR = "the cursor has an error to raise"
+
+
+class ResponseTime(NamedTuple):
+    """The time that a response took, in seconds: until its first byte, and from there on."""
+
+    wait_s: float
+    transfer_s: float
+
+    @property
+    def is_wait_bound(self) -> bool:
+        """Whether twice the bytes would take much less than twice the time."""
+        return self.wait_s >= max(self.transfer_s, SLOW_RESPONSE_S)
+
+    @property
+    def is_transfer_bound(self) -> bool:
+        """Whether half of the bytes would take about half of the time."""
+        return self.transfer_s > 4 * max(self.wait_s, SLOW_RESPONSE_S)
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +108,7 @@ class Cursor:
         not_before: loop time at which the back-off ends.
         in_flight: the fetch that counts, or None.
         superseded_bytes: what the requested fetches that don't count any more may still bring.
+        growth: how many shares of the memory a fetch requests (`fetch_memory`).
         urgent: a long poll in flight doesn't fetch this partition, and there may be messages in the
             log that the user waits for: the partition was moved, resumed, or had an error.
         borrowed_bytes: what `fetch_memory` has granted beyond the partition's share, for a message
@@ -96,6 +121,7 @@ class Cursor:
         "borrowed_bytes",
         "buffer",
         "error",
+        "growth",
         "high_watermark",
         "in_flight",
         "next_fetch",
@@ -124,6 +150,7 @@ class Cursor:
         self.not_before = 0.0
         self.in_flight: PartitionFetch | None = None
         self.superseded_bytes = 0
+        self.growth = 1
         self.urgent = False
         self.borrowed_bytes = 0
         self._backoff = Backoff(*backoff, random=_RANDOM)
@@ -249,6 +276,7 @@ class Cursor:
         now: float,
         now_ms: int,
         frame: ReceivedFrame | None = None,
+        response_time: ResponseTime = ResponseTime(0.0, 0.0),  # noqa: B008 - it is immutable
     ) -> FetchResult:
         """Apply the response to `fetch`: buffer its messages, or keep its error.
 
@@ -263,6 +291,7 @@ class Cursor:
             now: loop time.
             now_ms: milliseconds since the epoch.
             frame: the frame that the message set is a view into.
+            response_time: how long the broker and the network took.
         """
         if not self.abandon_fetch(fetch):
             return FetchResult.STALE
@@ -283,6 +312,7 @@ class Cursor:
         self.urgent = self.urgent and self.next_fetch.offset < fetched.high_watermark
         if finding.step is FetchStep.DATA:
             assert finding.message_set is not None
+            self._adapt_growth(len(fetched.message_set), fetch.max_bytes, response_time)
             self.buffer.add_set(finding.message_set, offset, self.next_fetch.offset, frame)
             return FetchResult.DATA
         if finding.step is FetchStep.TOO_LARGE:
@@ -316,6 +346,24 @@ class Cursor:
         error, self.error = self.error, None
         if error is not None:
             raise error
+
+    def _adapt_growth(
+        self, received_bytes: int, requested_bytes: int, response_time: ResponseTime
+    ) -> None:
+        """Request more at once if the user waits for a broker that needs long per request.
+
+        The search of a broker in a log of large plain sets costs the same for any size
+        (docs/brokers.md 7.15), as does a long round trip. On a slow network a larger response would
+        only come later.
+        """
+        if received_bytes * 2 <= requested_bytes or response_time.is_transfer_bound:
+            self.growth = max(self.growth // 2, 1)
+        elif (
+            received_bytes >= requested_bytes
+            and response_time.is_wait_bound
+            and not self.buffer.buffered_bytes
+        ):
+            self.growth = min(2 * self.growth, MAX_GROWTH)
 
     def _supersede_fetch(self) -> None:
         if self.in_flight is not None:

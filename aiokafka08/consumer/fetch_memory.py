@@ -13,6 +13,8 @@ buffered undecoded take together at most the sum of
   fetches the next one. If fetch_max_bytes / 2n is less than the share (there are so many partitions
   that the minimum of 16 KiB applies), a partition fetches only while its buffer is empty. So a slow
   or paused partition never takes the memory of another one.
+- While a broker needs long for each response, a fetch may grow to several shares (`Cursor.growth`),
+  up to fetch_max_bytes / 2n, of which one may be buffered while the next one is fetched.
 - A fetch that was requested and then superseded (by `seek()`, for instance) counts until its
   response has come. Until then the partition fetches only into an empty buffer, and borrows what
   both fetches take beyond the partition's part.
@@ -55,8 +57,7 @@ class FetchMemory:
     """Shares and borrowed bytes of one consumer; see the module.
 
     Attributes:
-        share_bytes: what a partition fetches at once.
-        room_bytes: what a partition may have buffered when it fetches more.
+        share_bytes: what a partition fetches at once, unless the fetch has grown.
         limit_bytes: the largest message (or compressed set) that can be fetched.
         frames: the received frames that hold the buffered sets.
     """
@@ -69,7 +70,8 @@ class FetchMemory:
         self.limit_bytes = min(max(fetch_max_bytes, self._per_partition), _MAX_FETCH_BYTES)
         self._borrowers: dict[Cursor, int] = {}
         self._waiters: dict[Cursor, None] = {}  # the first one is served first
-        self.share_bytes = self.room_bytes = 0
+        self.share_bytes = self._largest_share_bytes = 0
+        self._has_room = True
         self.frames = FrameStore()
         self.divide(1)
 
@@ -77,11 +79,19 @@ class FetchMemory:
         """Divide the memory among this many partitions."""
         even = self._total // (2 * max(partitions, 1))
         self.share_bytes = min(self._per_partition, max(even, MIN_SHARE_BYTES))
-        # A response that was cut at its limit takes a whole share, plus its overhead.
-        room_bytes = self.share_bytes + SET_OVERHEAD_BYTES
+        self._largest_share_bytes = min(max(even, self.share_bytes), _MAX_FETCH_BYTES)
         # With the minimum of 16 KiB there is no second share: fetch only into an empty buffer.
-        self.room_bytes = room_bytes if even >= self.share_bytes else 0
+        self._has_room = even >= self.share_bytes
         self.frames.limit_bytes = max(self._total, partitions * MIN_SHARE_BYTES) // 4
+
+    def share_of(self, cursor: Cursor) -> int:
+        """Return what this partition fetches at once without borrowing."""
+        return min(self.share_bytes * cursor.growth, self._largest_share_bytes)
+
+    def room_of(self, cursor: Cursor) -> int:
+        """Return what this partition may have buffered when it fetches more."""
+        # A response that was cut at its limit takes a whole share, plus its overhead.
+        return self.share_of(cursor) + SET_OVERHEAD_BYTES if self._has_room else 0
 
     def borrow(self, cursor: Cursor) -> bool:
         """Grant what the cursor's next fetch needs beyond its share.
@@ -136,9 +146,11 @@ class FetchMemory:
         ]
 
     def _extra_bytes(self, cursor: Cursor) -> int:
-        extra = cursor.fetch_bytes(self.share_bytes) - self.share_bytes
+        share_bytes = self.share_of(cursor)
+        extra = cursor.fetch_bytes(share_bytes) - share_bytes
         if cursor.superseded_bytes:  # the buffer is empty: its room is free for them
-            extra += cursor.superseded_bytes - self.room_bytes
+            room_bytes = self._largest_share_bytes if self._has_room else 0
+            extra += cursor.superseded_bytes - room_bytes
         return extra
 
     def _fits(self, cursor: Cursor) -> bool:

@@ -108,7 +108,7 @@ class FetchQueue:
             self._number += 1
             heapq.heappush(self._backing_off, (cursor.not_before, self._number, cursor))
             return True
-        elif cursor.can_fetch(self._memory.room_bytes, self._memory.share_bytes):
+        elif cursor.can_fetch(self._memory.room_of(cursor), self._memory.share_of(cursor)):
             self._full.discard(cursor)
             self._ready[cursor] = None
             if cursor.urgent and not cursor.next_fetch.alone:
@@ -187,12 +187,13 @@ class FetchQueue:
                 self._leave_out(cursor)
                 self.queued = True
                 continue
+            share_bytes = self._memory.share_of(cursor)
             if not cursor.is_at_end:
-                expected_bytes += cursor.fetch_bytes(self._memory.share_bytes)
+                expected_bytes += cursor.fetch_bytes(share_bytes)
                 if fetches and expected_bytes > MAX_EXPECTED_BYTES:
                     break
             self._leave_out(cursor)
-            fetches.append(cursor.begin_fetch(self._memory.share_bytes))
+            fetches.append(cursor.begin_fetch(share_bytes))
         return fetches
 
     def _leave_out(self, cursor: Cursor) -> None:

@@ -33,7 +33,7 @@ from typing import Any
 
 from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
-from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch
+from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch, ResponseTime
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
 from aiokafka08.consumer.next_fetch import may_hide_large
@@ -222,14 +222,13 @@ class Fetcher:
                     await changed.wait(next_due)
                 continue
             try:
-                fetched, elapsed_s = await self._fetch(broker, plan, Lane.FETCH)
+                fetched, took = await self._fetch(broker, plan, Lane.FETCH)
             except KafkaError as error:
                 self._request_failed(queue, plan, error)
                 await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()
-            waited = elapsed_s >= plan.wait_s * WAITED_SHARE if plan.alone else None
-            await self._apply_response(queue.node_id, plan, fetched, waited)
+            await self._apply_response(queue.node_id, plan, fetched, took)
 
     def _queue_changed(self, broker: _Broker) -> None:
         """Let the tasks of this broker plan again."""
@@ -272,7 +271,7 @@ class Fetcher:
 
     async def _send_urgent(self, broker: _Broker, plan: FetchPlan) -> None:
         try:
-            fetched, _ = await self._fetch(broker, plan, Lane.URGENT_FETCH)
+            fetched, took = await self._fetch(broker, plan, Lane.URGENT_FETCH)
         except KafkaError:
             # The partitions join the next long poll, which finds out whether the broker is lost.
             self.request_failures += 1
@@ -280,15 +279,15 @@ class Fetcher:
             broker.urgent_from = asyncio.get_running_loop().time() + URGENT_RETRY_S
             self._abandon(plan.fetches)
         else:
-            await self._apply_response(broker.queue.node_id, plan, fetched, None)
+            await self._apply_response(broker.queue.node_id, plan, fetched, took)
         finally:
             broker.queue.end_urgent()
 
     async def _fetch(
         self, broker: _Broker, plan: FetchPlan, lane: Lane
-    ) -> tuple[dict[tuple[str, int], FetchedPartition], float]:
+    ) -> tuple[dict[tuple[str, int], FetchedPartition], ResponseTime]:
         """Send the request; return the response by topic and partition (its order isn't that of the
-        request, docs/brokers.md 3.11), and the seconds that it took.
+        request, docs/brokers.md 3.11), and the time that it took.
 
         Abandons the fetches if it is cancelled.
         """
@@ -328,21 +327,23 @@ class Fetcher:
             if lane is Lane.FETCH:
                 broker.hangs_from = None
         self._failing.discard(node_id)
+        began, ended = connection.response_began, loop.time()
         return {
             (topic.topic, fetched.partition): fetched
             for topic in response.topics
             for fetched in topic.partitions
-        }, loop.time() - sent
+        }, ResponseTime(began - sent, ended - began)
 
     async def _apply_response(
         self,
         node_id: int,
         plan: FetchPlan,
         response: dict[tuple[str, int], FetchedPartition],
-        waited: bool | None,
+        took: ResponseTime,
     ) -> None:
         """Pass each cursor its part of the response; yield to the event loop in between."""
         loop = asyncio.get_running_loop()
+        waited = sum(took) >= plan.wait_s * WAITED_SHARE if plan.alone else None
         now_ms = time.time_ns() // 1_000_000
         hides_large = may_hide_large(self._router.version(node_id))
         frame_bytes = max((held_bytes(one.message_set) for one in response.values()), default=0)
@@ -367,6 +368,7 @@ class Fetcher:
                     now=loop.time(),
                     now_ms=now_ms,
                     frame=frame,
+                    response_time=took,
                 )
                 self._carry_out(result, fetch, fetched.error_code)
                 if loop_slice.is_over():

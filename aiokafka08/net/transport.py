@@ -69,6 +69,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         on_received: called after data was received, once the waiters have all responses in it. May
             run any code, for example close the connection; must not raise.
         last_used: loop time of the last request or response.
+        response_began: loop time when the first bytes of the last response came.
         socket_closed: done when the socket is really closed.
     """
 
@@ -86,7 +87,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.on_received: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
         self.last_used = self._loop.time()
-        self._last_received = self.last_used
+        self._last_received = self.response_began = self.last_used
+        self._receiving = False  # a part of a response has come
         self._config = config
         self._on_close = on_close
         self._name = address_text(address)
@@ -234,9 +236,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.close_reason is not None:
             return
         self.last_used = self._last_received = self._loop.time()
+        if not self._receiving:
+            self._receiving, self.response_began = True, self.last_used
         try:
             for correlation_id, response in self._protocol.received(nbytes):
-                self.has_responded = True
+                self.has_responded, self._receiving = True, False
                 waiter = self._pending.pop(correlation_id).waiter
                 if not waiter.done():  # else it timed out or was cancelled
                     waiter.set_result(response)

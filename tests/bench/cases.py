@@ -18,6 +18,9 @@ BATCH_BYTES = 256 * 1024
 SET_BYTES = 16 * 1024
 """Size of the sets in topics to be read, before compression: the default of Java's producer. With
 much larger plain sets the broker limits every reader (docs/brokers.md 7.15)."""
+LARGE_SET_BYTES = 1024 * 1024
+SEEKS = 50
+"""How often the clients seek back while a long poll hangs."""
 LOOPS = 1000
 GATHERED = 50_000
 """Clients await the results of this many messages while as many more are in flight. The garbage
@@ -105,11 +108,14 @@ class Case:
     by_key: bool = False
     """The messages have keys; their partitions are chosen by murmur2."""
     distinct: int | None = None
+    set_bytes: int = SET_BYTES
+    """Size of the sets in a topic to be read."""
 
     @property
     def title(self) -> str:
         """The heading of the table."""
-        return f"{self.work} {self.value_bytes} B {self.compression or 'plain'}"
+        sets = "" if self.set_bytes == SET_BYTES else f", sets of {self.set_bytes >> 10} KiB"
+        return f"{self.work} {self.value_bytes} B {self.compression or 'plain'}{sets}"
 
     @property
     def topic(self) -> str:
@@ -404,6 +410,35 @@ CASES = [
     ),
     ONE_BY_ONE,
     CONSUME,
+    Case(
+        "consume",
+        100,
+        None,
+        (
+            Client("ours", "arrow_50_mib", "aiokafka08 getmany_arrow, fetch_max_bytes 50 MiB"),
+            Client("ours", "getmany_50_mib", "aiokafka08 getmany, fetch_max_bytes 50 MiB"),
+            CONFLUENT_CONSUME,
+            JAVA_SIMPLE,
+        ),
+        in_quick=False,
+        set_bytes=LARGE_SET_BYTES,
+    ),
+    Case(
+        "seek back while a long poll hangs,",
+        100,
+        None,
+        (
+            Client(
+                "ours",
+                "seek_back",
+                "aiokafka08 getone",
+                Goal(p50_ms=10, p99_ms=20, why="Each step is a request on a second connection."),
+            ),
+            Client("confluent", "seek_back", "confluent-kafka poll()"),
+        ),
+        share=0.001,
+        in_quick=False,
+    ),
     consume(
         100,
         "snappy",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.consumer.cursor import MAX_TRIES, Cursor, FetchResult, PartitionFetch, StartPosition
+from aiokafka08.consumer.cursor import (
+    MAX_GROWTH,
+    MAX_TRIES,
+    Cursor,
+    FetchResult,
+    PartitionFetch,
+    ResponseTime,
+    StartPosition,
+)
 from aiokafka08.consumer.record_buffer import Decoding
 from aiokafka08.errors import (
     BrokerResponseError,
@@ -40,6 +48,7 @@ def respond(
     code: int = 0,
     high_watermark: int = 100,
     now: float = 50.0,
+    time: ResponseTime = ResponseTime(0.0, 0.0),  # noqa: B008 - it is immutable
 ) -> FetchResult:
     return cursor.apply_response(
         fetch,
@@ -49,7 +58,13 @@ def respond(
         hides_large=True,
         now=now,
         now_ms=1234,
+        response_time=time,
     )
+
+
+def whole(fetch: PartitionFetch) -> bytes:
+    """Return a message that takes all bytes that were requested."""
+    return encode_entry(fetch.offset, None, bytes(fetch.max_bytes - 26))
 
 
 def test_new_cursor_fetches_only_with_a_position() -> None:
@@ -235,3 +250,38 @@ def test_failed_cursor_raises_any_exception_once() -> None:
     with pytest.raises(UnknownError):
         cursor.raise_error()
     assert not cursor.has_output
+
+
+@pytest.mark.parametrize(
+    ("time", "growth"),
+    [
+        (ResponseTime(0.016, 0.002), 2),
+        (ResponseTime(0.002, 0.001), 1),  # nothing to gain
+        (ResponseTime(0.016, 0.1), 1),  # a slow network
+    ],
+)
+def test_full_response_of_a_waiting_broker_grows(time: ResponseTime, growth: int) -> None:
+    cursor = make()
+    fetch = cursor.begin_fetch(SHARE)
+    assert respond(cursor, fetch, whole(fetch), time=time) is FetchResult.DATA
+    assert cursor.growth == growth
+
+
+def test_growth_needs_a_full_response_and_a_waiting_user() -> None:
+    cursor = make()
+    slow = ResponseTime(0.016, 0.001)
+    respond(cursor, cursor.begin_fetch(SHARE), data(50), time=slow)
+    assert cursor.growth == 1
+    fetch = cursor.begin_fetch(SHARE)
+    respond(cursor, fetch, whole(fetch), time=slow)
+    assert cursor.growth == 1, "the user hasn't read what came before"
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_growth_ends_with_its_cause(is_full: bool) -> None:
+    cursor = make()
+    cursor.growth = MAX_GROWTH
+    fetch = cursor.begin_fetch(SHARE)
+    message_set = whole(fetch) if is_full else data(50)
+    respond(cursor, fetch, message_set, time=ResponseTime(0.001, 0.1 if is_full else 0.001))
+    assert cursor.growth == MAX_GROWTH // 2

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.cursor import FetchResult
+from aiokafka08.consumer.cursor import MAX_GROWTH, FetchResult
 from aiokafka08.consumer.fetch_memory import MIN_SHARE_BYTES, FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan
 from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES
@@ -23,11 +23,12 @@ from tests.consumer.fetching import (
 
 def test_shares_of_few_and_many_partitions() -> None:
     memory = FetchMemory(50 * MIB, MIB)
+    (cursor,) = make_cursors(1)
     found = {}
     for count in (1, 25, 26, 1000, 1600, 1601, 100_000):
         memory.divide(count)
-        found[count] = (memory.share_bytes, memory.room_bytes > 0)
-        both = 2 if memory.room_bytes else 1
+        found[count] = (memory.share_bytes, memory.room_of(cursor) > 0)
+        both = 2 if memory.room_of(cursor) else 1
         assert count * memory.share_bytes * both <= max(50 * MIB, count * MIN_SHARE_BYTES)
     assert found[1] == found[25] == (MIB, True)
     assert found[1000] == (50 * MIB // 2000, True)
@@ -137,12 +138,24 @@ def test_memory_stays_within_its_bound(count: int, seed: int, total: int) -> Non
         answer(poll, now)
         check()
         for cursor in made:
+            cursor.growth = choose.choice([1, 1, 2, MAX_GROWTH])
             if choose.random() < 0.3:
                 cursor.buffer.decode(10)
                 cursor.buffer.pop_records(None)
             if not cursor.asked_bytes and not cursor.buffer.buffered_bytes:
                 memory.release(cursor)
             queue.update(cursor, now)
+
+
+def test_grown_share_ends_at_half_of_the_memory() -> None:
+    memory = FetchMemory(50 * MIB, MIB)
+    (one,) = make_cursors(1)
+    for count, largest in ((1, 16 * MIB), (3, 50 * MIB // 6), (100, 50 * MIB // 200)):
+        memory.divide(count)
+        one.growth = MAX_GROWTH
+        assert memory.share_of(one) == largest
+        assert memory.borrow(one)
+        assert not one.borrowed_bytes
 
 
 def test_superseded_fetch_counts_until_its_response() -> None:
@@ -153,15 +166,15 @@ def test_superseded_fetch_counts_until_its_response() -> None:
     old = one.begin_fetch(memory.share_bytes)
     one.seek(7)
     assert one.asked_bytes == MIB
-    assert one.can_fetch(memory.room_bytes, memory.share_bytes)
+    assert one.can_fetch(memory.room_of(one), memory.share_of(one))
     assert memory.borrow(one)
     new = one.begin_fetch(memory.share_bytes)
     assert respond(new, filling(new)) is FetchResult.DATA
     assert one.asked_bytes == MIB
-    assert not one.can_fetch(memory.room_bytes, memory.share_bytes)  # a share is still to come
+    assert not one.can_fetch(memory.room_of(one), memory.share_of(one))  # a share is still to come
     assert respond(old, filling(old)) is FetchResult.STALE
     assert one.asked_bytes == 0
-    assert one.can_fetch(memory.room_bytes, memory.share_bytes)
+    assert one.can_fetch(memory.room_of(one), memory.share_of(one))
 
 
 def test_superseded_large_fetch_leaves_no_room_for_another() -> None:

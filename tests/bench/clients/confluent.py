@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.aio import AIOProducer
 
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS, keys
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, LOOPS, PARTITIONS, SEEKS, keys
 from tests.bench.measure import WARM_UP, Measurement, Meter, TickingMeter, latencies
 
 _BROKER = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
@@ -123,6 +123,38 @@ def loops(bootstrap: str, topic: str, values: list[bytes], compression: str | No
         return measurement
 
     return asyncio.run(work())
+
+
+def seek_back(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """Measure `poll()` after a `seek()` back by one, on a topic that gets no messages."""
+    produce(bootstrap, topic, values[:WARM_UP], compression)
+    consumer = Consumer(
+        {
+            **_BROKER,
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+        }
+    )
+    place = TopicPartition(topic, 0)
+    _, end = consumer.get_watermark_offsets(place)
+    place.offset = end - 1
+    consumer.assign([place])
+    _take_one_by_one(consumer, 1)
+    took = []
+    meter = Meter()
+    for _ in range(SEEKS):
+        time.sleep(0.02)  # now a fetch hangs
+        begun = time.perf_counter()
+        consumer.seek(place)
+        _take_one_by_one(consumer, 1)
+        took.append(time.perf_counter() - begun)
+    measurement = replace(meter.stop(SEEKS), more=latencies(took))
+    consumer.close()
+    return measurement
 
 
 Take = Callable[[Consumer, int], None]

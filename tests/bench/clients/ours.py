@@ -10,11 +10,12 @@ from dataclasses import replace
 import uvloop
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, LISTED, LOOPS, PARTITIONS, keys
+from tests.bench.cases import BATCH_BYTES, LINGER_MS, LISTED, LOOPS, PARTITIONS, SEEKS, keys
 from tests.bench.clients.gathering import send_all
 from tests.bench.clients.running import run
 from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
 
+DEFAULT_FETCH_MAX_BYTES = 50 * 1024 * 1024
 TIMES = 10
 """Number of times that `getmany_ten_times` reads the topic."""
 
@@ -221,6 +222,34 @@ def one_by_one_asyncio(
     return one_by_one(bootstrap, topic, values, compression, asyncio.new_event_loop)
 
 
+def seek_back(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """Measure `getone()` after a `seek()` back by one, on a topic that gets no messages."""
+
+    async def work() -> Measurement:
+        place = TopicPartition(topic, 0)
+        async with _producer(bootstrap, compression) as producer:
+            await (await producer.send_many(topic, values[:WARM_UP], partition=0))
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+        consumer.assign([place])
+        async with consumer:
+            await consumer.seek_to_end(place)
+            end = await consumer.position(place)
+            took = []
+            meter = TickingMeter()
+            for _ in range(SEEKS):
+                await asyncio.sleep(0.02)  # now a long poll hangs
+                begun = time.perf_counter()
+                consumer.seek(place, end - 1)
+                await consumer.getone()
+                took.append(time.perf_counter() - begun)
+            measurement = meter.stop(SEEKS)
+        return replace(measurement, more=measurement.more | latencies(took))
+
+    return run(work())
+
+
 Take = Callable[[AIOKafkaConsumer, int], Awaitable[int]]
 """Reads at least this many messages, touches the values, and returns the number of messages."""
 
@@ -299,6 +328,16 @@ async def take_many_ten_times(consumer: AIOKafkaConsumer, count: int) -> int:
 def arrow(bootstrap: str, topic: str, count: int) -> Measurement:
     """Measure `getmany_arrow()`."""
     return read(bootstrap, _all_of(topic), count, take_arrow)
+
+
+def arrow_50_mib(bootstrap: str, topic: str, count: int) -> Measurement:
+    """Measure `getmany_arrow()` with the default `fetch_max_bytes`, so that fetches may grow."""
+    return read(bootstrap, _all_of(topic), count, take_arrow, DEFAULT_FETCH_MAX_BYTES)
+
+
+def getmany_50_mib(bootstrap: str, topic: str, count: int) -> Measurement:
+    """Measure `getmany()` with the default `fetch_max_bytes`, so that fetches may grow."""
+    return read(bootstrap, _all_of(topic), count, take_many, DEFAULT_FETCH_MAX_BYTES)
 
 
 def getmany(bootstrap: str, topic: str, count: int) -> Measurement:
