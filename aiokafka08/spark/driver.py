@@ -161,6 +161,7 @@ class DriverClient:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._client: BlockingClient | None = None
+        self._has_warned = False  # that the pattern matches no topic
 
     def close(self) -> None:
         """Close all connections. The next call opens new ones."""
@@ -186,8 +187,15 @@ class DriverClient:
         for retries_left in self._attempts():
             selected = self._fetch_partitions(missing_ok=known is not None)
             if not retries_left or set(known or ()) <= set(selected):
+                if not selected and self._options.topics.pattern is not None:
+                    self._warn_no_match()
                 return selected
         raise AssertionError("not reached")
+
+    def _warn_no_match(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _logger.warning("%s matches no topic of the cluster", self._options.topics)
 
     def _fetch_partitions(self, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
         snapshot = self._call(lambda router: router.metadata.refresh())

@@ -21,6 +21,7 @@ from typing import Final
 
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.spark import properties
+from aiokafka08.spark.java_pattern import translate_pattern
 from aiokafka08.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -352,12 +353,9 @@ def _topics(options: Mapping[str, str]) -> TopicSelection:
             raise wrong_value(name, text, "no topic is named", "topics like 'topicA,topicB'")
         return TopicSelection(subscribe=topics)
     pattern = text.strip()
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise wrong_value(name, text, str(error), "a regular expression") from None
     if not pattern:
         raise wrong_value(name, text, "empty", "a regular expression")
+    translate_pattern(pattern)
     return TopicSelection(pattern=pattern)
 
 

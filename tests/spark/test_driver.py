@@ -19,7 +19,7 @@ from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRe
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.spark import driver as driver_module
 from aiokafka08.spark.driver import DriverClient
-from aiokafka08.spark.options import ReadOptions, TimestampBound, read_options
+from aiokafka08.spark.options import ReadOptions, TimestampBound, TopicSelection, read_options
 from aiokafka08.spark.planning import ResolvedOffsets
 from aiokafka08.spark.properties import TlsOptions
 from aiokafka08.structs import TopicPartition
@@ -38,6 +38,18 @@ def driver(cluster: EmbeddedCluster) -> Iterator[DriverClient]:
     client = DriverClient(batch_options(cluster, fetchOffset__retryIntervalMs="1"))
     yield client
     client.close()
+
+
+def test_pattern_without_match_is_logged_once(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = replace(batch_options(cluster), topics=TopicSelection(pattern="x"))
+    driver = DriverClient(options)
+    try:
+        assert driver.partitions() == driver.partitions() == ()
+    finally:
+        driver.close()
+    assert caplog.text.count("subscribePattern='x' matches no topic of the cluster") == 1
 
 
 def test_call_sends_one_request_per_broker(cluster: EmbeddedCluster, driver: DriverClient) -> None:
