@@ -170,8 +170,7 @@ cdef object choose(object route, object key):
     return route.choose(key) if type(queue) is not queue_type else queue
 
 
-def choose_each(route, keys, Py_ssize_t start, Py_ssize_t stop):
-    cdef dict chosen = {}
+def choose_each(route, keys, Py_ssize_t start, Py_ssize_t stop, dict chosen not None):
     cdef Py_ssize_t index
     cdef object key = None, queue, indices
     for index in range(start, stop):
@@ -185,5 +184,4 @@ def choose_each(route, keys, Py_ssize_t start, Py_ssize_t stop):
         if indices is None:
             chosen[queue] = [index]
         else:
-            (<list>indices).append(index)
-    return chosen
+            (<list?>indices).append(index)

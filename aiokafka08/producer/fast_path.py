@@ -186,13 +186,16 @@ class PureAppender:
 
 
 def pure_choose_each(
-    route: TopicRoute, keys: Sequence[bytes | None] | None, start: int, stop: int
-) -> dict[PartitionQueue, list[int]]:
-    """Call `TopicRoute.choose` for the keys from `start` to `stop`; return their indices by queue.
+    route: TopicRoute,
+    keys: Sequence[bytes | None] | None,
+    start: int,
+    stop: int,
+    chosen: dict[PartitionQueue, list[int]],
+) -> None:
+    """Call `TopicRoute.choose` for the keys from `start` to `stop`; add their indices to `chosen`.
 
     `keys`: None if no message has a key.
     """
-    chosen: dict[PartitionQueue, list[int]] = {}
     for index in range(start, stop):
         queue = route.choose(None if keys is None else keys[index])
         indices = chosen.get(queue)
@@ -200,7 +203,6 @@ def pure_choose_each(
             chosen[queue] = [index]
         else:
             indices.append(index)
-    return chosen
 
 
 Appender: Final[type[PureAppender]] = PureAppender if _compiled is None else _compiled.Appender

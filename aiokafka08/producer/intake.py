@@ -173,7 +173,9 @@ class Intake:
                 elif messages.may_choose_once(route.partitioner):
                     start = await self._fill_batch(route.choose(None), messages, start, groups)
                 else:
-                    parts, start = messages.split_by_queue(route, start)
+                    parts, start = await self._loop_yield.run_steps(
+                        messages.split_by_queue(route, start)
+                    )
                     for queue, part in parts:
                         done = 0
                         while done < len(part.values):

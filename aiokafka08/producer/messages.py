@@ -8,14 +8,14 @@ Invariants:
 
 - `ArrowMessages` creates no Python object per row, except for a partitioner that has to be called
   for each row.
-- `too_large` yields, and `split_by_queue` stops, after a few milliseconds of work at most, so that
-  the caller can yield to the event loop.
+- `too_large` and `split_by_queue` yield after a few milliseconds of work at most, so that the
+  caller can yield to the event loop.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, Protocol, Self
 
 from aiokafka08.arrow import ArrowRows
@@ -24,6 +24,7 @@ from aiokafka08.producer.fast_path import choose_each
 from aiokafka08.producer.partitioner import (
     ANYWHERE_WITHOUT_KEY,
     BY_MURMUR2,
+    BatchAware,
     Partitioner,
     partitions_of,
 )
@@ -33,7 +34,11 @@ from aiokafka08.protocol.message_set import message_size
 Data = bytes | None
 
 _STEP_MESSAGES: Final = 1024
-"""Listed messages that one step checks, or splits by queue."""
+"""Listed messages that one step checks, or chooses the partitions of."""
+_SPLIT_MESSAGES: Final = 32 * 1024
+"""Maximum number of listed messages that are split by queue at once. A batch costs as much as many
+messages, so those of one partition should meet in one batch, though it lingers only for a short
+time."""
 _MEASURED_ROWS: Final = 65536
 """Arrow rows that one step checks."""
 _SPLIT_ROWS: Final = 8192
@@ -80,7 +85,7 @@ class Messages(Protocol):
 
     def split_by_queue(
         self, route: TopicRoute, start: int
-    ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
+    ) -> Generator[None, None, tuple[Iterable[tuple[PartitionQueue, Messages]], int]]:
         """Split some messages, from index `start` on, by queue; return them and the next index."""
 
 
@@ -128,11 +133,17 @@ class ListedMessages:
 
     def split_by_queue(
         self, route: TopicRoute, start: int
-    ) -> tuple[Sequence[tuple[PartitionQueue, Messages]], int]:
+    ) -> Generator[None, None, tuple[Iterable[tuple[PartitionQueue, Messages]], int]]:
         """See `Messages`."""
-        stop = min(start + _STEP_MESSAGES, len(self.values))
-        chosen = choose_each(route, self.keys, start, stop)
-        return [(queue, self._select(indices)) for queue, indices in chosen.items()], stop
+        # A partitioner that is notified of new batches expects them before its next choices.
+        most = _STEP_MESSAGES if isinstance(route.partitioner, BatchAware) else _SPLIT_MESSAGES
+        end = min(start + most, len(self.values))
+        chosen: dict[PartitionQueue, list[int]] = {}
+        for first in range(start, end, _STEP_MESSAGES):
+            if first > start:
+                yield
+            choose_each(route, self.keys, first, min(first + _STEP_MESSAGES, end), chosen)
+        return ((queue, self._select(indices)) for queue, indices in chosen.items()), end
 
     def _select(self, indices: list[int]) -> ListedMessages:
         keys, values, timestamps = self.keys, self.values, self.timestamps_ms
@@ -193,8 +204,9 @@ class ArrowMessages:
 
     def split_by_queue(
         self, route: TopicRoute, start: int
-    ) -> tuple[Sequence[tuple[PartitionQueue, ArrowMessages]], int]:
+    ) -> Generator[None, None, tuple[Iterable[tuple[PartitionQueue, Messages]], int]]:
         """See `Messages`."""
+        yield from ()
         rows = self._rows.slice(
             start, min(_SPLIT_ROWS, _SPLIT_BYTES // self._rows.average_row_bytes + 1)
         )

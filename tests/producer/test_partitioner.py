@@ -387,7 +387,9 @@ def route(partitioner: Partitioner) -> TopicRoute:
 def test_choose_each_chooses_as_route_choose(each: Any, name: str) -> None:
     one = route(PARTITIONERS[name]())
     keys = [b"%d" % number for number in range(100)] + [b"", b"\xff" * 7]
-    places = each(one, keys, 3, 102)
+    places: dict[PartitionQueue, list[int]] = {}
+    each(one, keys, 3, 50, places)
+    each(one, keys, 50, 102, places)
     assert sorted(index for indices in places.values() for index in indices) == [*range(3, 102)]
     for queue, indices in places.items():
         assert [one.choose(keys[index]) for index in indices] == [queue] * len(indices)
@@ -398,7 +400,8 @@ def test_choose_each_chooses_as_route_choose(each: Any, name: str) -> None:
 def test_choose_each_spreads_keyless_messages_over_leaders(each: Any) -> None:
     one = route(DefaultPartitioner())
     for keys in (None, [None] * 300):
-        places = each(one, keys, 0, 300)
+        places: dict[PartitionQueue, list[int]] = {}
+        each(one, keys, 0, 300, places)
         assert {queue.topic_partition.partition for queue in places} == {1, 3}
         assert min(map(len, places.values())) > 90
 
@@ -406,4 +409,4 @@ def test_choose_each_spreads_keyless_messages_over_leaders(each: Any) -> None:
 @pytest.mark.parametrize("each", [choose_each, pure_choose_each])
 def test_choose_each_raises_for_a_missing_partition(each: Any) -> None:
     with pytest.raises(IllegalArgumentError, match="the partitioner chose 7"):
-        each(route(lambda key, partitions, available: 7), None, 0, 1)
+        each(route(lambda key, partitions, available: 7), None, 0, 1, {})
