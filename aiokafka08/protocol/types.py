@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import operator
 import struct
 import types as builtin_types
 import typing
@@ -75,11 +77,15 @@ memoryview, the value is a view of it, not a copy."""
 
 
 class CompiledType(typing.NamedTuple):
-    """The reader and the writer of a type in one version, and its minimum size in bytes."""
+    """The reader and the writer of a type in one version, and its minimum size in bytes.
+
+    `read_items` reads many values of `min_size` bytes each at once; None if sizes vary.
+    """
 
     read: Reader
     write: Writer
     min_size: int
+    read_items: Callable[[Buffer], list[Any]] | None = None
 
 
 def cut_short(what: str, needed: int, left: int) -> KafkaProtocolError:
@@ -189,7 +195,7 @@ def _compile_sized(wire: Sized) -> CompiledType:
 def _compile_array(
     item: Any, version: int, type_args: dict[TypeVar, Any], *, nullable: bool
 ) -> CompiledType:
-    read_item, write_item, item_size = _compile(item, version, type_args)
+    read_item, write_item, item_size, read_items = _compile(item, version, type_args)
     unpack_from, pack = struct.Struct(">i").unpack_from, struct.Struct(">i").pack
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
@@ -203,6 +209,9 @@ def _compile_array(
             raise KafkaProtocolError(f"an array: count {count}; expected >= 0")
         if count * item_size > end - pos:
             raise cut_short(f"an array of {count}", count * item_size, end - pos)
+        if read_items is not None:
+            stop = pos + count * item_size
+            return read_items(data[pos:stop]), stop
         items: list[Any] = []
         append = items.append
         for _ in range(count):
@@ -231,12 +240,17 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
     min_size = 0
     run: list[tuple[str, str]] = []  # neighbouring fixed-width fields: (name, letter)
 
+    read_items: Callable[[Buffer], list[Any]] | None = None
+
     def end_run() -> None:
+        nonlocal read_items
         if run:
             names = tuple(name for name, _ in run)
             packer = struct.Struct(">" + "".join(code for _, code in run))
             readers.append(_run_reader(names, packer))
             writers.append(_run_writer(names, packer))
+            if packer.size == min_size and _are_arguments(cls, names, absent):
+                read_items = _items_reader(cls, packer)
             run.clear()
 
     for field in dataclasses.fields(cls):
@@ -252,6 +266,7 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
             min_size += struct.calcsize(">" + fixed.code)
             continue
         end_run()
+        read_items = None
         inner = _compile(type_, version, type_args)
         readers.append(_field_reader(field.name, inner.read))
         writers.append(_field_writer(field.name, inner.write))
@@ -279,7 +294,23 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
         except struct.error as error:
             raise ValueError(f"{name} version {version}: {error}") from None
 
-    return CompiledType(read, write, min_size)
+    return CompiledType(read, write, min_size, read_items)
+
+
+def _are_arguments(cls: Any, names: tuple[str, ...], absent: list[tuple[str, Any]]) -> bool:
+    """Return whether a class can be called with these fields; the others have defaults."""
+    fields = dataclasses.fields(cls)
+    defaults = [(field.name, field.default) for field in fields[len(names) :]]
+    return tuple(field.name for field in fields[: len(names)]) == names and defaults == absent
+
+
+def _items_reader(cls: Any, packer: struct.Struct) -> Callable[[Buffer], list[Any]]:
+    iter_unpack = packer.iter_unpack
+
+    def read(data: Buffer) -> list[Any]:
+        return list(itertools.starmap(cls, iter_unpack(data)))
+
+    return read
 
 
 def _run_reader(names: tuple[str, ...], packer: struct.Struct) -> Any:
@@ -298,8 +329,18 @@ def _run_reader(names: tuple[str, ...], packer: struct.Struct) -> Any:
 def _run_writer(names: tuple[str, ...], packer: struct.Struct) -> Writer:
     pack = packer.pack
 
+    if len(names) == 1:
+        (only,) = names
+
+        def write_one(source: Any, out: list[Buffer]) -> None:
+            out.append(pack(getattr(source, only)))
+
+        return write_one
+
+    fields_of = operator.attrgetter(*names)
+
     def write(source: Any, out: list[Buffer]) -> None:
-        out.append(pack(*[getattr(source, name) for name in names]))
+        out.append(pack(*fields_of(source)))
 
     return write
 
