@@ -10,8 +10,9 @@ Invariants:
   is put back becomes the head of its queue. So the messages of a partition keep their order through
   retries, leader changes and splits.
 - The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
-  in flight, the next one grows up to `max_request_bytes`: that is how one partition fills a link
-  with a long round trip.
+  in flight, the next one grows: that is how one partition fills a link with a long round trip. A
+  plain batch grows as far as `limit_growth` allows for its leader, a compressed one up to
+  `max_request_bytes`.
 - A batch carries messages that were sent within a tenth of `delivery_timeout_s`, counted from its
   first message. So each message has at least nine tenths of that time, though its batch has one
   deadline. The fast path appends to `open_batch` without a clock: `expire` closes an open batch of
@@ -32,6 +33,7 @@ from typing import Final, Generic, TypeVar
 
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery
+from aiokafka08.producer.send_window import MIN_GROWTH_BYTES
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
@@ -87,6 +89,12 @@ class Accumulator:
         self._new_delivery = new_delivery
         self._wake_sender = wake_sender
         self._sender_is_awake = False
+        self._growth_bytes: dict[int | None, int] = {}  # by leader
+        self._least_growth_bytes = (
+            min(max(MIN_GROWTH_BYTES, batch_bytes), max_request_bytes)
+            if codec is Codec.NONE
+            else max_request_bytes
+        )
         # Queues with a due batch by leader, in the order in which they became ready. An entry
         # counts only while its queue is ready and still has that leader.
         self._ready: dict[int | None, deque[PartitionQueue]] = {}
@@ -145,14 +153,16 @@ class Accumulator:
             ):
                 return batch
         self.close_batch(queue, now)
-        may_grow = queue.muted_by is not None or bool(queue.batches)
-        limit = queue.limit_bytes
+        if queue.muted_by is not None or queue.batches:
+            limit = self._growth_bytes.get(queue.leader, self._least_growth_bytes)
+        else:
+            limit = self.batch_bytes
         batch = Batch(
             queue,
             MessageSetBuilder(queue.magic, self._codec),
             self._new_delivery(queue.topic_partition),
             count=0,
-            limit_bytes=limit if may_grow else min(self.batch_bytes, limit),
+            limit_bytes=min(limit, queue.limit_bytes),
             due_at=now + self._linger_s,
             deadline=sent_at + self.delivery_timeout_s,
         )
@@ -241,11 +251,16 @@ class Accumulator:
         queue.is_ready = False
         self._schedule(queue, now)
 
+    def limit_growth(self, node: int, size_bytes: int) -> None:
+        """Let batches for a leader grow to this size; no effect on compressed ones."""
+        if self._codec is Codec.NONE:
+            self._growth_bytes[node] = max(size_bytes, self._least_growth_bytes)
+
     def begin_pass(self, now: float) -> None:
         """Begin a pass of the sender: queues whose linger or backoff is over become ready."""
         self._sender_is_awake = True
         for queue in self._waiting.pop_due(now):
-            self._schedule(queue, now)
+            self._make_ready(queue)
 
     def end_pass(self) -> float | None:
         """End the pass; return when the next one has to begin, None if there is nothing to do."""
@@ -267,7 +282,15 @@ class Accumulator:
             ready.popleft()
         return False
 
-    def drain(self, node: int, max_bytes: int, now: float, *, mute: bool = True) -> list[Batch]:
+    def drain(
+        self,
+        node: int,
+        max_bytes: int,
+        now: float,
+        *,
+        mute: bool = True,
+        max_batches: int | None = None,
+    ) -> list[Batch]:
         """Take the due batches of a node, one per partition, for one request.
 
         Args:
@@ -276,11 +299,12 @@ class Accumulator:
             now: the time.
             mute: let the next batch of each partition wait until this one is finished or put back.
                 False with acks=0, where no response tells that a batch is stored.
+            max_batches: number of batches; None for any number.
         """
         ready = self._ready.get(node)
         batches: list[Batch] = []
         total = 0
-        while ready:
+        while ready and len(batches) != max_batches:
             queue = ready.popleft()
             if not queue.is_ready or queue.leader != node:
                 continue
@@ -289,6 +313,7 @@ class Accumulator:
                 ready.appendleft(queue)
                 break
             if batch is queue.open_batch:
+                batch.due_at = _ALREADY_DUE
                 self.close_batch(queue, now)
             queue.is_ready = False
             queue.batches.popleft()
@@ -441,12 +466,16 @@ class Accumulator:
                 self._wake()
             return
         self._waiting.discard(queue)
+        self._make_ready(queue)
+        if not self._sender_is_awake:
+            self._wake()
+
+    def _make_ready(self, queue: PartitionQueue) -> None:
         queue.is_ready = True
         ready = self._ready.get(queue.leader)
         if ready is None:
             ready = self._ready[queue.leader] = deque()
         ready.append(queue)
-        self._wake()
 
     def _wake(self) -> None:
         if not self._sender_is_awake:
@@ -457,15 +486,18 @@ class Accumulator:
 class Timers(Generic[K]):
     """One time per key, the earliest first.
 
-    A heap with stale entries: `set` and `discard` leave the key's earlier entry in it. When the
-    heap has more than 2 * keys + 64 entries, `set` removes the stale ones. So `set` costs O(log n)
-    on average, `discard` O(1).
+    Times are mostly set in ascending order: all batches of a producer have the same linger and the
+    same timeout. Such an entry goes to the end of a FIFO queue, any other one into a heap. `set`
+    and `discard` leave the key's earlier entry where it is. When there are more than
+    2 * keys + 64 entries, `set` removes the stale ones. So `set` costs O(1) in ascending order,
+    else O(log n); `discard` costs O(1).
     """
 
-    __slots__ = ("_heap", "_pushed", "_times")
+    __slots__ = ("_fifo", "_heap", "_pushed", "_times")
 
     def __init__(self) -> None:
         self._times: dict[K, float] = {}
+        self._fifo: deque[tuple[float, K]] = deque()
         self._heap: list[tuple[float, int, K]] = []
         self._pushed = 0  # breaks ties: keys needn't be comparable
 
@@ -477,11 +509,16 @@ class Timers(Generic[K]):
 
     def set(self, key: K, time: float) -> None:
         """Set the time of a key, in place of the one it had."""
-        self._times[key] = time
-        self._pushed += 1
-        heapq.heappush(self._heap, (time, self._pushed, key))
-        if len(self._heap) > 2 * len(self._times) + 64:
-            self._heap = [entry for entry in self._heap if self._times.get(entry[2]) == entry[0]]
+        times, fifo = self._times, self._fifo
+        times[key] = time
+        if not fifo or fifo[-1][0] <= time:
+            fifo.append((time, key))
+        else:
+            self._pushed += 1
+            heapq.heappush(self._heap, (time, self._pushed, key))
+        if len(fifo) + len(self._heap) > 2 * len(times) + 64:
+            self._fifo = deque(entry for entry in fifo if times.get(entry[1]) == entry[0])
+            self._heap = [entry for entry in self._heap if times.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
     def discard(self, key: K) -> None:
@@ -490,17 +527,22 @@ class Timers(Generic[K]):
 
     def first(self) -> float | None:
         """Return the earliest time; None if there are no keys."""
-        heap = self._heap
-        while heap:
-            time, _, key = heap[0]
-            if self._times.get(key) == time:
-                return time
+        times, fifo, heap = self._times, self._fifo, self._heap
+        while fifo and times.get(fifo[0][1]) != fifo[0][0]:
+            fifo.popleft()
+        while heap and times.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
-        return None
+        if not heap:
+            return fifo[0][0] if fifo else None
+        return min(heap[0][0], fifo[0][0]) if fifo else heap[0][0]
 
     def pop_due(self, now: float) -> Iterator[K]:
         """Remove and yield the keys whose time has come, earliest first."""
         while (time := self.first()) is not None and time <= now:
-            key = heapq.heappop(self._heap)[2]
+            # `first` has left only entries that count at both heads.
+            if self._fifo and self._fifo[0][0] == time:
+                key = self._fifo.popleft()[1]
+            else:
+                key = heapq.heappop(self._heap)[2]
             del self._times[key]
             yield key

@@ -8,8 +8,9 @@ Invariants:
 
 - Batches stay in their queues, where they can still grow, until a connection is open and writable.
   If connecting fails with an error that isn't retriable, the due batches fail.
-- At most `max_in_flight_requests_per_connection` produce requests are in flight. No two of them
-  carry batches of the same partition, unless acks=0.
+- At most `max_in_flight_requests_per_connection` produce requests are in flight, and no further one
+  is sent while the `SendWindow` is full. No two of them carry batches of the same partition, unless
+  acks=0.
 - One request at a time is compressed, and requests are written in the order in which they were
   drained. A large one is compressed in a thread (`concurrency.offload`), and no other request is
   drained meanwhile. Between two smaller ones the event loop runs.
@@ -48,6 +49,7 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
+from aiokafka08.producer.send_window import PROBE_BATCHES, PROBE_BYTES, SendWindow
 from aiokafka08.protocol.api import (
     ListOffsetsRequest,
     ProducedPartition,
@@ -60,7 +62,6 @@ from aiokafka08.protocol.api import (
 from aiokafka08.protocol.compression import LONG_COMPRESS_BYTES, Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
-from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Acks0Unknown
 
 _PING: Final = ListOffsetsRequest(-1, [])
@@ -89,6 +90,10 @@ class _ProduceInFlight:
 
     Attributes:
         batches: the batches; the sink may take some of them back.
+        sent_batches: number of batches when it was sent.
+        sent_bytes: bytes of their message sets.
+        sent_at: when it was sent.
+        is_alone: no other request was in flight then.
         connection: the connection.
         magic: the message format that the broker knows.
         times_out_at: loop time at which the sink gives the request up.
@@ -101,18 +106,31 @@ class _ProduceInFlight:
         "_sink",
         "batches",
         "connection",
+        "is_alone",
         "is_ended",
         "is_overdue",
         "magic",
         "overdue_at",
+        "sent_at",
+        "sent_batches",
+        "sent_bytes",
         "times_out_at",
     )
 
     def __init__(
-        self, sink: Sink, batches: list[Batch], connection: BrokerConnection, now: float
+        self,
+        sink: Sink,
+        batches: list[Batch],
+        size_bytes: int,
+        connection: BrokerConnection,
+        now: float,
     ) -> None:
         self._sink = sink
         self.batches = batches
+        self.sent_batches = len(batches)
+        self.sent_bytes = size_bytes
+        self.sent_at = now
+        self.is_alone = not sink.in_flight
         self.connection = connection
         self.magic = connection.version.magic
         self.times_out_at = 0.0
@@ -171,6 +189,7 @@ class Sink:
         self._offload = offload
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
+        self._window = self._new_window()
         self._requests: dict[_ProduceInFlight, None] = {}
         self._connecting: asyncio.Task[None] | None = None
         self._compressing: asyncio.Task[None] | None = None
@@ -189,7 +208,8 @@ class Sink:
         """Send due batches until none is left.
 
         Stops earlier when the connection isn't writable, when `max_in_flight` requests are in
-        flight, or after a request that is compressed; then the rest follows by itself.
+        flight, when the window is full, or after a request that is compressed. The next response,
+        or the end of the compression, calls this again.
         """
         mute = self._options.required_acks != 0
         while (
@@ -207,10 +227,18 @@ class Sink:
                 if self._connecting is None or self._connecting.done():
                     self._connecting = self._loop.create_task(self._connect())
                 return
+            now = self._loop.time()
+            max_bytes, max_batches = self._options.max_request_size, None
+            if self._window.is_probe_due(now):
+                if self._requests and self._window.round_trip_s is not None:
+                    return
+                max_bytes, max_batches = min(PROBE_BYTES, max_bytes), PROBE_BATCHES
+            elif self._window.is_full(sum(one.sent_batches for one in self._requests)):
+                return
             self._send(
                 connection,
                 self._accumulator.drain(
-                    self._node_id, self._options.max_request_size, self._loop.time(), mute=mute
+                    self._node_id, max_bytes, now, mute=mute, max_batches=max_batches
                 ),
             )
             if self._options.codec is not Codec.NONE and self._accumulator.has_ready(self._node_id):
@@ -283,6 +311,8 @@ class Sink:
                     connection = await self._router.connection(self._node_id, Lane.PRODUCE)
                     await connection.wait_writable()
                 connection.on_received = self._passes.responses_end
+                if connection is not self._connection:
+                    self._window = self._new_window()
                 self._connection = connection
                 self.last_error = None
             except KafkaError as error:
@@ -296,6 +326,9 @@ class Sink:
             self.send_due()
         except Exception as error:
             self._on_crash(error)
+
+    def _new_window(self) -> SendWindow:
+        return SendWindow(self._options.max_request_size, self._accumulator.batch_bytes)
 
     def _fail_due(self, error: KafkaError) -> None:
         """Fail all due batches: this client can never speak to the broker."""
@@ -349,6 +382,7 @@ class Sink:
     ) -> None:
         now = self._loop.time()
         encoded: list[Batch] = []
+        size_bytes = 0
         partitions: list[tuple[str, ProducePartition]] = []
         for batch, message_set in zip(batches, message_sets, strict=True):
             topic, partition = batch.queue.topic_partition
@@ -360,7 +394,7 @@ class Sink:
                 self._resolver.fail(batch, KafkaError(text), now)
                 continue
             partitions.append((topic, ProducePartition(partition, message_set)))
-            self.bytes_sent += len(message_set)
+            size_bytes += len(message_set)
             encoded.append(batch)
         if not encoded:
             return
@@ -371,7 +405,7 @@ class Sink:
             min(int(timeout_s * 1000 * _BROKER_TIMEOUT_SHARE), _MAX_INT32),
             by_topic(partitions),
         )
-        request = _ProduceInFlight(self, encoded, connection, now)
+        request = _ProduceInFlight(self, encoded, size_bytes, connection, now)
         try:
             connection.send(produce, request)
             if acks == 0:
@@ -381,6 +415,7 @@ class Sink:
                 self._resolver.retry(batch, error, now, may_be_stored=False)
             return
         self.requests_sent += 1
+        self.bytes_sent += size_bytes
         if acks == 0:
             for batch in encoded:
                 self._resolver.acknowledge_written(batch)
@@ -402,6 +437,15 @@ class Sink:
         self._passes.responses_begin()
         try:
             now = self._loop.time()
+            if request.connection is self._connection:
+                self._window.acknowledged(
+                    request.sent_at,
+                    now,
+                    request.sent_batches,
+                    request.sent_bytes,
+                    alone=request.is_alone,
+                )
+                self._accumulator.limit_growth(self._node_id, self._window.growth_bytes)
             if self._options.required_acks == 0:
                 self._finish_unacknowledged(request, None, now)
             else:
@@ -441,8 +485,8 @@ class Sink:
         self, request: _ProduceInFlight, topics: list[Topic[ProducedPartition]], now: float
     ) -> None:
         # by name, not by index: brokers respond in the order of a hash map (docs/brokers.md 3.11)
-        responses = {
-            TopicPartition(topic.topic, partition.partition): partition
+        responses: dict[tuple[str, int], ProducedPartition] = {
+            (topic.topic, partition.partition): partition
             for topic in topics
             for partition in topic.partitions
         }

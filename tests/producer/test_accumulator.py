@@ -10,6 +10,7 @@ from aiokafka08.errors import KafkaError
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery
+from aiokafka08.producer.send_window import MIN_GROWTH_BYTES
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import entries, message_size
 from aiokafka08.structs import TopicPartition
@@ -23,13 +24,15 @@ def make(
     linger_s: float = 0.0,
     delivery_timeout_s: float = 120.0,
     wake_sender: Callable[[], object] = lambda: None,
+    max_request_bytes: int = REQUEST_BYTES,
+    codec: Codec = Codec.NONE,
 ) -> Accumulator:
     return Accumulator(
         batch_bytes=BATCH_BYTES,
-        max_request_bytes=REQUEST_BYTES,
+        max_request_bytes=max_request_bytes,
         linger_s=linger_s,
         delivery_timeout_s=delivery_timeout_s,
-        codec=Codec.NONE,
+        codec=codec,
         new_delivery=lambda topic_partition: BatchDelivery(topic_partition, None),
         wake_sender=wake_sender,
     )
@@ -254,6 +257,39 @@ def test_batch_behind_one_in_flight_grows_to_request_size() -> None:
     drain(accumulator)
     batches = add(accumulator, queue, 60)
     assert [batch.count for batch in dict.fromkeys(batches)] == [50, 10]
+
+
+@pytest.mark.parametrize(
+    ("codec", "limits"),
+    [
+        (Codec.NONE, (MIN_GROWTH_BYTES, MIN_GROWTH_BYTES, 2 * MIN_GROWTH_BYTES)),
+        (Codec.GZIP, (4 * MIN_GROWTH_BYTES,) * 3),
+    ],
+)
+def test_plain_batches_grow_as_far_as_their_leader_needs(
+    codec: Codec, limits: tuple[int, ...]
+) -> None:
+    accumulator = make(max_request_bytes=4 * MIN_GROWTH_BYTES, codec=codec)
+    accumulator.limit_growth(2, BATCH_BYTES)
+    accumulator.limit_growth(3, 2 * MIN_GROWTH_BYTES)
+    for leader, limit in zip((1, 2, 3), limits, strict=True):
+        queue = add_queue(accumulator, leader, leader)
+        first = accumulator.append(queue, None, MESSAGE, -1, 100, 0.0)
+        accumulator.close_batch(queue, 0.0)
+        queue.magic = 1  # the next message needs another batch
+        second = accumulator.append(queue, None, MESSAGE, 0, 108, 0.0)
+        assert (first.limit_bytes, second.limit_bytes) == (BATCH_BYTES, limit)
+
+
+def test_drain_takes_at_most_max_batches() -> None:
+    accumulator = make()
+    queues = [add_queue(accumulator, partition) for partition in range(5)]
+    for queue in queues:
+        add(accumulator, queue)
+    accumulator.begin_pass(0.0)
+    first = accumulator.drain(1, REQUEST_BYTES, 0.0, max_batches=2)
+    assert [batch.queue for batch in first] == queues[:2]
+    assert [batch.queue for batch in drain(accumulator)] == queues[2:]
 
 
 def test_a_message_larger_than_a_batch_is_sent_alone() -> None:

@@ -277,6 +277,17 @@ async def test_a_lingering_batch_is_sent_after_linger_ms(
     assert loop.time() - begin >= 0.0205
 
 
+async def test_first_request_keeps_to_max_request_size(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(topics={"t": 4}) as cluster:
+        producer = await producer_for(cluster, max_request_size=20_000)
+        await producer.partitions_for("t")
+        value = bytes(15_000)
+        await asyncio.gather(
+            *[await producer.send("t", value, partition=number) for number in range(4)]
+        )
+        assert len(cluster.requests(ProduceRequest)) == 4
+
+
 async def test_partitions_of_a_broker_share_a_request(producer_for: ProducerFor) -> None:
     async with EmbeddedCluster(topics={"t": 8, "u": 2}) as cluster:
         producer = await producer_for(cluster)
