@@ -159,8 +159,7 @@ def _batch_table(found: list[Summary]) -> Iterator[str]:
         yield _row(f"{size // 1024:,} KiB", *_by_partitions(line))
     yield ""
     yield (
-        "While a batch is in flight the next one grows beyond this size, towards "
-        "`max_request_size`."
+        "While a batch is in flight the next one grows beyond this size, as far as the link needs."
     )
     yield ""
 
@@ -186,8 +185,8 @@ def _delay_table(pipelined: list[Summary], long: list[Summary]) -> Iterator[str]
         yield (
             f"One partition at 50 ms, values of {one.point.value_bytes:,} bytes, default sizes: "
             f"{one.megabytes_per_second:.1f} MB/s (spread {one.spread:.0%}) at "
-            f"{one.cpu_per_million:.2f} CPU. While a batch is in flight the next one grows towards "
-            f"`max_request_size`; the batches had {one.batch_bytes / 1024:,.0f} KiB on average."
+            f"{one.cpu_per_million:.2f} CPU. While a batch is in flight the next one grows as far "
+            f"as the link needs; the batches had {one.batch_bytes / 1024:,.0f} KiB on average."
         )
         yield ""
 

@@ -103,7 +103,7 @@ def test_growth_stays_within_a_small_request_size() -> None:
     assert window.growth_bytes == 10_000
 
 
-def test_only_small_requests_that_were_alone_measure_the_round_trip() -> None:
+def test_only_small_requests_alone_measure_the_round_trip() -> None:
     window = SendWindow(REQUEST_BYTES, BATCH_BYTES)
     window.acknowledged(0.0, 0.1, PROBE_BATCHES, PROBE_BYTES + 1, alone=True)
     window.acknowledged(1.0, 1.1, PROBE_BATCHES + 1, PROBE_BYTES, alone=True)
