@@ -26,12 +26,13 @@ from typing import Final, assert_never
 
 try:
     import cramjam
+    import snappy
 
-    _has_cramjam = True
-except ModuleNotFoundError:
-    # It is a dependency, but a Spark executor that gets this package as a zip of its sources lacks
-    # it. The package must work there too, as long as messages are uncompressed or gzip.
-    _has_cramjam = False
+    _missing: str | None = None
+except ModuleNotFoundError as error:
+    # Both are dependencies, but a Spark executor that gets this package as a zip of its sources has
+    # neither. The package must work there too, as long as messages are uncompressed or gzip.
+    _missing = error.name or "python-snappy"
 
 __all__ = [
     "LONG_COMPRESS_BYTES",
@@ -103,7 +104,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int =
             in format 1 (KAFKA-3160).
 
     Raises:
-        ModuleNotFoundError: cramjam isn't installed, and the codec needs it.
+        ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
     """
     return compress_behind(codec, data, magic=magic, room=0).getvalue()
 
@@ -143,7 +144,7 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int) -
     Raises:
         CorruptCompressedData: the data is malformed or cut off.
         DecompressedTooLarge: the data decompresses to more than `limit` bytes.
-        ModuleNotFoundError: cramjam isn't installed, and the codec needs it.
+        ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
     """
     decoder = _DECODERS.get(codec)
     if decoder is None:
@@ -176,10 +177,11 @@ def decompress_unless_long(
 
 
 def _require_library(codec: Codec) -> None:
-    if not _has_cramjam and codec in (Codec.SNAPPY, Codec.LZ4):
+    if _missing is not None and codec in (Codec.SNAPPY, Codec.LZ4):
         raise ModuleNotFoundError(
-            f"codec {codec.name.lower()}: no module named 'cramjam'. Install cramjam",
-            name="cramjam",
+            f"codec {codec.name.lower()}: no module named {_missing!r}. Install python-snappy and "
+            "cramjam",
+            name=_missing,
         )
 
 
@@ -300,17 +302,11 @@ _UINT32_BIG: Final = struct.Struct(">I")
 
 
 def _snappy_stream(data: memoryview, room: int) -> io.BytesIO:
-    blocks = -(-len(data) // _XERIAL_BLOCK_BYTES)
-    most = cramjam.snappy.compress_raw_max_len(data[:_XERIAL_BLOCK_BYTES]) + _UINT32_BIG.size
-    output = _Output(room + len(_XERIAL_HEADER) + blocks * most, room).append(_XERIAL_HEADER)
-    with output.getbuffer() as all_bytes:
-        for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
-            at = output.size + _UINT32_BIG.size
-            block = data[start : start + _XERIAL_BLOCK_BYTES]
-            size = cramjam.snappy.compress_raw_into(block, all_bytes[at:])
-            _UINT32_BIG.pack_into(all_bytes, output.size, size)
-            output.size = at + size
-    return output.ended()
+    output = _Output(room + len(_XERIAL_HEADER), room).append(_XERIAL_HEADER)
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block: bytes = snappy.compress(data[start : start + _XERIAL_BLOCK_BYTES])
+        output.append(_UINT32_BIG.pack(len(block))).append(block)
+    return output
 
 
 def _unsnappy(data: memoryview, limit: int) -> io.BytesIO:
@@ -323,6 +319,7 @@ def _unsnappy(data: memoryview, limit: int) -> io.BytesIO:
         for block in _snappy_blocks(data):
             stop = output.size + _snappy_size(block, limit)
             try:
+                # python-snappy would make a copy of the block, while it holds the GIL.
                 size = cramjam.snappy.decompress_raw_into(block, plain[output.size : stop])
             except cramjam.DecompressionError:
                 raise CorruptCompressedData("snappy: malformed block") from None

@@ -561,7 +561,7 @@ def test_wrong_gzip_size_changes_no_result(stated: int) -> None:
 
 WITHOUT_SNAPPY = """
 import sys
-sys.modules["cramjam"] = None
+sys.modules["snappy"] = None
 from aiokafka08.protocol.compression import *
 for codec in Codec:
     for call in (lambda: compress(codec, b"abc"), lambda: decompress(codec, b"", 3)):
@@ -585,6 +585,6 @@ def test_none_and_gzip_work_without_the_libraries() -> None:
         text=True,
         timeout=50,
     )
-    missing = "no module named 'cramjam'. Install cramjam"
+    missing = "no module named 'snappy'. Install python-snappy and cramjam"
     expected = ["NONE works", "GZIP works", f"codec snappy: {missing}", f"codec lz4: {missing}"]
     assert done.stdout.splitlines() == [line for line in expected for _ in range(2)]

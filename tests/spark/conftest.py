@@ -48,6 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.log.level", "OFF")
+            .config("spark.python.authenticate.socketTimeout", "120s")  # for busy machines
             .getOrCreate()
         )
     register(session)

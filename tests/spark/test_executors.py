@@ -140,7 +140,7 @@ def test_zip_without_codec_packages_names_them(filled: EmbeddedCluster, tmp_path
     done = run(filled, tmp_path, python, zipped(tmp_path))
     assert done.returncode
     assert "codec snappy: no module named" in done.stderr
-    pip(python, "install", "cramjam")
+    pip(python, "install", "python-snappy", "cramjam")
     again = tmp_path / "again"
     again.mkdir()
     copied(run(filled, again, python, tmp_path / "aiokafka08.zip"), filled)
