@@ -31,9 +31,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
+from aiokafka08.net.send_window import MIN_GROWTH_BYTES
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery
-from aiokafka08.producer.send_window import MIN_GROWTH_BYTES
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer

@@ -42,6 +42,7 @@ from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutErro
 from aiokafka08.net import watchdog
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
+from aiokafka08.net.send_window import PROBE_BATCHES, PROBE_BYTES, SendWindow
 from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.net.watchdog import ResponseWatchdog
@@ -49,7 +50,6 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
-from aiokafka08.producer.send_window import PROBE_BATCHES, PROBE_BYTES, SendWindow
 from aiokafka08.protocol.api import (
     ListOffsetsRequest,
     ProducedPartition,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from aiokafka08.errors import KafkaError
+from aiokafka08.net.send_window import MIN_GROWTH_BYTES
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery
-from aiokafka08.producer.send_window import MIN_GROWTH_BYTES
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import entries, message_size
 from aiokafka08.structs import TopicPartition

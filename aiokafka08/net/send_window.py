@@ -1,6 +1,7 @@
-"""Measure what the connection to one leader needs in flight, so that it is never idle.
+"""Measure what the connection to one broker needs in flight, so that it is never idle.
 
-`sink` owns one `SendWindow` and asks it before each request. Pure: times are passed as `now`.
+`producer.sink` owns one `SendWindow` per leader and asks it before each request. Pure: times are
+passed as `now`.
 
 A broker works on one request of a connection at a time, so a second request in flight is of use
 only while the first one, or its response, is on its way. What has to be in flight is therefore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka08.producer.send_window import (
+from aiokafka08.net.send_window import (
     MIN_BATCHES,
     MIN_GROWTH_BYTES,
     PROBE_BATCHES,
