@@ -397,6 +397,8 @@ class Collector:
                 collected.runs.append((cursor.topic_partition, count))
                 collected.positions[cursor.topic_partition] = position
             self._observer.messages_returned(cursor)
+            if not collected.runs and cursor.buffer.long_wrapper is not None:
+                return collected  # its turn: else others could keep it waiting for ever
         if not collected.runs:
             if error is not None:
                 raise error

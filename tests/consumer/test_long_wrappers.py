@@ -18,6 +18,7 @@ from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, tp, values
 from tests.gated_offload import GatedOffload, offload_threads
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 
@@ -181,16 +182,33 @@ async def test_pause_meanwhile_keeps_the_messages(
 ) -> None:
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
     consumer = await started(make_consumer)
+    collector = consumer._collector
     offload = GatedOffload.made
     offload.may_end.clear()
-    reading = asyncio.ensure_future(consumer.getmany(timeout_ms=50))
+    reading = asyncio.ensure_future(take(consumer, COUNT, by_getmany))
     await offload.wait_begun()
+    assert not collector.waiting_calls
     consumer.pause(tp(0))
     offload.may_end.set()
-    assert await reading == {}
+    await until(lambda: collector.waiting_calls, "the call waits for other partitions")
+    assert not reading.done()
     consumer.resume(tp(0))
-    assert len(await take(consumer, COUNT, by_getmany)) == COUNT
+    assert [offset for offset, _ in await reading] == list(range(COUNT))
     assert offload.begun == 1
+
+
+@pytest.mark.parametrize("read", [by_getmany, by_columns])
+async def test_busy_partition_doesnt_keep_a_wrapper_closed(
+    read: Read, cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, LONG, codec=Codec.GZIP)
+    cluster.append("t", 1, values(0, 1000))
+    consumer = make_consumer(max_poll_records=10)
+    consumer.assign([tp(0), tp(1)])
+    await consumer.start()
+    await until(lambda: len(consumer._collector._ready) == 2, "both partitions are fetched")
+    taken = [one for _ in range(3) for one in await read(consumer)]
+    assert (0, LONG[0]) in taken
 
 
 async def test_revoked_partition_returns_nothing_more(
