@@ -144,9 +144,8 @@ def _idle_time(option: str, text: str) -> int | None:
 
 
 def _acks(option: str, text: str) -> int | str:
-    if text.strip().lower() in ("all", "-1"):
-        return "all"
-    return integer(option, text, 0, 0x7FFF)
+    acks: int | str = choice(option, text, {"all": "all", "-1": "all", "0": 0, "1": 1})
+    return acks
 
 
 def _codec(option: str, text: str) -> str | None:

@@ -482,6 +482,7 @@ def test_writer_options_are_mapped() -> None:
         ({"kafka.value.serializer": "X"}, "kafka.value.serializer='X' is not supported"),
         ({"kafka.transactional.id": "x"}, "kafka.transactional.id='x' is not supported"),
         ({"kafka.acks": "some"}, "kafka.acks='some'"),
+        ({"kafka.acks": "7"}, "kafka.acks='7': expected one of all, -1, 0, 1"),
         ({"kafka.compression.type": "zip"}, "expected one of none, gzip, snappy, lz4"),
         ({"kafka.partitioner.class": "com.me.Mine"}, "Java classes can't be called"),
         (
