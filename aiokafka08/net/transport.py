@@ -246,8 +246,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     waiter.set_result(response)
         except KafkaProtocolError as error:
             self.close(str(error))
-        if self.on_received is not None:
-            self.on_received()
+        finally:  # also if memory is short: the waiters may have left work for `on_received`
+            if self.on_received is not None:
+                self.on_received()
 
     def eof_received(self) -> bool:
         # Abort the transport here. If asyncio closed it, it would first write the buffered data,

@@ -324,6 +324,10 @@ class Sink:
             finally:
                 self._connecting = None
             self.send_due()
+        except asyncio.CancelledError:  # as in `_compress`
+            if not self._stopped:
+                self._passes.wake()
+            raise
         except Exception as error:
             self._on_crash(error)
 
@@ -367,10 +371,21 @@ class Sink:
     ) -> None:
         """Encode the batches in a thread, write them, and go on sending."""
         try:
-            message_sets = await self._offload.run(encode)
-            self._compressing = None
+            try:
+                message_sets = await self._offload.run(encode)
+            finally:
+                self._compressing = None
             self._write(connection, batches, message_sets)
             self.send_due()
+        except asyncio.CancelledError:
+            # By `stop`, or by a program that cancels all tasks, as asyncio.run() does at its end.
+            if not self._stopped:
+                topic, partition = batches[0].queue.topic_partition
+                cancelled = KafkaError(f"produce to {topic}/{partition}: compression was cancelled")
+                now = self._loop.time()
+                for batch in batches:
+                    self._resolver.retry(batch, cancelled, now, may_be_stored=False)
+            raise
         except Exception as error:
             self._on_crash(error)
 

@@ -35,6 +35,7 @@ from aiokafka08.protocol.api import (
     Topic,
     encode_response,
 )
+from aiokafka08.protocol.connection import ClientConnection
 from tests.net.conftest import MakeConfig
 from tests.net.scripted_peers import Peer, PeerConnection, listening
 from tests.waiting import until
@@ -692,3 +693,30 @@ async def test_the_end_of_a_tls_stream_is_reported(
                 await call
             await connection.socket_closed
             assert len(closed.calls) == 1
+
+
+async def test_received_responses_are_reported_before_an_exception(
+    config: NetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`producer.sender` holds its callbacks until the report; it must come whatever happens."""
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        received = ClientConnection.received
+        reports: list[None] = []
+        connection.on_received = lambda: reports.append(None)
+
+        def short_of_memory(protocol: ClientConnection, nbytes: int) -> Any:
+            yield from received(protocol, nbytes)
+            raise MemoryError("no memory for the next response")
+
+        monkeypatch.setattr(ClientConnection, "received", short_of_memory)
+        loop = asyncio.get_running_loop()
+        unhandled: list[Any] = []
+        loop.set_exception_handler(lambda _, context: unhandled.append(context["exception"]))
+        call = asyncio.create_task(connection.request(requesting(1)))
+        request = await link.read()
+        link.respond(request, responding(request.body))
+        assert told(await call) == 1
+        assert reports == [None]
+        await until(lambda: connection.close_reason, "the connection is lost")
+        assert [type(error) for error in unhandled] == [MemoryError]

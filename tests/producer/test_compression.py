@@ -164,6 +164,42 @@ async def test_cancelled_caller_does_not_cancel_its_request(
     assert values(cluster) == [LARGE, b"next"]
 
 
+async def test_cancelled_compression_is_done_again(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    """At its end asyncio.run() cancels all tasks, while one of them may still flush or stop()."""
+    producer = await producer_for(cluster, compression_type="gzip")
+    await producer.partitions_for("t")
+    offload = GatedOffload.made
+    offload.may_end.clear()
+    results = [await producer.send("t", LARGE, partition=0)]
+    await offload.wait_begun()
+    results.append(await producer.send("t", b"behind", partition=0))
+    [one] = sinks(producer)
+    assert one._compressing is not None
+    one._compressing.cancel()
+    offload.may_end.set()
+    await asyncio.wait_for(asyncio.gather(*results), 30)
+    assert values(cluster) == [LARGE, b"behind"]
+    assert [event.may_be_stored for event in producer.events_of(BatchRetried)] == [False]
+    assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_cancelled_connecting_begins_again(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    # No timer of the batch runs a pass within the time that this test waits.
+    producer = await producer_for(cluster, delivery_timeout_ms=600_000)
+    await producer.partitions_for("t")
+    result = await producer.send("t", b"v", partition=0)
+    await until(lambda: any(one._connecting for one in sinks(producer)), "connecting")
+    [one] = sinks(producer)
+    assert one._connecting is not None
+    one._connecting.cancel()
+    await asyncio.wait_for(result, 30)
+    assert values(cluster) == [b"v"]
+
+
 async def test_connection_lost_meanwhile_retries_the_request(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:

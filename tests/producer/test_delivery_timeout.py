@@ -114,7 +114,7 @@ async def test_waiting_for_memory_is_part_of_the_timeout(
         assert engine._memory.try_acquire(100)
         called_at = clock()
         waiting = asyncio.create_task(accept(door, producer))
-        await until(lambda: producer.metrics()["senders_waiting"], "waiting for memory")
+        await until(lambda: engine._memory.waiters, "waiting for memory")
         began_at = clock()
         await until(lambda: clock() > began_at + 0.05, "some time")
         engine._memory.release(100)
