@@ -101,6 +101,7 @@ class FetchMemory:
         """
         extra = self._extra_bytes(cursor)
         if extra <= 0:
+            self.release(cursor)  # what is buffered fits into its part, else it couldn't fetch
             self._waiters.pop(cursor, None)
             return True
         first = next(iter(self._waiters), cursor)

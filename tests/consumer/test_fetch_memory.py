@@ -190,3 +190,21 @@ def test_superseded_large_fetch_leaves_no_room_for_another() -> None:
     one.abandon_fetch(old)
     assert memory.next_waiter() is one
     assert memory.borrow(one)
+
+
+def test_busy_partition_returns_what_it_borrowed_for_a_seek() -> None:
+    """Its memory is never free of fetches and sets at the same time."""
+    memory = FetchMemory(4 * MIB, MIB)
+    (one,) = make_cursors(1)
+    one.next_fetch.size_bytes = 3 * MIB
+    assert memory.borrow(one)
+    old = one.begin_fetch(memory.share_of(one))
+    one.seek(7)
+    assert memory.borrow(one)
+    new = one.begin_fetch(memory.share_of(one))
+    assert one.borrowed_bytes
+    assert respond(old, filling(old)) is FetchResult.STALE
+    assert respond(new, encode_entry(7, None, b"v")) is FetchResult.DATA
+    assert one.can_fetch(memory.room_of(one), memory.share_of(one))
+    assert memory.borrow(one)
+    assert not one.borrowed_bytes
