@@ -194,6 +194,9 @@ cdef class MessageSetReader:
         if PyBytes_GET_SIZE(message_set) < self._pos:
             raise ValueError("move_to: expected a copy of the message set")
         self._message_set = message_set
+        wrapper = self._decompression.long_wrapper
+        if wrapper is not None and not wrapper.is_open:
+            self._decompression.long_wrapper = None
 
     cdef int _export(self, Py_buffer *buffer) except -1:
         if self._data != NULL:

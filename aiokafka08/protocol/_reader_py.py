@@ -255,9 +255,15 @@ class MessageSetReader:
         return self._decompression.long_wrapper
 
     def move_to(self, message_set: bytes) -> None:
-        """Go on in this copy of the same bytes, so that the original memory can be released."""
+        """Go on in this copy of the same bytes, so that the original memory can be released.
+
+        A wrapper that isn't open refers to the original: the next call makes another one.
+        """
         self._data = message_set
         self._view = memoryview(message_set)
+        wrapper = self.long_wrapper
+        if wrapper is not None and not wrapper.is_open:
+            self._decompression.long_wrapper = None
 
     def read(self, max_records: int) -> list[ConsumerRecord[bytes, bytes]]:
         """Return the next messages, at most `max_records`.

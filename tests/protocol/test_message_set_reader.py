@@ -660,10 +660,22 @@ def turning(data: bytes, pause_after_bytes: int) -> Any:
 # --- wrappers that take long to open --------------------------------------------------------------
 
 
-def leaving_long(data: bytes, fetch_offset: int = 0, limit: int = 1 << 26) -> Any:
+def leaving_long(data: bytes | memoryview, fetch_offset: int = 0, limit: int = 1 << 26) -> Any:
     return twin.MessageSetReader(
         TP, data, fetch_offset, max_decompressed_bytes=limit, leave_long=True
     )
+
+
+def test_reader_that_waits_continues_in_a_copy() -> None:
+    large = b"".join(plain(offset, bytes(200_000)) for offset in range(1, 11))
+    data = bytearray(numbered(0) + wrapper(10, large) + numbered(11))
+    whole = leaving_long(memoryview(data))
+    assert [record.offset for record in whole.read(100)] == [0]
+    whole.move_to(bytes(data))
+    data.clear()  # nothing refers to the bytes any more, nor does the wrapper
+    assert whole.read(100) == []
+    whole.long_wrapper.open()
+    assert [record.offset for record in whole.read(100)] == list(range(1, 12))
 
 
 @each_compression
