@@ -8,12 +8,14 @@ flight.
 Invariant: a request waits for no data, so a partition without new messages delays no other one. The
 exception is a fetch that must be alone (`next_fetch`): it waits for data, and is in flight only
 while no other request to that broker is, so that the time until the response is the broker's wait.
+If the event loop stood still in that time, the time says nothing, and the request is sent again.
 A request whose callers have all gone is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +26,8 @@ from aiokafka08.structs import TopicPartition
 
 WAIT_S = 0.5
 """How long a broker may wait for data that are fetched alone."""
+_PAUSE_S = 0.05
+"""An event loop that stood still for longer (as between two Spark batches) hides a wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +163,10 @@ class _LeaderFetches:
     async def _exchange(
         self, fetches: Sequence[_DueFetch]
     ) -> tuple[dict[TopicPartition, FetchedPartition], float]:
-        """Send one request; return the response by partition, and the seconds that it took."""
+        """Send one request; return the response by partition, and the seconds that it took.
+
+        A fetch alone is sent again until the event loop runs all the time until its response.
+        """
         loop = asyncio.get_running_loop()
         timeout_s = max(one.timeout_s for one in fetches)
         wait_s = WAIT_S if fetches[0].alone else 0.0
@@ -169,10 +176,14 @@ class _LeaderFetches:
         )
         request = FetchRequest(-1, round(wait_s * 1000), 1, by_topic(partitions))
         connection = await self._router.connection(self._node_id, Lane.FETCH, timeout_s=timeout_s)
-        sent = loop.time()
-        response = await connection.request(request, timeout_s=wait_s + timeout_s)
+        while True:
+            sent, began = loop.time(), time.monotonic()
+            response = await connection.request(request, timeout_s=wait_s + timeout_s)
+            elapsed_s = loop.time() - sent
+            if not fetches[0].alone or time.monotonic() - began - elapsed_s < _PAUSE_S:
+                break
         return {
             TopicPartition(topic.topic, one.partition): one
             for topic in response.topics
             for one in topic.partitions
-        }, loop.time() - sent
+        }, elapsed_s

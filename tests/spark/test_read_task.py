@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from aiokafka08.arrow import schema
+from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.errors import (
     CorruptRecordException,
     OffsetOutOfRangeError,
@@ -30,7 +32,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.spark import reader
-from aiokafka08.spark.driver import DriverClient
+from aiokafka08.spark.driver import BlockingClient, DriverClient
 from aiokafka08.spark.options import read_options, write_options
 from aiokafka08.spark.planning import OffsetRange, apply_filters
 from aiokafka08.spark.reader import (
@@ -46,6 +48,7 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, Delay, EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.spark.conftest import batch_options, fill
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -308,6 +311,24 @@ def test_pause_between_batches_is_no_time_without_progress(
     time.sleep(0.6)  # the passage of time is the subject
     slow.cancel()
     assert count + sum(batch.num_rows for batch in batches) == 3000
+
+
+def test_pause_between_batches_hides_no_wait_of_the_broker(cluster: EmbeddedCluster) -> None:
+    """A wait that looked short would turn an empty offset into a message that is too large."""
+    fill(cluster, [10])
+    cluster.remove("t", 0, [9])
+    with BlockingClient(batch_options(cluster).client) as client:
+
+        async def fetch_alone() -> asyncio.Future[Any]:
+            leader = cluster.leader("t", 0)
+            alone = RangeFetches(client.router).fetch(leader, T0, 9, 99, timeout_s=9, alone=True)
+            await until(lambda: cluster.requests(FetchRequest))
+            return alone
+
+        alone = client.run(fetch_alone())
+        time.sleep(1)  # the passage of time is the subject
+        _, elapsed_s = client.run(asyncio.wait_for(alone, 20))
+        assert elapsed_s >= 0.4
 
 
 @pytest.mark.real
