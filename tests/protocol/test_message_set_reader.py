@@ -739,11 +739,10 @@ def test_wrong_crc_of_a_long_wrapper_is_found_first() -> None:
         leaving_long(bytes(data)).read(10)
 
 
-def test_reader_moves_while_it_waits_at_a_long_wrapper() -> None:
-    """The first copy of the bytes stays until the wrapper is opened."""
+def test_reader_that_moves_keeps_an_open_wrapper() -> None:
     data = wrapper(0, plain(0, bytes(2_000_000)), Codec.GZIP) + numbered(1)
     whole = leaving_long(data)
     assert whole.read(10) == []
-    whole.move_to(bytes(bytearray(data)))
     whole.long_wrapper.open()
+    whole.move_to(bytes(bytearray(data)))
     assert [record.offset for record in whole.read(10)] == [0, 1]
