@@ -20,7 +20,9 @@ Invariants:
 
 - The window isn't full before the first round trip is measured, nor with fewer than `MIN_BATCHES`
   in flight.
-- `growth_bytes` is never below `MIN_GROWTH_BYTES`, nor above the `max_request_size` it was given.
+- `growth_bytes` is never above the `max_request_size` it was given. It is below `MIN_GROWTH_BYTES`
+  only while the requests so far were too large to measure the round trip: batches then grow only
+  as far as one that measures it.
 """
 
 from __future__ import annotations
@@ -50,6 +52,9 @@ _PROBE_EVERY: Final = 100
 """A probe is due after this many round trips without one: probes cost a hundredth of the time."""
 
 _MIN_PROBE_S: Final = 0.1
+_RETRY_PROBE_S: Final = 1.0
+"""A probe is due again this long after one that was too large, if there was no other."""
+
 _SAMPLES: Final = 8
 _DECAY: Final = 7 / 8
 """Weight of the earlier responses in the rate, for each further one."""
@@ -94,6 +99,11 @@ class SendWindow:
         """The shortest of the latest round trips; None before the first."""
         return min(self._round_trips, default=None)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no response has come yet."""
+        return not self._responded_at
+
     def is_full(self, batches: int) -> bool:
         """Return whether `batches` in flight keep the broker busy."""
         if batches < MIN_BATCHES or not self._round_trips:
@@ -104,7 +114,7 @@ class SendWindow:
         """Return whether the next request should be small and alone, to measure the round trip."""
         round_trip_s = self.round_trip_s
         if round_trip_s is None:
-            return True
+            return self.is_new or now >= self._probed_at + _RETRY_PROBE_S
         return now >= self._probed_at + max(_PROBE_EVERY * round_trip_s, _MIN_PROBE_S)
 
     def acknowledged(
@@ -134,7 +144,9 @@ class SendWindow:
 
     def _needed_bytes(self) -> int:
         round_trip_s = self.round_trip_s
-        if round_trip_s is None or round_trip_s <= _NEAR_S:
+        if round_trip_s is None:
+            return self._probe_bytes
+        if round_trip_s <= _NEAR_S:
             return MIN_GROWTH_BYTES
         if self._large_seconds <= 0:
             return self._max_growth_bytes  # far, and of unknown rate

@@ -90,7 +90,7 @@ class Accumulator:
         self._wake_sender = wake_sender
         self._sender_is_awake = False
         self._growth_bytes: dict[int | None, int] = {}  # by leader
-        self._least_growth_bytes = (
+        self._first_growth_bytes = (
             min(max(MIN_GROWTH_BYTES, batch_bytes), max_request_bytes)
             if codec is Codec.NONE
             else max_request_bytes
@@ -154,7 +154,7 @@ class Accumulator:
                 return batch
         self.close_batch(queue, now)
         if queue.muted_by is not None or queue.batches:
-            limit = self._growth_bytes.get(queue.leader, self._least_growth_bytes)
+            limit = self._growth_bytes.get(queue.leader, self._first_growth_bytes)
         else:
             limit = self.batch_bytes
         batch = Batch(
@@ -254,7 +254,7 @@ class Accumulator:
     def limit_growth(self, node: int, size_bytes: int) -> None:
         """Let batches for a leader grow to this size; no effect on compressed ones."""
         if self._codec is Codec.NONE:
-            self._growth_bytes[node] = max(size_bytes, self._least_growth_bytes)
+            self._growth_bytes[node] = max(size_bytes, self.batch_bytes)
 
     def begin_pass(self, now: float) -> None:
         """Begin a pass of the sender: queues whose linger or backoff is over become ready."""

@@ -230,7 +230,7 @@ class Sink:
             now = self._loop.time()
             max_bytes, max_batches = self._options.max_request_size, None
             if self._window.is_probe_due(now):
-                if self._requests and self._window.round_trip_s is not None:
+                if self._requests and not self._window.is_new:
                     return
                 max_bytes, max_batches = min(PROBE_BYTES, max_bytes), PROBE_BATCHES
             elif self._window.is_full(sum(one.sent_batches for one in self._requests)):

@@ -142,3 +142,22 @@ def test_a_probe_is_due_first_and_after_100_round_trips() -> None:
     window.acknowledged(0.0, 0.5, 1, 1, alone=True)
     assert not window.is_probe_due(50.0)
     assert window.is_probe_due(50.5)
+
+
+def test_a_link_that_begins_with_a_grown_batch_is_measured() -> None:
+    """A batch that has grown is sent first after a connection was lost."""
+    link = far()
+    link.request(1, MIN_GROWTH_BYTES)
+    for _ in range(50):
+        link.request(1, link.window.growth_bytes)
+    assert link.window.growth_bytes == REQUEST_BYTES
+
+
+def test_requests_too_large_to_measure_are_not_held_back() -> None:
+    window = SendWindow(REQUEST_BYTES, BATCH_BYTES)
+    assert window.is_new
+    window.acknowledged(0.0, 0.5, 1, REQUEST_BYTES, alone=True)
+    assert not window.is_new
+    assert window.round_trip_s is None
+    assert not window.is_probe_due(1.0)
+    assert window.is_probe_due(1.5)

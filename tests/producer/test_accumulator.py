@@ -262,7 +262,7 @@ def test_batch_behind_one_in_flight_grows_to_request_size() -> None:
 @pytest.mark.parametrize(
     ("codec", "limits"),
     [
-        (Codec.NONE, (MIN_GROWTH_BYTES, MIN_GROWTH_BYTES, 2 * MIN_GROWTH_BYTES)),
+        (Codec.NONE, (MIN_GROWTH_BYTES, BATCH_BYTES, 2 * MIN_GROWTH_BYTES)),
         (Codec.GZIP, (4 * MIN_GROWTH_BYTES,) * 3),
     ],
 )
@@ -270,7 +270,7 @@ def test_plain_batches_grow_as_far_as_their_leader_needs(
     codec: Codec, limits: tuple[int, ...]
 ) -> None:
     accumulator = make(max_request_bytes=4 * MIN_GROWTH_BYTES, codec=codec)
-    accumulator.limit_growth(2, BATCH_BYTES)
+    accumulator.limit_growth(2, 1)
     accumulator.limit_growth(3, 2 * MIN_GROWTH_BYTES)
     for leader, limit in zip((1, 2, 3), limits, strict=True):
         queue = add_queue(accumulator, leader, leader)
