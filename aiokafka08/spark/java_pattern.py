@@ -53,7 +53,7 @@ _PROPERTIES: Final = {
 """The properties `\\p{…}` that have a translation."""
 _QUANTIFIER: Final = re.compile(r"\{[0-9]+(,[0-9]*)?\}")
 _GROUP: Final = re.compile(
-    r"\(\?(?:[:=!>]|<[=!]|<(?P<name>[A-Za-z][A-Za-z0-9]*)>|[ims]*(?:-[ims]+)?:)"
+    r"\(\?(?:[:=!>]|<[=!]|<(?P<name>[A-Za-z][A-Za-z0-9]*)>|(?P<on>[ims]*)(?:-(?P<off>[ims]+))?:)"
 )
 _FLAGS: Final = re.compile(r"\(\?[ims]+\)")
 
@@ -73,11 +73,13 @@ class _Translator:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
+        self._ignores_case = [False]  # the flag i: of the pattern, and of each open group
 
     def translate(self) -> str:
         flags = _FLAGS.match(self._pattern)
         parts = [flags.group()] if flags else []
         self._at = flags.end() if flags else 0
+        self._ignores_case = [flags is not None and "i" in flags.group()]
         while self._at < len(self._pattern):
             parts.append(self._next())
         translated = "".join(parts)
@@ -108,6 +110,7 @@ class _Translator:
                     "(?>…), (?<name>…), (?i:…), or (?i) at the beginning",
                 )
             self._at = group.end()
+            self._open_group(group["on"] or "", group["off"] or "")
             return f"(?P<{group['name']}>" if group["name"] else group.group()
         if text[at] == "{":
             quantifier = _QUANTIFIER.match(text, at)
@@ -115,8 +118,17 @@ class _Translator:
                 self._refuse(f"'{{' at {at}", r"a quantifier like {2} or {2,3}, or \{")
             self._at = quantifier.end()
             return quantifier.group()
+        if text[at] == "(":
+            self._open_group()
+        elif text[at] == ")" and len(self._ignores_case) > 1:
+            self._ignores_case.pop()
         self._at += 1
         return text[at]
+
+    def _open_group(self, on: str = "", off: str = "") -> None:
+        """Enter a group whose flags are those around it, with and without these."""
+        ignores_case = ("i" in on or self._ignores_case[-1]) and "i" not in off
+        self._ignores_case.append(ignores_case)
 
     def _escape(self) -> str:
         """Return the translation of a backslash and what belongs to it, outside of a class."""
@@ -155,7 +167,7 @@ class _Translator:
                 self._refuse(
                     f"{shown!r} at {at}", f"one of {', '.join(_PROPERTIES)}, or a class []"
                 )
-            if "i" in self._flags():
+            if self._ignores_case[-1]:
                 self._refuse(f"{match.group()!r} at {at} with the flag i", "a class like [a-zA-Z]")
             self._at = match.end()
             found = _PROPERTIES[name]
@@ -167,10 +179,6 @@ class _Translator:
             self._refuse(f"'\\{following}' at {at}", "the character itself, or a class []")
         self._at += 2
         return following
-
-    def _flags(self) -> str:
-        """Return the letters of all flags of the pattern."""
-        return "".join(re.findall(r"\(\?([a-zA-Z-]*)[:)]", self._pattern))
 
     def _quoted(self) -> str:
         start = self._at + 2
@@ -207,7 +215,7 @@ class _Translator:
             is_empty = False
             union |= self._class() if text[self._at] == "[" else self._class_item()
         accepted &= union
-        if "i" in self._flags():
+        if self._ignores_case[-1]:
             accepted = frozenset(one for c in accepted for one in (c.lower(), c.upper()))
         return NAME_CHARACTERS - accepted if negated else accepted
 
