@@ -170,8 +170,7 @@ cdef class Columns:
         if rows <= self._capacity:
             return 0
         rows = max(rows, 2 * self._capacity, 64)
-        for one in (self._offset, self._timestamp):
-            one.grow(8 * rows)
+        self._timestamp.grow(8 * rows)
         for one in (self._timestamp_type,):
             one.grow(4 * rows)
         for one in (self._key_offsets, self._value_offsets):
@@ -180,6 +179,9 @@ cdef class Columns:
         for one in (self._key_bits, self._value_bits, self._timestamp_bits, self._type_bits):
             one.grow((rows + 7) // 8)
             memset(one.at + bits, 0, one.room - bits)
+        # Last: the next `Columns` with this memory computes its capacity from this buffer, also if
+        # there was no memory for one of the others.
+        self._offset.grow(8 * rows)
         self._capacity = rows
         return 0
 
