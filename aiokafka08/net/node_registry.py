@@ -175,13 +175,16 @@ class NodeRegistry:
 
 
 async def _connect(node: Node, deadline: float, failures: dict[Node, KafkaError]) -> Node:
-    """Connect to a node; at the deadline, raise the node's last failure, if it had one before."""
+    """Connect to a node. At the deadline, the error names the node's last failure, if any."""
     left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
     try:
         connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
     except KafkaError as error:
-        if isinstance(error, KafkaTimeoutError) and node in failures:
-            raise failures[node] from None
+        earlier = failures.get(node)
+        if isinstance(error, KafkaTimeoutError) and earlier is not None:
+            if node.is_backing_off:
+                raise earlier from None
+            raise KafkaTimeoutError(f"{error.text}; before that: {earlier.text}") from None
         failures[node] = error
         raise
     if connection.close_reason is not None:

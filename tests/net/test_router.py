@@ -212,6 +212,22 @@ async def test_start_waits_for_a_broker_that_comes_up(
         await router.request(ASK)
 
 
+async def test_start_names_the_hang_of_a_broker_that_came_up(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        cluster.fault(MetadataRequest, then=Hang(), times=None)
+        cluster.kill(0)
+        router = make_router(cluster, request_timeout_ms=3000)
+        starting = asyncio.create_task(router.start())
+        await until(lambda: telemetry.of(ConnectFailed), "tried once")
+        cluster.restart(0)
+        with pytest.raises(NoBrokersAvailable) as caught:
+            await within(30, starting)
+        assert "doesn't respond" in str(caught.value)
+        assert "before that: " in str(caught.value)
+
+
 async def test_start_tries_the_first_metadata_request_again(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         cluster.fault(MetadataRequest, then=Close(), times=3)
