@@ -210,6 +210,7 @@ class Collector:
             await self.changed.wait(deadline)
         finally:
             self.waiting_calls -= 1
+        self._slice.restart()  # the event loop has just run
 
     async def _yield_if_due(self) -> None:
         """Yield if this task has held the event loop for too long, in this call or in several."""

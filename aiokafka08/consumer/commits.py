@@ -283,6 +283,7 @@ class Committer:
             self._telemetry.emit(CommitFailed(error.text))
             if not error.retriable and not isinstance(error, CommitFailedError):
                 self._error = error
+                self._observer.commit_failed()
 
 
 def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:

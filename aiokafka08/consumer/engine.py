@@ -398,6 +398,10 @@ class ConsumerEngine:
         """See `ConsumerObserver`."""
         self._fetcher.reclaim_memory(wanted)
 
+    def commit_failed(self) -> None:
+        """See `ConsumerObserver`."""
+        self.collector.changed.notify()
+
     def task_failed(self, error: BaseException) -> None:
         """See `ConsumerObserver`."""
         _log.error(

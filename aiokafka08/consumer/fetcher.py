@@ -389,7 +389,7 @@ class Fetcher:
     def _carry_out(self, result: FetchResult, fetch: PartitionFetch, error_code: int) -> None:
         cursor = fetch.cursor
         match result:
-            case FetchResult.DATA | FetchResult.EMPTY:  # with EMPTY the position may pass a gap
+            case FetchResult.DATA:
                 self._observer.messages_fetched(cursor)
             case FetchResult.ERROR:
                 self._emit_failure(cursor, cursor.error)
@@ -402,8 +402,8 @@ class Fetcher:
                 self._router.metadata.request_refresh()
             case FetchResult.RETRY:
                 self._emit_failure(cursor, f"error code {error_code}")
-            case FetchResult.STALE:
-                pass
+            case FetchResult.EMPTY | FetchResult.STALE:
+                pass  # nothing that a call waits for
         self.update(cursor)
 
     def _request_failed(self, queue: FetchQueue, plan: FetchPlan, error: KafkaError) -> None:

@@ -26,9 +26,10 @@ class ConsumerObserver(Protocol):
         """
 
     def messages_fetched(self, cursor: Cursor) -> None:
-        """Make the cursor available to calls: it has new messages, an error, or a new position.
+        """Make the cursor available to calls: it has new messages or an error.
 
-        Called by `fetcher`, after a response was applied.
+        Called by `fetcher`, after a response was applied; not after one that was empty, since no
+        call waits for that.
         """
 
     def offset_refused(self, cursor: Cursor) -> None:
@@ -55,6 +56,12 @@ class ConsumerObserver(Protocol):
 
         Args:
             wanted: the cursors that the call wants to read; None: all.
+        """
+
+    def commit_failed(self) -> None:
+        """Wake waiting calls: the next one to check raises the error.
+
+        Called by `commits`, when an automatic commit has failed for good.
         """
 
     def task_failed(self, error: BaseException) -> None:

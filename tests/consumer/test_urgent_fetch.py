@@ -49,7 +49,8 @@ async def test_urgent_request_has_only_what_has_changed(
     await consumer.start()
     assert await offsets(consumer, 3) == [0, 1, 2]
     await until_poll_hangs(consumer)
-    polls = hanging_polls(cluster)
+    polls = consumer.metrics()["fetch_requests"]
+    await until(lambda: hanging_polls(cluster) == polls, "the poll has arrived")
     consumer.seek(tp(0), 1)
     assert await offsets(consumer, 2) == [1, 2]
     (urgent,) = urgent_requests(cluster)
