@@ -215,7 +215,7 @@ async def test_start_waits_for_a_broker_that_comes_up(
 async def test_start_names_the_hang_of_a_broker_that_came_up(
     make_router: MakeRouter, telemetry: Recorder
 ) -> None:
-    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+    async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
         cluster.fault(MetadataRequest, then=Hang(), times=None)
         cluster.kill(0)
         router = make_router(cluster, request_timeout_ms=3000)
