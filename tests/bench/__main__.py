@@ -63,11 +63,14 @@ def main() -> int:
                 _measure(record, clients, options.messages, options.before, advance)
             partial = options.quick or options.case or options.ours or options.before
             if options.growth or not partial:
-                progress.reset(task, total=growing.count(options.rounds))
+                todo = [
+                    one for one in growing.points() if options.growth in (None, one.table, "all")
+                ]
+                progress.reset(task, total=growing.count(todo, options.rounds))
                 share = options.messages / FULL_MESSAGES
                 record.growth = growing.Growth()
                 try:
-                    growing.run(record.growth, options.rounds, share, advance)
+                    growing.run(record.growth, todo, options.rounds, share, advance)
                 except (FailedError, HarnessError) as error:  # report the points before it
                     record.growth.failures.append(f"growth ended early: {error}")
     except KeyboardInterrupt:
@@ -104,8 +107,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--growth",
-        action="store_true",
-        help="only growth with partitions, brokers, round-trip time, batches",
+        nargs="?",
+        const="all",
+        choices=("all", *growing.TABLES),
+        help="only growth with partitions, brokers, round-trip time, batches; or one table of it",
     )
     parser.add_argument("--case", help="only cases whose title contains this, without growth")
     parser.add_argument("--ours", action="store_true", help="without the peers and growth")

@@ -1,8 +1,8 @@
-"""Measure how fast the embedded cluster writes and reads plain messages of 1 KiB.
+"""Run the embedded cluster as a process, and measure it with plain messages of 1 KiB.
 
-`python -m tests.bench.embedded`. The client is a socket in this process and decodes nothing; the
-cluster is `python -m aiokafka08.testing` in another process. So the figures are the cluster's, and
-docs/testing.md quotes them.
+`growth` runs it for 10,000 partitions. `python -m tests.bench.embedded` measures it: the client is
+a socket in this process and decodes nothing; the cluster is `python -m aiokafka08.testing` in
+another process. So the figures are the cluster's, and docs/testing.md quotes them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from aiokafka08.protocol.api import (
     FetchPartition,
@@ -30,6 +32,27 @@ from aiokafka08.protocol.types import Buffer
 MESSAGE_BYTES = 1024
 SET_MESSAGES = 900
 FETCH_BYTES = 1 << 20
+
+
+@contextmanager
+def embedded_cluster(topics: Mapping[str, int]) -> Iterator[str]:
+    """Run `python -m aiokafka08.testing` with these topics and partitions; yield its address."""
+    named = [f"--topic={topic}:{partitions}" for topic, partitions in topics.items()]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aiokafka08.testing", "--port=0", "--quiet", *named],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C doesn't reach it; it ends with this block
+    )
+    assert process.stderr is not None
+    try:
+        started = process.stderr.readline()
+        if not started:
+            raise RuntimeError(f"embedded cluster failed: exit code {process.wait()}")
+        yield started.split()[-1]
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def exactly(peer: socket.socket, count: int) -> memoryview:
@@ -97,20 +120,10 @@ def measure(port: int, total_bytes: int, in_flight: int = 4) -> tuple[float, flo
 
 
 def main() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "aiokafka08.testing", "--port", str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        process.stderr.readline()
+    with embedded_cluster({}) as address:
         for total_bytes in (50 << 20, 500 << 20):
-            into, out = measure(port, total_bytes)
+            into, out = measure(int(address.rpartition(":")[2]), total_bytes)
             print(f"{total_bytes >> 20} MiB: in {into:.0f} MB/s, out {out:.0f} MB/s")
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 if __name__ == "__main__":

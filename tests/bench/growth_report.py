@@ -11,7 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.bench.growth import BATCHES, BROKERS, DELAYS_MS, PARTITIONS, Growth, Point
+from tests.bench.growth import (
+    BATCHES,
+    BROKERS,
+    DELAYS_MS,
+    PARTITIONS,
+    TABLES,
+    WIDE,
+    WIDE_FILL,
+    WIDE_PARTITIONS,
+    Growth,
+    Point,
+)
 
 MOST_GROWTH = 1.5
 LEAST_FILL = 500
@@ -42,16 +53,24 @@ def summaries(growth: Growth) -> list[Summary]:
 def section(growth: Growth) -> list[str]:
     """Return the section as lines of Markdown."""
     found = summaries(growth)
+    tables = {name: [one for one in found if one.point.table == name] for name in TABLES}
+    made: list[str] = []
+    if tables["fill"]:
+        made += _fill_table(tables["fill"])
+    if tables[WIDE]:
+        made += _wide_table(tables[WIDE])
+    if tables["linger"]:
+        made += _linger_table(tables["linger"])
+    if tables["batch"]:
+        made += _batch_table(tables["batch"])
+    if tables["pipeline"] or tables["long"]:
+        made += _delay_table(tables["pipeline"], tables["long"])
     return [
         "## Growth",
         "",
         "This package alone, on uvloop, with values of 100 bytes unless a table says otherwise.",
         "",
-        "- One broker and three brokers are behind a process that delays their responses. At 0 ms "
-        "it only passes them on. That process uses the same cores, so the rates are lower than "
-        "above.",
-        "- Opening a connection and one small request on it took, by the delay of the responses: "
-        f"{_round_trips(growth)}.",
+        *_clusters(growth),
         "- CPU is the client's, in seconds per million messages.",
         "- Fill is the mean number of messages in a batch.",
         "- `send` goes round robin over the partitions, and yields to the event loop after every "
@@ -59,13 +78,7 @@ def section(growth: Growth) -> list[str]:
         "",
         "![Growth](benchmarks-growth.png)",
         "",
-        *_fill_table([one for one in found if one.point.table == "fill"]),
-        *_linger_table([one for one in found if one.point.table == "linger"]),
-        *_batch_table([one for one in found if one.point.table == "batch"]),
-        *_delay_table(
-            [one for one in found if one.point.table == "pipeline"],
-            [one for one in found if one.point.table == "long"],
-        ),
+        *made,
     ]
 
 
@@ -133,6 +146,31 @@ def _fill_table(found: list[Summary]) -> Iterator[str]:
     yield ""
 
 
+def _wide_table(found: list[Summary]) -> Iterator[str]:
+    yield from _head(
+        "Up to 10,000 partitions, on the embedded cluster",
+        *(words_of_partitions(count) for count in WIDE_PARTITIONS),
+        *("largest CPU / CPU at 1 partition", "goal", "missed"),
+    )
+    for call in ("send_many", "send", "getmany"):
+        line = [one for one in found if one.point.call == call]
+        cells = _by_partitions(line, WIDE_PARTITIONS)
+        if len(line) == len(WIDE_PARTITIONS):
+            times = max(one.cpu_per_million for one in line) / line[0].cpu_per_million
+            missed = f"{times:.2f} ×" if times > MOST_GROWTH else ""
+            cells += [f"{times:.2f}", *((f"≤ {MOST_GROWTH}", missed) if line[0].fill else ("", ""))]
+        yield _row(call, *cells)
+    yield ""
+    yield (
+        f"All batches have {WIDE_FILL} messages, and a request of `send_many` or `send` has one "
+        "batch, so that fill and requests are equal. A message costs more than above, because "
+        f"{WIDE_FILL} of them bear the cost of a batch and its request. `getmany` reads as many "
+        "messages from all partitions together, so each of 10,000 partitions has only one batch, "
+        "which bears all that a partition costs: that row has no goal."
+    )
+    yield ""
+
+
 def _linger_table(found: list[Summary]) -> Iterator[str]:
     yield from _head(
         "Partitions, brokers and round trips, linger 5 ms, 256-KiB batches",
@@ -165,10 +203,11 @@ def _batch_table(found: list[Summary]) -> Iterator[str]:
 
 
 def _delay_table(pipelined: list[Summary], long: list[Summary]) -> Iterator[str]:
-    yield from _head(
-        "50 ms: `send` to 16 partitions of one broker, requests of at most 64 KiB",
-        *("messages/s", "spread", "MB/s", "× one at a time", "goal", "missed"),
-    )
+    if pipelined:
+        yield from _head(
+            "50 ms: `send` to 16 partitions of one broker, requests of at most 64 KiB",
+            *("messages/s", "spread", "MB/s", "× one at a time", "goal", "missed"),
+        )
     for one in pipelined:
         in_flight = one.point.option("max_in_flight_requests_per_connection")
         times = one.rate / pipelined[0].rate
@@ -191,14 +230,27 @@ def _delay_table(pipelined: list[Summary], long: list[Summary]) -> Iterator[str]
         yield ""
 
 
-def _by_partitions(line: list[Summary]) -> list[str]:
+def _by_partitions(line: list[Summary], counts: Sequence[int] = PARTITIONS) -> list[str]:
     found = {one.point.partitions: _cell(one) for one in line}
-    return [found.get(count, "failed") for count in PARTITIONS]
+    return [found.get(count, "failed") for count in counts]
 
 
 def _cell(one: Summary) -> str:
     fill = f", fill {one.fill:,.0f}" if one.fill else ""
     return f"{one.cpu_per_million:.2f} CPU, {one.rate / 1000:,.0f} k/s{fill}"
+
+
+def _clusters(growth: Growth) -> Iterator[str]:
+    if growth.round_trips_ms:
+        yield (
+            "- One broker and three brokers are behind a process that delays their responses. At "
+            "0 ms it only passes them on. That process uses the same cores, so the rates are lower "
+            "than above."
+        )
+        yield (
+            "- Opening a connection and one small request on it took, by the delay of the "
+            f"responses: {_round_trips(growth)}."
+        )
 
 
 def _round_trips(growth: Growth) -> str:
@@ -210,6 +262,7 @@ def _round_trips(growth: Growth) -> str:
             if (brokers, delay_ms) in growth.round_trips_ms
         )
         for brokers in BROKERS
+        if (brokers, 0) in growth.round_trips_ms
     )
 
 

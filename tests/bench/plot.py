@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 
-from tests.bench.growth import BATCHES, BROKERS, DELAYS_MS, PARTITIONS, Growth
+from tests.bench.growth import (
+    BATCHES,
+    BROKERS,
+    DELAYS_MS,
+    PARTITIONS,
+    WIDE,
+    WIDE_FILL,
+    WIDE_PARTITIONS,
+    Growth,
+)
 from tests.bench.growth_report import Summary, summaries, words_of_brokers, words_of_partitions
 from tests.bench.report import Results, rows
 
@@ -45,45 +55,76 @@ def plot(results: Results, path: Path) -> None:
 
 def plot_growth(growth: Growth, path: Path) -> None:
     """Write a PNG: CPU per message over partitions (equal fill, fixed linger) and batch sizes."""
-    found = summaries(growth)
-    figure, axes = pyplot.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
-    (filled, lingering), (reading, batches) = axes
-    for call in ("send_many", "send"):
-        for brokers in BROKERS:
-            line = [one for one in found if _is(one, "fill", call, brokers=brokers)]
-            _over_partitions(filled, line, f"{call}, {words_of_brokers(brokers)}")
-    for axis, call in ((lingering, "send"), (reading, "getmany")):
-        for brokers in BROKERS:
-            for delay_ms in DELAYS_MS:
-                line = [
-                    one
-                    for one in found
-                    if _is(one, "linger", call, brokers=brokers, delay_ms=delay_ms)
-                ]
-                _over_partitions(axis, line, f"{words_of_brokers(brokers)}, {delay_ms} ms")
-    for axis in axes.flat:
+    panels = [panel for panel in _panels(summaries(growth)) if any(panel.lines.values())]
+    rows_of_two = (len(panels) + 1) // 2 or 1
+    figure, axes = pyplot.subplots(
+        rows_of_two, 2, figsize=(10, 3.75 * rows_of_two), squeeze=False, layout="constrained"
+    )
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        for label, line in panel.lines.items():
+            across = [panel.across(one) for one in line]
+            axis.plot(across, [one.cpu_per_million for one in line], marker="o", label=label)
         axis.set_xscale("log")
-    for partitions in PARTITIONS:
-        line = [one for one in found if _is(one, "batch", "send", partitions=partitions)]
-        batches.plot(
-            [one.point.option("max_batch_size") for one in line],
-            [one.cpu_per_million for one in line],
-            marker="o",
-            label=words_of_partitions(partitions),
-        )
-    batches.set_xticks(BATCHES, [f"{size // 1024} KiB" for size in BATCHES])
-    titles = ("equal fill", "send, linger 5 ms", "getmany", "send, batch sizes, 1 ms")
-    for axis in (filled, lingering, reading):
-        axis.set_xticks(PARTITIONS, [f"{count:,}" for count in PARTITIONS])
-        axis.set_xlabel("partitions", fontsize=8)
-    for axis, title in zip(axes.flat, titles, strict=True):
+        axis.set_xticks(list(panel.ticks), list(panel.ticks.values()))
         axis.minorticks_off()
         axis.set_ylim(bottom=0)
-        axis.set_title(f"{title}: CPU seconds per million messages", fontsize=9, loc="left")
+        axis.set_xlabel(panel.x_label, fontsize=8)
+        axis.set_title(f"{panel.title}: CPU seconds per million messages", fontsize=9, loc="left")
         axis.legend(fontsize=8)
         axis.tick_params(labelsize=8)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One diagram: lines by their labels, over partitions or batch sizes."""
+
+    title: str
+    lines: Mapping[str, list[Summary]]
+    ticks: Mapping[int, str]
+    x_label: str = "partitions"
+    across: Callable[[Summary], int] = lambda one: one.point.partitions
+
+
+def _panels(found: list[Summary]) -> Iterator[Panel]:
+    def line(table: str, call: str, **wanted: int) -> list[Summary]:
+        return [one for one in found if _is(one, table, call, **wanted)]
+
+    counts = {count: f"{count:,}" for count in PARTITIONS}
+    filled = {
+        f"{call}, {words_of_brokers(brokers)}": line("fill", call, brokers=brokers)
+        for call in ("send_many", "send")
+        for brokers in BROKERS
+    }
+    yield Panel("equal fill", filled, counts)
+    for call, title in (("send", "send, linger 5 ms"), ("getmany", "getmany")):
+        lingering = {
+            f"{words_of_brokers(brokers)}, {delay_ms} ms": line(
+                "linger", call, brokers=brokers, delay_ms=delay_ms
+            )
+            for brokers in BROKERS
+            for delay_ms in DELAYS_MS
+        }
+        yield Panel(title, lingering, counts)
+    yield Panel(
+        "send, batch sizes, 1 ms",
+        {
+            words_of_partitions(count): line("batch", "send", partitions=count)
+            for count in PARTITIONS
+        },
+        {size: f"{size // 1024} KiB" for size in BATCHES},
+        "batch size",
+        lambda one: one.point.option("max_batch_size"),
+    )
+    counts = {count: f"{count:,}" for count in WIDE_PARTITIONS}
+    for title, calls in (
+        (f"embedded, fill {WIDE_FILL}", ("send_many", "send")),
+        ("getmany, embedded", ("getmany",)),
+    ):
+        yield Panel(title, {call: line(WIDE, call) for call in calls}, counts)
 
 
 def _is(one: Summary, table: str, call: str, **wanted: int) -> bool:
@@ -92,13 +133,4 @@ def _is(one: Summary, table: str, call: str, **wanted: int) -> bool:
         point.table == table
         and point.call == call
         and all(getattr(point, name) == value for name, value in wanted.items())
-    )
-
-
-def _over_partitions(axis: Any, line: list[Summary], label: str) -> None:
-    axis.plot(
-        [one.point.partitions for one in line],
-        [one.cpu_per_million for one in line],
-        marker="o",
-        label=label,
     )

@@ -10,7 +10,7 @@ import pytest
 from tests.bench import peers, run
 from tests.bench.__main__ import _clients, _parser
 from tests.bench.cases import BEFORE, CONSUME, PRODUCE, RATIOS, Client
-from tests.bench.growth import IN_FLIGHT, PARTITIONS, Growth, Point, points
+from tests.bench.growth import IN_FLIGHT, PARTITIONS, WIDE, Growth, Point, points
 from tests.bench.growth_report import section
 from tests.bench.peers import Peers, UnavailableError
 from tests.bench.plot import plot, plot_growth
@@ -78,10 +78,10 @@ def test_every_ratio_names_rows_of_its_case() -> None:
 
 
 def grown(cpu_of_many: float, fill: float = 520.0, pipelined: float = 8.0) -> Growth:
-    """Return all points; those of 1,000 partitions need `cpu_of_many` times as much CPU."""
+    """Return all points; those of ≥ 1,000 partitions need `cpu_of_many` times as much CPU."""
     growth = Growth()
     for point in points():
-        cpu = cpu_of_many if point.partitions == 1000 else 1.0
+        cpu = cpu_of_many if point.partitions >= 1000 else 1.0
         fast = dict(point.options).get("max_in_flight_requests_per_connection") == IN_FLIGHT[-1]
         sent = {"batches": 1e6 / fill, "requests": 1000.0, "bytes": 126e6}
         more = {} if point.call == "getmany" else sent
@@ -100,6 +100,28 @@ def test_growth_beyond_its_goals_is_named() -> None:
     assert "| 1.60 | ≤ 1.5 | 1.60 × |" in "\n".join(section(grown(1.6)))
     assert f"| {'; '.join(['fill 400'] * len(PARTITIONS))} |" in "\n".join(section(grown(1.0, 400)))
     assert "| 3.0 | ≥ 5 × | 3.0 × |" in "\n".join(section(grown(1.0, pipelined=3.0)))
+
+
+def test_growth_up_to_10000_partitions_has_its_goal() -> None:
+    def row(cpu_of_many: float) -> str:
+        text = "\n".join(section(grown(cpu_of_many)))
+        _, _, wide = text.partition("### Up to 10,000 partitions")
+        return next(line for line in wide.splitlines() if line.startswith("| send |"))
+
+    assert row(1.4).endswith("| 1.40 | ≤ 1.5 |  |")
+    assert row(1.6).endswith("| 1.60 | ≤ 1.5 | 1.60 × |")
+
+
+def test_growth_of_one_table_shows_only_that(tmp_path: Path) -> None:
+    growth = Growth()
+    growth.results.update(
+        {point: found for point, found in grown(1.0).results.items() if point.table == WIDE}
+    )
+    text = "\n".join(section(growth))
+    assert "### Up to 10,000 partitions" in text
+    assert text.count("### ") == 1
+    plot_growth(growth, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").stat().st_size > 1000
 
 
 def test_a_failed_point_of_growth_leaves_the_others(tmp_path: Path) -> None:
