@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,6 +69,8 @@ class Growth:
     round_trips_ms: dict[tuple[int, int], float] = field(default_factory=dict)
     """By (brokers, delay in ms), with the time that a delay of 0 takes."""
     failures: list[str] = field(default_factory=list)
+    wide_load: float = 0.0
+    """The load average when the table `wide` began."""
 
 
 def points() -> list[Point]:
@@ -163,6 +166,7 @@ def run(
         _run_real(growth, real, rounds, share, advance)
     if wide:
         advance("growth: starting the embedded cluster")
+        growth.wide_load = os.getloadavg()[0]
         with embedded_cluster(dict(_topics_of(wide))) as bootstrap:
             _fill(bootstrap, wide, 1, advance, _one_batch())
             for point in [*wide] * rounds:

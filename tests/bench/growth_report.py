@@ -58,7 +58,7 @@ def section(growth: Growth) -> list[str]:
     if tables["fill"]:
         made += _fill_table(tables["fill"])
     if tables[WIDE]:
-        made += _wide_table(tables[WIDE])
+        made += _wide_table(tables[WIDE], growth.wide_load)
     if tables["linger"]:
         made += _linger_table(tables["linger"])
     if tables["batch"]:
@@ -94,12 +94,13 @@ def as_json(growth: Growth) -> Any:
             for point, rounds in growth.results.items()
         ],
         "failures": growth.failures,
+        "wide_load": growth.wide_load,
     }
 
 
 def from_json(data: Any) -> Growth:
     """Return the measurements that `as_json()` returned."""
-    growth = Growth(failures=data["failures"])
+    growth = Growth(failures=data["failures"], wide_load=data["wide_load"])
     for found in data["round_trips_ms"]:
         growth.round_trips_ms[found["brokers"], found["delay_ms"]] = found["round_trip_ms"]
     for found in data["results"]:
@@ -146,7 +147,7 @@ def _fill_table(found: list[Summary]) -> Iterator[str]:
     yield ""
 
 
-def _wide_table(found: list[Summary]) -> Iterator[str]:
+def _wide_table(found: list[Summary], load: float) -> Iterator[str]:
     yield from _head(
         "Up to 10,000 partitions, on the embedded cluster",
         *(words_of_partitions(count) for count in WIDE_PARTITIONS),
@@ -166,7 +167,8 @@ def _wide_table(found: list[Summary]) -> Iterator[str]:
         "batch, so that fill and requests are equal. A message costs more than above, because "
         f"{WIDE_FILL} of them bear the cost of a batch and its request. `getmany` reads as many "
         "messages from all partitions together, so each of 10,000 partitions has only one batch, "
-        "which bears all that a partition costs: that row has no goal."
+        "which bears all that a partition costs: that row has no goal. The load average was "
+        f"{load:.1f} at the start of this table."
     )
     yield ""
 
