@@ -182,7 +182,7 @@ async def _connect(node: Node, deadline: float, failures: dict[Node, KafkaError]
     except KafkaError as error:
         earlier = failures.get(node)
         if isinstance(error, KafkaTimeoutError) and earlier is not None:
-            if node.is_backing_off:
+            if node.is_backing_off or isinstance(earlier, KafkaTimeoutError):
                 raise earlier from None
             raise KafkaTimeoutError(f"{error.text}; before that: {earlier.text}") from None
         failures[node] = error
