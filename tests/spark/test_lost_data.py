@@ -51,7 +51,7 @@ def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
 
 
 def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
-    return [(one.value.partition, one.value.start, one.value.end) for one in tasks]
+    return [(one.partition, one.start, one.end) for task in tasks for one in task.value]
 
 
 def test_truncated_log_is_returned_then_raises(

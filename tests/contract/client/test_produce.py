@@ -414,8 +414,9 @@ async def test_stop_fails_sends_waiting_for_memory(broker: Broker) -> None:
     many = asyncio.create_task(producer.send_many(topic, [bytes(1000)] * 5000))
     flushing = asyncio.create_task(producer.flush())
 
-    async def it_waits() -> bool:
-        return producer.metrics()["senders_waiting"] > 0
+    async def it_waits() -> bool:  # for memory: the first messages are stored
+        metrics = producer.metrics()
+        return metrics["senders_waiting"] > 0 and metrics["messages_sent"] > 0
 
     await eventually(it_waits)
     await producer.stop()
