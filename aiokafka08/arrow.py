@@ -104,7 +104,6 @@ def record_batch(runs: Sequence[tuple[TopicPartition, int]], columns: Columns) -
     fields = schema()
     count = len(columns)
     partitions = b"".join(tp.partition.to_bytes(4, sys.byteorder) * run for tp, run in runs)
-
     made = {
         "key": columns.column_key(),
         "value": columns.column_value(),

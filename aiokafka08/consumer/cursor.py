@@ -14,7 +14,6 @@ call of `apply_response` or `abandon_fetch`. An error never moves the position.
 from __future__ import annotations
 
 import enum
-import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,8 +40,6 @@ MAX_GROWTH = 16
 
 SLOW_RESPONSE_S = 0.004
 """A broker that begins to respond earlier isn't worth larger fetches."""
-
-_RANDOM = random.Random()
 
 
 class StartPosition(enum.Enum):
@@ -153,7 +150,7 @@ class Cursor:
         self.growth = 1
         self.urgent = False
         self.borrowed_bytes = 0
-        self._backoff = Backoff(*backoff, random=_RANDOM)
+        self._backoff = Backoff(*backoff)
         self._tries = 0
 
     def __repr__(self) -> str:

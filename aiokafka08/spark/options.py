@@ -309,11 +309,11 @@ _SQL_WAYS: Final = (
 
 
 def _check_not_empty(given: Mapping[str, str]) -> None:
-    """Explain a query of a table, which has no options unless the statement gives some."""
+    """Raise for a query without options, such as the query of a table without WITH."""
     if not given:
         raise IllegalArgumentError(
-            "no options: a query doesn't get the options of CREATE TABLE; expected at least "
-            f"kafka.bootstrap.servers. {_SQL_WAYS}"
+            "no options: expected at least kafka.bootstrap.servers. In SQL, a query doesn't get "
+            f"the options of CREATE TABLE. {_SQL_WAYS}"
         )
 
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aiokafka08.spark import register
 from aiokafka08.spark.options import ReadOptions, read_options
 from aiokafka08.testing import EmbeddedCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import InputPartition
+
+    from aiokafka08.spark.stream import Kafka08StreamReader
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,6 +72,35 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=2, version="0.8.2", topics={"t": 3}) as running:
         yield running
+
+
+MakeReader = Callable[..., "Kafka08StreamReader"]
+
+
+@pytest.fixture
+def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
+    """Makes readers of streams of topic t, for tests without a session."""
+    from aiokafka08.spark.stream import Kafka08StreamReader
+
+    readers: list[Kafka08StreamReader] = []
+
+    def make(**options: str) -> Kafka08StreamReader:
+        given = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "subscribe": "t",
+            "fetchOffset.retryIntervalMs": "1",
+        }
+        readers.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
+        return readers[-1]
+
+    yield make
+    for one in readers:
+        one.stop()
+
+
+def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
+    """Return partition, start and end of the ranges of all tasks."""
+    return [(one.partition, one.start, one.end) for task in tasks for one in task.value]
 
 
 def spark_home(folder: Path) -> str:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.protocol.api import ListOffsetsRequest
-from aiokafka08.spark.options import read_options
-from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.waiting import wait_for
-from tests.spark.conftest import fill, writing
+from tests.spark.conftest import MakeReader, fill, ranges, writing
 from tests.spark.stream_query import Stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -28,30 +25,7 @@ NewName = Callable[..., str]
 
 # --- the reader alone, without a Spark session ----------------------------------------------------
 
-MakeReader = Callable[..., Kafka08StreamReader]
 BEGIN = {"t": {"0": 10, "1": 0, "2": 0}}
-
-
-@pytest.fixture
-def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
-    readers: list[Kafka08StreamReader] = []
-
-    def make(**options: str) -> Kafka08StreamReader:
-        given = {
-            "kafka.bootstrap.servers": cluster.bootstrap_servers,
-            "subscribe": "t",
-            "fetchOffset.retryIntervalMs": "1",
-        }
-        readers.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
-        return readers[-1]
-
-    yield make
-    for one in readers:
-        one.stop()
-
-
-def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
-    return [(one.partition, one.start, one.end) for task in tasks for one in task.value]
 
 
 def test_truncated_log_is_returned_then_raises(

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from aiokafka08.errors import NoBrokersAvailable, OffsetOutOfRangeError
-from aiokafka08.spark.options import read_options
-from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.ports import free_port
-from tests.spark.conftest import fill
+from tests.spark.conftest import MakeReader, fill, ranges
 from tests.spark.stream_query import Stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -143,30 +139,6 @@ def test_wrong_options_fail_the_query(
 
 
 # --- the reader alone, without a Spark session ----------------------------------------------------
-
-MakeReader = Callable[..., Kafka08StreamReader]
-
-
-@pytest.fixture
-def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
-    readers: list[Kafka08StreamReader] = []
-
-    def make(**options: str) -> Kafka08StreamReader:
-        given = {
-            "kafka.bootstrap.servers": cluster.bootstrap_servers,
-            "subscribe": "t",
-            "fetchOffset.retryIntervalMs": "1",
-        }
-        readers.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
-        return readers[-1]
-
-    yield make
-    for one in readers:
-        one.stop()
-
-
-def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
-    return [(one.partition, one.start, one.end) for task in tasks for one in task.value]
 
 
 def test_pickled_reader_has_only_the_options(reader: MakeReader, cluster: EmbeddedCluster) -> None:
