@@ -16,8 +16,8 @@ import itertools
 import ssl
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from types import MethodType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -374,7 +374,13 @@ class AIOKafkaProducer:
         timestamp_ms: int | None = None,
         headers: Headers = None,
     ) -> RecordMetadata:
-        """Send a message and wait until it is acknowledged. Raises as `send` and its future."""
+        """Send a message and wait until it is acknowledged. Raises as `send` and its future.
+
+        If a subclass, a patch or a wrapper has replaced `send`, this calls the replacement.
+        """
+        send = self.send
+        if type(send) is not MethodType or send.__func__ is not _SEND:
+            return await (await send(topic, value, key, partition, timestamp_ms, headers))
         # Doesn't call `send`, which would cost one more coroutine per message.
         if self._serializes:
             self._check()
@@ -604,6 +610,10 @@ class AIOKafkaProducer:
 
     def _serialize(self, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
         return serialize_pair(key, value, self._key_serializer, self._value_serializer)
+
+
+_SEND: Final = AIOKafkaProducer.send
+"""`send()` as this module defines it."""
 
 
 def _not_now(*arguments: object) -> None:

@@ -1,0 +1,18 @@
+"""The fixture `compare`: both libraries on the session's cluster of the newest release."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.contract.aiokafka.libraries import Comparison
+from tests.contract.conftest import RunningCluster
+from tests.contract.targets import NEWEST_RELEASE, TargetSpec
+
+
+@pytest.fixture
+async def compare(real_cluster: RunningCluster) -> Comparison:
+    """A function that runs the same code with both libraries, and compares."""
+    spec = TargetSpec("real", NEWEST_RELEASE, 1)
+    return Comparison(await asyncio.to_thread(real_cluster, spec))
