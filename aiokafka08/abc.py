@@ -25,8 +25,9 @@ class ConsumerRebalanceListener(abc.ABC):
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Awaitable[None] | None:
         """Called before these partitions are revoked.
 
-        When the call begins, the consumer has already stopped returning their messages. The place
-        to save positions, or to finish work in progress.
+        A consumer in a group calls it before each join, and so, before the first one, without
+        partitions. When the call begins, the consumer has already stopped returning their messages.
+        The place to save positions, or to finish work in progress.
         """
 
     @abc.abstractmethod

@@ -80,6 +80,9 @@ class ConsumerEngine:
         self._membership: Membership | None = None
         self._store: OffsetStore | None = None
         self._crash: BaseException | None = None
+        # The subscription whose listener knows that a group has revoked all partitions; None while
+        # the group has assigned some.
+        self._revoked_subscription: int | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
         self.offload = Offload()
         self.collector = Collector(self.cursors, self, self.offload)
@@ -325,9 +328,11 @@ class ConsumerEngine:
         if unchanged and not always_notify:
             return
         number = self._subscription.number
-        await self._revoke(old - new)
+        if old - new:
+            await self._revoke(old - new)
         if self._subscription.number != number:
             return  # the user has changed the subscription while the listener was awaited
+        self._revoked_subscription = None
         self._set_partitions(new, new_partitions)
         self._router.telemetry.emit(Rebalanced(tuple(sorted(new - old)), tuple(sorted(old - new))))
         listener = self._subscription.listener
@@ -342,7 +347,12 @@ class ConsumerEngine:
         # method began, or while it awaited a commit or the listener. The membership must not revoke
         # what the user assigned, so check the kind of the subscription before each step.
         deadline = self.commits.revoke_deadline()
-        if self._subscription.kind is not SubscriptionKind.ASSIGNED:
+        number = self._subscription.number
+        if (
+            self._subscription.kind is not SubscriptionKind.ASSIGNED
+            and self._revoked_subscription != number
+        ):
+            self._revoked_subscription = number
             await self._revoke(frozenset(self.cursors))
         await self.commits.wait_pending(deadline)
         if self._subscription.kind is not SubscriptionKind.ASSIGNED:
@@ -470,7 +480,7 @@ class ConsumerEngine:
         self._stop_returning(partitions)
         await self.commits.commit_revoked(partitions)
         listener = self._subscription.listener
-        if partitions and listener is not None:
+        if listener is not None:
             await _call_listener(listener.on_partitions_revoked, partitions)
 
     def _messages_returned(self) -> int:

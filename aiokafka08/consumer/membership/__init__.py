@@ -28,8 +28,9 @@ class Assignee(Protocol):
         """Stop reading all partitions.
 
         As soon as `revoke` is called, the consumer returns no more records. It commits the
-        positions if auto commit is on, then it calls the listener. When `revoke` returns, no commit
-        of these partitions is pending any more.
+        positions if auto commit is on, then it calls the listener, also if there are no partitions:
+        that is so before the first join. A second call before the next `assign` doesn't call the
+        listener again. When `revoke` returns, no commit of these partitions is pending any more.
         """
 
     async def assign(

@@ -236,7 +236,7 @@ class BrokerGroup:
 
     async def _rebalance(self) -> None:
         """Go from one generation to the next, or leave the group."""
-        if self._generation is not None:
+        if self._generation is not None or self._subscription.by_topic:
             await self._assignee.revoke()
         if self._is_idle or not self._subscription.by_topic:
             await self._heartbeat.stop()
