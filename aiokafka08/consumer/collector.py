@@ -16,6 +16,8 @@ Invariants:
   instead. Compressed messages that take long to open are opened in a thread, while the call waits.
 - The error of a partition is raised after the messages before it were taken: by `get_one` when it
   is the partition's turn, by `get_many` and `get_columns` only if they have no message to return.
+- A call that begins after the consumer was stopped raises `ConsumerStoppedError`. Of the pending
+  calls only `get_one` raises it: `get_many` and `get_columns` return nothing, as in aiokafka.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from aiokafka08.concurrency.offload import Offload
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.consumer.record_buffer import Record
-from aiokafka08.errors import CorruptRecordException
+from aiokafka08.errors import ConsumerStoppedError, CorruptRecordException
 from aiokafka08.protocol.message_set import ColumnMemory, Columns
 from aiokafka08.structs import TopicPartition
 
@@ -114,8 +116,7 @@ class Collector:
     def close(self) -> None:
         """Drop `remaining`, and wake the waiting calls.
 
-        The consumer counts as stopped by now: `ConsumerObserver.check` raises in these calls, and
-        in all later ones.
+        The consumer counts as stopped by now: `ConsumerObserver.check` raises from now on.
         """
         self._served, self.remaining = None, iter(())
         self.changed.notify()
@@ -157,16 +158,20 @@ class Collector:
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
     ) -> RecordsByPartition:
         """Return the messages that are buffered, at most `limit`; wait up to `timeout_s` for the
-        first ones."""
+        first ones, or until the consumer is stopped."""
+        self._observer.check()
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
-        while True:
-            self._observer.check()
-            count = self.changed.count
-            records = await self._collect(partitions, limit)
-            if records or not await self._wait(partitions, deadline, count):
-                return records
+        try:
+            while True:
+                count = self.changed.count
+                records = await self._collect(partitions, limit)
+                if records or not await self._wait(partitions, deadline, count):
+                    return records
+                self._observer.check()
+        except ConsumerStoppedError:
+            return {}
 
     async def get_columns(
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int
@@ -176,19 +181,23 @@ class Collector:
         Decoding stops after `limit` messages, or when the task has held the event loop for too long
         (`LoopSlice.is_over`): the result then has fewer messages.
         """
+        self._observer.check()
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
-        while True:
-            self._observer.check()
-            count = self.changed.count
-            await self._yield_if_due()
-            collected = self._pop_columns(partitions, limit)
-            if not collected.runs and self._pending(partitions):
-                await self._open_next(partitions)
-                continue
-            if collected.runs or not await self._wait(partitions, deadline, count):
-                return collected
+        try:
+            while True:
+                count = self.changed.count
+                await self._yield_if_due()
+                collected = self._pop_columns(partitions, limit)
+                if not collected.runs and self._pending(partitions):
+                    await self._open_next(partitions)
+                    continue
+                if collected.runs or not await self._wait(partitions, deadline, count):
+                    return collected
+                self._observer.check()
+        except ConsumerStoppedError:
+            return self._no_columns()
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -375,8 +384,8 @@ class Collector:
     def _pop_columns(self, partitions: Collection[TopicPartition], limit: int) -> CollectedColumns:
         """Decode and take messages without awaiting, until `is_over()`; or raise an error."""
         cursors = self._selected(partitions)
-        columns = Columns(CALL_COLUMN_BYTES, self._column_memory)
-        collected = CollectedColumns(columns, [], {})
+        collected = self._no_columns()
+        columns = collected.columns
         error: Exception | None = None
         is_over = self._slice.is_over
         for index, cursor in enumerate(cursors):
@@ -406,6 +415,9 @@ class Collector:
             if not self._pending(partitions):
                 self._raise_errors(cursors)
         return collected
+
+    def _no_columns(self) -> CollectedColumns:
+        return CollectedColumns(Columns(CALL_COLUMN_BYTES, self._column_memory), [], {})
 
     def _raise_errors(self, cursors: Iterable[Cursor]) -> None:
         """Raise the error of the first cursor that has nothing but an error."""

@@ -6,8 +6,9 @@ rebalance options.
 
 The class makes a `Router` (connections and metadata), a `Subscription` (what the user wants to
 read) and a `ConsumerEngine` (everything else). Invariant: `stop()` ends every other method that
-waits for the network, with `ConsumerStoppedError` (`async for` just ends). Such a method runs in
-`_stop_scope`, or waits for `Collector.changed` and then runs `ConsumerEngine.check`, which raises.
+waits for the network, with `ConsumerStoppedError` (`async for` just ends, `getmany()` returns
+nothing). Such a method runs in `_stop_scope`, or waits for `Collector.changed` and then runs
+`ConsumerEngine.check`, which raises.
 """
 
 from __future__ import annotations
@@ -265,8 +266,8 @@ class AIOKafkaConsumer:
     async def stop(self) -> None:
         """Stop reading, make the last automatic commit, leave the group, close all connections.
 
-        Calls that wait raise `ConsumerStoppedError`. Messages that were fetched but not returned
-        are dropped. Safe to call more than once.
+        Calls that wait raise `ConsumerStoppedError`, but a `getmany()` that waits returns `{}`.
+        Messages that were fetched but not returned are dropped. Safe to call more than once.
 
         Raises:
             IllegalStateError: the consumer belongs to another event loop or process, and goes on
@@ -393,6 +394,8 @@ class AIOKafkaConsumer:
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         """Return the messages that were fetched, by partition; wait for the first ones.
+
+        Returns `{}` if there are none within `timeout_ms`, or if `stop()` is called meanwhile.
 
         Args:
             partitions: the partitions to read; by default all.

@@ -169,11 +169,11 @@ async def test_stop_meanwhile_ends_the_call(
     reading = asyncio.ensure_future(read(consumer))
     await offload.wait_begun()
     await consumer.stop()
-    if read is by_iteration:
-        assert await reading == []
-    else:
+    if read is by_getone:
         with pytest.raises(ConsumerStoppedError):
             await reading
+    else:
+        assert await reading == []
     assert not offload_threads()
 
 

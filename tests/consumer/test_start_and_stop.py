@@ -55,8 +55,11 @@ async def test_stop_ends_every_waiting_call(
         await asyncio.sleep(0)
     assert not call.done()
     await asyncio.wait_for(consumer.stop(), 5)
-    with pytest.raises(ConsumerStoppedError, match="the consumer was stopped"):
-        await call
+    if name.startswith("getmany"):
+        assert len(await call) == 0
+    else:
+        with pytest.raises(ConsumerStoppedError, match="the consumer was stopped"):
+            await call
     with pytest.raises(ConsumerStoppedError):
         await CALLS[name](consumer)
     await until(lambda: cluster.connections() == 0)

@@ -65,15 +65,8 @@ async def test_stop_ends_every_consumer_call(broker: Broker) -> None:
     tp = TopicPartition(topic, 0)
     reader = await broker.reader(topic, fetch_max_wait_ms=10_000)
     assert await reader.getmany(timeout_ms=10) == {}  # a long poll is in flight
-    waiting = [
-        asyncio.create_task(call)
-        for call in (
-            reader.getone(),
-            reader.getone(tp),
-            reader.getmany(timeout_ms=30_000),
-            reader.getmany(tp, timeout_ms=30_000),
-        )
-    ]
+    waiting = [asyncio.create_task(reader.getone(*some)) for some in ((), (tp,))]
+    many = [asyncio.create_task(reader.getmany(*some, timeout_ms=30_000)) for some in ((), (tp,))]
     calls = [
         asyncio.create_task(call)
         for call in (
@@ -94,6 +87,7 @@ async def test_stop_ends_every_consumer_call(broker: Broker) -> None:
     async with asyncio.timeout(20):
         await asyncio.gather(reader.stop(), reader.stop())
         ends = await asyncio.gather(*waiting, *calls, return_exceptions=True)
+        assert await asyncio.gather(*many) == [{}, {}]
         assert await walking == []
     for end in ends[: len(waiting)]:
         assert isinstance(end, ConsumerStoppedError), ends
