@@ -32,6 +32,7 @@ from typing import Any, Final, Self
 from aiokafka08 import arrow
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.concurrency.stop_scope import StopScope
+from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import Collector
 from aiokafka08.consumer.commits import LAST_OFFSET, CommitOffsets, check_offsets
 from aiokafka08.consumer.config import consumer_config
@@ -47,6 +48,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     action_for,
 )
+from aiokafka08.net.client_attributes import ClientAttributes
 from aiokafka08.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
 from aiokafka08.net.lifecycle import Lifecycle
@@ -219,12 +221,9 @@ class AIOKafkaConsumer:
         self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
         self._router = Router(net, Telemetry(on_event))
-        self._subscription = Subscription(
-            exclude_internal_topics=self._config.exclude_internal_topics
-        )
-        self._engine = ConsumerEngine(
-            self._router, self._config, self._subscription, self._lifecycle
-        )
+        self._client = ClientAttributes(self._router, bootstrap_servers)
+        self._wanted = Subscription(exclude_internal_topics=self._config.exclude_internal_topics)
+        self._engine = ConsumerEngine(self._router, self._config, self._wanted, self._lifecycle)
         self._collector = self._engine.collector
         if topics:
             self.subscribe(topics)
@@ -329,19 +328,19 @@ class AIOKafkaConsumer:
             raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
         check_subscribe(self._config, self._router)
         if pattern is not None:
-            self._subscription.subscribe_pattern(pattern, listener)
+            self._wanted.subscribe_pattern(pattern, listener)
         else:
-            self._subscription.subscribe(topics, listener)
+            self._wanted.subscribe(topics, listener)
         self._engine.subscription_changed()
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics, or those that match the pattern now."""
-        return self._subscription.topics(self._router.metadata.snapshot)
+        return self._wanted.topics(self._router.metadata.snapshot)
 
     def unsubscribe(self) -> None:
         """Stop reading all partitions. A subscription of any kind may follow."""
         self._engine.commits.commit_revoked_soon(self.assignment())
-        self._subscription.unsubscribe()
+        self._wanted.unsubscribe()
         self._engine.set_partitions(())
         self._engine.subscription_changed()
 
@@ -354,9 +353,9 @@ class AIOKafkaConsumer:
             IllegalArgumentError: a partition number isn't possible.
             IllegalStateError: there is a subscription to topics or a pattern.
         """
-        self._subscription.assign(partitions)
-        self._engine.commits.commit_revoked_soon(self.assignment() - self._subscription.assigned)
-        self._engine.set_partitions(self._subscription.assigned)
+        self._wanted.assign(partitions)
+        self._engine.commits.commit_revoked_soon(self.assignment() - self._wanted.assigned)
+        self._engine.set_partitions(self._wanted.assigned)
         self._engine.subscription_changed()
 
     def assignment(self) -> set[TopicPartition]:
@@ -730,6 +729,29 @@ class AIOKafkaConsumer:
         watermarks, where these are known) and "lag{topic-partition}" of each partition.
         """
         return self._engine.metrics()
+
+    # --- what instrumentors and frameworks read, as of aiokafka's consumer ------------------------
+    # In addition `_client`: addresses and client id.
+
+    @property
+    def _closed(self) -> bool:
+        """Whether the consumer was stopped."""
+        return self._lifecycle.stopped
+
+    @property
+    def _group_id(self) -> str | None:
+        """The `group_id`."""
+        return self._config.group_id
+
+    @property
+    def _coordinator(self) -> CoordinatorAttributes:
+        """This member of the group."""
+        return CoordinatorAttributes(self._engine.member_id)
+
+    @property
+    def _subscription(self) -> SubscriptionAttributes:
+        """The subscribed topics."""
+        return SubscriptionAttributes(self.subscription())
 
 
 _GETONE: Final = AIOKafkaConsumer.getone

@@ -173,6 +173,11 @@ class ConsumerEngine:
 
     # --- for the public consumer ------------------------------------------------------------------
 
+    @property
+    def member_id(self) -> str:
+        """The member id that a broker gave; "" if there is none (yet)."""
+        return self._member_state.member
+
     def require_store(self) -> OffsetStore:
         """Return the offset store of the group.
 

@@ -313,6 +313,12 @@ def partitioner_factory(
         return partitioner
     if not callable(partitioner):
         raise TypeError("expected a name or a callable")
-    if isinstance(partitioner, _Partitioner):
-        return partial(copy.copy, partitioner)
-    return lambda: partitioner
+    return partial(without_step, partitioner)
+
+
+def without_step(partitioner: Partitioner) -> Partitioner:
+    """Return a copy of a partitioner of this module, whose calls don't change the original.
+
+    Any other partitioner is returned itself.
+    """
+    return copy.copy(partitioner) if isinstance(partitioner, _Partitioner) else partitioner

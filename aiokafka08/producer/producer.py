@@ -27,6 +27,7 @@ from aiokafka08.errors import (
     ProducerClosed,
     UnsupportedVersionError,
 )
+from aiokafka08.net.client_attributes import ClientAttributes
 from aiokafka08.net.config import (
     ApiVersion,
     BootstrapServers,
@@ -43,10 +44,7 @@ from aiokafka08.producer.fast_path import DeliveryFuture, Send
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import check_duration, producer_options
 from aiokafka08.producer.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
-from aiokafka08.producer.serialize import (
-    serialize_all,
-    serialize_pair,
-)
+from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
@@ -109,6 +107,9 @@ class AIOKafkaProducer:
         IllegalArgumentError: a value isn't allowed (a `ValueError` too).
         UnsupportedVersionError: an option that the 0.8 protocol can't serve: idempotence,
             transactions, SASL, zstd.
+
+    Attributes:
+        client: addresses and client id, for instrumentors that expect aiokafka's client.
     """
 
     def __init__(
@@ -188,8 +189,7 @@ class AIOKafkaProducer:
         )
         callable_or_none("key_serializer", key_serializer)
         callable_or_none("value_serializer", value_serializer)
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
+        self._serializers = (key_serializer, value_serializer)
         self._serializes = key_serializer is not None or value_serializer is not None
         try:
             self._new_partitioner = partitioner_factory(partitioner)
@@ -197,6 +197,7 @@ class AIOKafkaProducer:
             raise IllegalArgumentError(f"partitioner={partitioner!r}: {error}") from None
         self._telemetry = Telemetry(on_event)
         self._router = Router(self._config, self._telemetry)
+        self.client = ClientAttributes(self._router, bootstrap_servers)
         self._engine: ProducerEngine | None = None
         self._send_now: Send = _not_now
         self._loop: asyncio.AbstractEventLoop | None = None  # set while messages are accepted
@@ -432,7 +433,7 @@ class AIOKafkaProducer:
         assert self._engine is not None
         loop_yield = self._engine.loop_yield
         all_values, all_keys, timestamps = await loop_yield.run_steps(
-            serialize_all(values, keys, timestamps_ms, self._key_serializer, self._value_serializer)
+            serialize_all(values, keys, timestamps_ms, *self._serializers)
         )
         messages = ListedMessages(range(len(all_values)), all_keys, all_values, timestamps)
         groups = await self._engine.intake.append_many(topic, messages, partition)
@@ -553,6 +554,46 @@ class AIOKafkaProducer:
             **{name: counters[name] for name in _COUNTERS},
         }
 
+    # --- what instrumentors and frameworks read, as of aiokafka's producer ------------------------
+
+    @property
+    def _closed(self) -> bool:
+        """Whether the producer was stopped."""
+        return self._lifecycle.stopped
+
+    @property
+    def _key_serializer(self) -> Serializer | None:
+        """The `key_serializer`."""
+        return self._serializers[0]
+
+    @property
+    def _value_serializer(self) -> Serializer | None:
+        """The `value_serializer`."""
+        return self._serializers[1]
+
+    def _partition(
+        self,
+        topic: str,
+        partition: int | None,
+        key: object,
+        value: object,
+        serialized_key: bytes | None,
+        serialized_value: bytes | None,
+    ) -> int:
+        """Return the partition that `send()` would choose, or `partition` if the topic has it.
+
+        The topic must be known: await `client._wait_on_metadata(topic)` first. A random choice,
+        without a key, may differ from that of `send()`.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic isn't known, or has no such partition.
+            IllegalStateError: the producer isn't started.
+            ProducerClosed: the producer was stopped.
+        """
+        self._check()
+        assert self._engine is not None
+        return self._engine.topics.predict(topic, partition, serialized_key)
+
     # --- not supported by the protocol ------------------------------------------------------------
 
     async def begin_transaction(self) -> NoReturn:
@@ -609,7 +650,7 @@ class AIOKafkaProducer:
         return await self._engine.intake.append(topic, key, value, partition, timestamp_ms)
 
     def _serialize(self, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
-        return serialize_pair(key, value, self._key_serializer, self._value_serializer)
+        return serialize_pair(key, value, *self._serializers)
 
 
 _SEND: Final = AIOKafkaProducer.send

@@ -2,8 +2,8 @@
 
 `TopicRoutes` follows the metadata snapshots and passes leaders to the accumulator. `intake` calls
 it to find the queue of a message; `fast_path` reads `TopicRoute` directly. `AIOKafkaProducer` calls
-`partitions`, `engine` calls `close`. The compiled twin (`_producer_c`) reads the slots `available`,
-`is_open`, `partitioner`, `partitions` and `queues`.
+`partitions` and `predict`, `engine` calls `close`. The compiled twin (`_producer_c`) reads the
+slots `available`, `is_open`, `partitioner`, `partitions` and `queues`.
 
 Invariant: calls that send to one topic are served in FIFO order. While `is_open` is True the topic
 is known, and no call has acquired it or waits for it, so a call may append at once. Otherwise it
@@ -33,7 +33,7 @@ from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import PartitionQueue
 from aiokafka08.producer.options import ProducerOptions
-from aiokafka08.producer.partitioner import BatchAware, Partitioner
+from aiokafka08.producer.partitioner import BatchAware, Partitioner, without_step
 from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.producer")
@@ -184,6 +184,30 @@ class TopicRoutes:
             return set(route.partitions)
         async with self.acquire(topic, metadata_timeout_s) as route:
             return set(route.partitions)
+
+    def predict(self, topic: str, partition: int | None, key: bytes | None) -> int:
+        """Return the partition that a message would go to now, without a step of the partitioner.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic isn't known, or has no such partition.
+        """
+        snapshot = self._router.metadata.snapshot
+        partitions = sorted(snapshot.partitions(topic))
+        if not partitions or (partition is not None and partition not in partitions):
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} has no partition {partition}; it has {partitions}"
+                if partitions
+                else f"topic {topic!r}: no metadata"
+            )
+        if partition is not None:
+            return partition
+        leaders = (snapshot.leader(TopicPartition(topic, one)) for one in partitions)
+        available = [
+            one for one, leader in zip(partitions, leaders, strict=True) if leader is not None
+        ]
+        route = self.by_topic.get(topic)
+        partitioner = self._new_partitioner() if route is None else route.partitioner
+        return without_step(partitioner)(key, partitions, available)
 
     async def find_queue(
         self, route: TopicRoute, partition: object, metadata_timeout_s: float

@@ -270,7 +270,7 @@ async def test_revoked_partitions_are_committed_before_the_listener(
 ) -> None:
     consumer = await started(cluster, make_consumer, enable_auto_commit=automatic)
     listener = Listener(cluster)
-    consumer._subscription.listener = listener
+    consumer._wanted.listener = listener
     await take(consumer, 10)
     assignment = consumer._engine
     await assignment.assign([tp(0), tp(1)])
@@ -423,7 +423,7 @@ async def test_commit_in_flight_ends_before_revoke_returns(
     await until(lambda: fault.hits)
     waiting = asyncio.create_task(consumer.commit({tp(0): 4}))
     await asyncio.sleep(0)
-    consumer._subscription.unsubscribe()
+    consumer._wanted.unsubscribe()
     async with asyncio.timeout(20):
         await consumer._engine.revoke()
     for commit in (in_flight, waiting):
@@ -441,7 +441,7 @@ async def test_revoke_waits_for_a_short_commit(
     cluster.fault(OffsetCommitRequest, then=Answer(14), times=2)
     in_flight = asyncio.create_task(consumer.commit({tp(0): 3}))
     await asyncio.sleep(0)
-    consumer._subscription.unsubscribe()
+    consumer._wanted.unsubscribe()
     await consumer._engine.revoke()
     assert committed(cluster) == 3
     await in_flight

@@ -24,7 +24,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
+from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.batch import PartitionQueue
 from aiokafka08.producer.fast_path import choose_each, pure_choose_each
 from aiokafka08.producer.partitioner import (
@@ -45,6 +46,7 @@ from aiokafka08.producer.partitioner import (
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol import _murmur2_py
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import EmbeddedCluster
 
 AIOKAFKA: Any = importlib.import_module("aiokafka.partitioner")
 VECTORS = json.loads((pathlib.Path(__file__).parent / "partitioner_vectors.json").read_text())
@@ -410,3 +412,15 @@ def test_choose_each_spreads_keyless_messages_over_leaders(each: Any) -> None:
 def test_choose_each_raises_for_a_missing_partition(each: Any) -> None:
     with pytest.raises(IllegalArgumentError, match="the partitioner chose 7"):
         each(route(lambda key, partitions, available: 7), None, 0, 1, {})
+
+
+async def test_predicted_partition_is_that_of_the_next_send(cluster: EmbeddedCluster) -> None:
+    """An instrumentor reads the prediction before each send: it must not move the rotation."""
+    servers = cluster.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, partitioner="round_robin") as producer:
+        await producer.send_and_wait("t", b"v")
+        for _ in range(4):
+            predicted = producer._partition("t", None, None, b"v", None, b"v")
+            assert (await producer.send_and_wait("t", b"v")).partition == predicted
+        with pytest.raises(UnknownTopicOrPartitionError, match="has no partition 3"):
+            producer._partition("t", 3, None, b"v", None, b"v")

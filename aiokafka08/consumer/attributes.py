@@ -1,0 +1,28 @@
+"""What frameworks read of aiokafka's coordinator and subscription, from a consumer's attributes.
+
+`AIOKafkaConsumer` returns them as `_coordinator` and `_subscription`. FastStream logs them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class CoordinatorAttributes(NamedTuple):
+    """`consumer._coordinator`: this member of the group.
+
+    Attributes:
+        member_id: the member id that a broker gave; "" without a group, and before the first join.
+    """
+
+    member_id: str
+
+
+class SubscriptionAttributes(NamedTuple):
+    """`consumer._subscription`: what `consumer.subscription()` returns.
+
+    Attributes:
+        topics: the subscribed topics, or those that match the pattern now.
+    """
+
+    topics: frozenset[str]

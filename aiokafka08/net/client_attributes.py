@@ -1,0 +1,46 @@
+"""What instrumentors and frameworks read of aiokafka's client: addresses, client id, partitions.
+
+aiokafka's producer and consumer have an `AIOKafkaClient`, as `producer.client` and
+`consumer._client`. OpenTelemetry and Datadog read the attributes here from it, and set some of
+their own. `AIOKafkaProducer` and `AIOKafkaConsumer` make one `ClientAttributes` each; nothing in
+this package reads it.
+
+Invariant: it holds the router, not the client that owns the router, so a client that is dropped
+without `stop()` is garbage-collected.
+"""
+
+from __future__ import annotations
+
+from aiokafka08.net.config import BootstrapServers, address_text
+from aiokafka08.net.router import Router
+
+
+class ClientAttributes:
+    """The attributes of aiokafka's `AIOKafkaClient` that others read; see the module.
+
+    Attributes:
+        _bootstrap_servers: the string as given, or a list of "host:port".
+        _client_id: the name that brokers log.
+    """
+
+    def __init__(self, router: Router, bootstrap_servers: BootstrapServers) -> None:
+        self._router = router
+        self._bootstrap_servers: str | list[str] = (
+            bootstrap_servers
+            if isinstance(bootstrap_servers, str)
+            else [address_text(address) for address in router.config.bootstrap]
+        )
+        self._client_id = router.config.client_id
+
+    async def _wait_on_metadata(self, topic: str) -> set[int]:
+        """Return the partitions of a topic; brokers may create a topic that doesn't exist.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic doesn't exist, and isn't created.
+            KafkaTimeoutError: no broker reported it within `request_timeout_ms`.
+            InvalidTopicError: brokers don't accept the name.
+            IllegalStateError: the client isn't running.
+        """
+        limit_s = self._router.config.request_timeout_s
+        info = await self._router.metadata.wait_for_topic(topic, timeout_s=limit_s)
+        return set(info.partitions)
