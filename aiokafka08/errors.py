@@ -78,6 +78,12 @@ class KafkaConnectionError(KafkaError):
     invalid_metadata = True
 
 
+class CertificateError(KafkaConnectionError):
+    """The broker's TLS certificate isn't trusted, has expired, or is for another host name."""
+
+    retriable = False
+
+
 class NoBrokersAvailable(KafkaConnectionError):
     """Neither a bootstrap address nor a known broker responded; the text has each one's error."""
 

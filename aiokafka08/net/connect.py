@@ -19,7 +19,7 @@ import ssl
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
-from aiokafka08.errors import KafkaConnectionError
+from aiokafka08.errors import CertificateError, KafkaConnectionError
 from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.staggered_race import AllAttemptsFailedError, stagger_delay, staggered_race
 
@@ -48,6 +48,7 @@ async def connect_to_any_ip(
         discard: called with each further result, if several addresses work.
 
     Raises:
+        CertificateError: each address has a certificate that isn't trusted.
         KafkaConnectionError: no address works.
     """
     errors: Collection[Exception]
@@ -67,7 +68,10 @@ async def connect_to_any_ip(
     except CONNECT_ERRORS as error:
         errors = [error]
     reasons = dict.fromkeys(_reason(config, error) for error in errors)
-    raise KafkaConnectionError(f"{address_text(address)}: {', '.join(reasons)}")
+    text = f"{address_text(address)}: {', '.join(reasons)}"
+    if all(isinstance(error, ssl.SSLCertVerificationError) for error in errors):
+        raise CertificateError(text)
+    raise KafkaConnectionError(text)
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -83,6 +87,11 @@ async def resolve(host: str, port: int) -> list[str]:
 
 def _reason(config: NetConfig, error: Exception) -> str:
     reason = describe_error(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the TLS handshake failed: {reason}. Check the CA certificates of ssl_context, and "
+            "that the certificate names this host"
+        )
     if isinstance(error, ssl.SSLError):
         return f"the TLS handshake failed: {reason}"
     if (

@@ -16,15 +16,11 @@ import asyncio
 from collections.abc import Collection
 from typing import NamedTuple
 
-from aiokafka08.errors import KafkaError, NoBrokersAvailable
 from aiokafka08.net.cluster import has_only_errors, is_failed_by_one_topic
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.node import Lane, Node
-from aiokafka08.net.node_registry import NodeRegistry
+from aiokafka08.net.node_registry import ATTEMPT_S, NodeRegistry
 from aiokafka08.protocol.api import MetadataRequest, MetadataResponse
-
-ATTEMPT_S = 5.0
-"""How long to wait for one broker's response before the request goes to the next one."""
 
 
 class MetadataReply(NamedTuple):
@@ -94,22 +90,10 @@ class MetadataFetcher:
         self, topics: list[str], all_topics: bool, deadline: float
     ) -> MetadataResponse:
         """Return the response of the first broker that sends one."""
-        loop = asyncio.get_running_loop()
-        errors: dict[str, None] = {}
-        candidates = self._nodes.candidates()
-        while candidates:
-            node = candidates.pop(0)
-            left_s = deadline - loop.time()
-            if left_s <= 0:
-                errors["no time left to try other brokers"] = None
-                break
-            # A broker that hangs must leave time for the others.
-            timeout_s = min(ATTEMPT_S, left_s / 2 if candidates else left_s)
-            try:
-                return await self._request(node, topics, all_topics, timeout_s)
-            except KafkaError as error:
-                errors[error.text] = None
-        raise NoBrokersAvailable("no broker responded: " + "; ".join(sorted(errors)))
+        return await self._nodes.request_any(
+            lambda node, limit_s: self._request(node, topics, all_topics, min(ATTEMPT_S, limit_s)),
+            deadline - asyncio.get_running_loop().time(),
+        )
 
     async def _request(
         self, node: Node, topics: list[str], all_topics: bool, timeout_s: float

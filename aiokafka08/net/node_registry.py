@@ -2,22 +2,24 @@
 
 `metadata` passes each new snapshot to `follow()`. The router creates the registry, and registers
 the coordinators of groups, whose addresses come from lookup responses: if the client tracks no
-topic, the snapshots may not name any broker. `candidates()` is for requests that any broker can
+topic, the snapshots may not name any broker. `request_any()` is for requests that any broker can
 process: the router's without a node id, and `metadata_fetcher`'s.
 
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
-broker leaves or moves to another address, its connections are closed.
+broker leaves or moves to another address, its connections are closed. A broker that hangs leaves at
+least half of the time of `request_any()` to the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafka08.errors import (
+    CertificateError,
     KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
@@ -30,6 +32,14 @@ from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.staggered_race import AllAttemptsFailedError, stagger_delay, staggered_race
 from aiokafka08.telemetry import Telemetry
+
+T = TypeVar("T")
+
+_FINAL = (KafkaProtocolError, CertificateError)
+"""Failures of a bootstrap address that another attempt doesn't change."""
+
+ATTEMPT_S = 5.0
+"""How long to wait for one broker's response before the request goes to the next one."""
 
 
 class NodeRegistry:
@@ -67,13 +77,44 @@ class NodeRegistry:
             ),
         )
 
+    async def request_any(
+        self, request: Callable[[Node, float], Awaitable[T]], timeout_s: float
+    ) -> T:
+        """Send a request to one broker after another, and return the first response.
+
+        Args:
+            request: sends it to a node; its second argument is the timeout in seconds.
+            timeout_s: seconds for all brokers together.
+
+        Raises:
+            NoBrokersAvailable: no broker responded; the text has each one's error.
+            KafkaError: no broker can process the request (UnsupportedVersionError).
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_s
+        errors: list[KafkaError] = []
+        candidates = self.candidates()
+        while candidates and (left_s := deadline - clock()) > 0:
+            node = candidates.pop(0)
+            try:
+                return await request(node, min(ATTEMPT_S, left_s / 2) if candidates else left_s)
+            except KafkaError as error:
+                errors.append(error)
+        if not candidates and not any(error.retriable for error in errors):
+            raise errors[0]
+        reasons = sorted({error.text for error in errors})
+        if candidates:
+            reasons.append("no time left to try other brokers")
+        raise NoBrokersAvailable("no broker responded: " + "; ".join(reasons))
+
     async def bootstrap(self) -> Node:
         """Connect to the bootstrap addresses and return the first one that is a broker.
 
         The addresses are tried in order with staggered starts, so a dead or silent one costs a
         second at most. Those that fail are tried again, each with its node's backoff, until
         `request_timeout_ms` is over: brokers may be starting, and connections are lost. An address
-        that isn't a broker's is tried once. After a 4.x broker, no address is tried again.
+        that isn't a broker's, or whose certificate isn't trusted, is tried once. After a 4.x
+        broker, no address is tried again.
 
         Raises:
             UnsupportedVersionError: all brokers found are 4.x.
@@ -89,7 +130,7 @@ class NodeRegistry:
             nonlocal is_too_new
             is_too_new |= isinstance(error, UnsupportedVersionError)
             is_over = self._closed or asyncio.get_running_loop().time() >= deadline
-            return not (is_too_new or is_over or isinstance(error, KafkaProtocolError))
+            return not (is_too_new or is_over or isinstance(error, _FINAL))
 
         try:
             return await staggered_race(

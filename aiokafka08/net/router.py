@@ -6,8 +6,7 @@ or the caller has registered the broker.
 
 Invariant: if `connection()`, or `request()` with a node id, fails with a connection error, a
 timeout or a protocol error, the broker may be lost, so the router requests a metadata refresh. A
-request without a node id goes to the next broker instead, after any retriable error and while time
-is left. A broker that hangs leaves at least half of the time to the others.
+request without a node id goes to the next broker instead, while time is left.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from aiokafka08.errors import (
     NoBrokersAvailable,
 )
 from aiokafka08.net.cluster import ClusterSnapshot, PartitionLeaders
-from aiokafka08.net.config import Address, NetConfig
+from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.metadata import Metadata
-from aiokafka08.net.metadata_fetcher import ATTEMPT_S
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.net.retry import retry
@@ -62,7 +60,7 @@ class Router:
         self._stopped = False
 
     async def start(self, leaders: PartitionLeaders | None = None) -> None:
-        """Find a broker and request the tracked topics from it; retry for `request_timeout_ms`.
+        """Find a broker and request the tracked topics from it, within `request_timeout_ms` in all.
 
         Args:
             leaders: what another router knows of the cluster (`leaders()`): start with it, without
@@ -81,12 +79,12 @@ class Router:
             return
         deadline = asyncio.get_running_loop().time() + self.config.request_timeout_s
         try:
-            await self.nodes.bootstrap()
+            node = await self.nodes.bootstrap()
             await retry(
                 self._refresh,
                 deadline=deadline,
                 backoff=self.config.backoff(),
-                timed_out=lambda last: last or NoBrokersAvailable("no broker responded in time"),
+                timed_out=lambda last: last or self._no_metadata(node),
             )
             self.metadata.start()
         except BaseException as error:
@@ -97,7 +95,14 @@ class Router:
             raise
 
     async def _refresh(self, limit_s: float) -> ClusterSnapshot:
-        return await self.metadata.refresh()
+        async with asyncio.timeout(limit_s):
+            return await self.metadata.refresh()
+
+    def _no_metadata(self, node: Node) -> NoBrokersAvailable:
+        return NoBrokersAvailable(
+            f"{address_text(node.address)}: is a broker, but the start got no metadata within "
+            f"{self.config.request_timeout_s * 1000:.0f} ms"
+        )
 
     async def stop(self) -> None:
         """Close all connections and stop the background tasks; a second call does no harm.
@@ -216,24 +221,13 @@ class Router:
         self, request: Request[R], lane: Lane, version: int | None, timeout_s: float | None
     ) -> R:
         self._check()
-        loop = asyncio.get_running_loop()
-        limit_s = self.config.request_timeout_s if timeout_s is None else timeout_s
-        deadline = loop.time() + limit_s
-        errors: dict[str, None] = {}
-        candidates = self.nodes.candidates()
-        while candidates:
-            node = candidates.pop(0)
-            left_s = deadline - loop.time()
-            if left_s <= 0:
-                errors["no time left to try other brokers"] = None
-                break
-            if candidates:  # a broker that hangs must leave time for the others
-                left_s = min(ATTEMPT_S, left_s / 2)
-            try:
-                return await node.request(request, lane=lane, version=version, timeout_s=left_s)
-            except KafkaError as error:
-                self._check()
-                if not error.retriable:
-                    raise
-                errors[error.text] = None
-        raise NoBrokersAvailable("no broker responded: " + "; ".join(errors))
+        try:
+            return await self.nodes.request_any(
+                lambda node, limit_s: node.request(
+                    request, lane=lane, version=version, timeout_s=limit_s
+                ),
+                self.config.request_timeout_s if timeout_s is None else timeout_s,
+            )
+        except KafkaError:
+            self._check()
+            raise

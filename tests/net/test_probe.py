@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka08.errors import (
+    CertificateError,
     KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
@@ -158,7 +159,7 @@ async def test_an_untrusted_certificate_fails_with_the_reason(
 ) -> None:
     config = make_config(ssl_context=ssl.create_default_context())
     async with listening(swallow, tls=server_tls) as peer:
-        with pytest.raises(KafkaConnectionError, match=r"TLS.*certificate verify failed"):
+        with pytest.raises(CertificateError, match=r"TLS.*certificate verify failed"):
             await probe_version(peer.address, config)
 
 

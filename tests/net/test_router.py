@@ -247,6 +247,29 @@ async def test_an_address_that_is_no_broker_is_tried_once(
         assert len(telemetry.of(ConnectFailed)) == 1
 
 
+async def test_an_untrusted_certificate_is_tried_once(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    async with listening(swallow, tls=server) as peer:
+        trusting_others = ssl.create_default_context()
+        router = make_router(peer.address, ssl_context=trusting_others, request_timeout_ms=60_000)
+        with pytest.raises(NoBrokersAvailable, match=r"certificate verify failed.*Check the CA"):
+            await within(30, router.start())
+        assert len(telemetry.of(ConnectFailed)) == 1
+
+
+async def test_start_limits_metadata_to_the_time_that_is_left(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        cluster.fault(ListOffsetsRequest, then=Delay(0.5))
+        cluster.fault(MetadataRequest, then=Hang(), times=None)
+        router = make_router(cluster, request_timeout_ms=1000)
+        router.metadata.add_topics(["t"])
+        with pytest.raises(NoBrokersAvailable, match="got no metadata within 1000 ms"):
+            await within(30, router.start())
+
+
 async def test_many_silent_addresses_time_out_in_time(make_router: MakeRouter) -> None:
     async with contextlib.AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(listening(swallow)) for _ in range(8)]
@@ -329,7 +352,7 @@ async def test_a_hanging_broker_leaves_time_for_the_others(
         router.metadata.add_topics(["t"])
         await router.start()
         cluster.fault(GroupCoordinatorRequest, then=Hang(), times=2)
-        monkeypatch.setattr("aiokafka08.net.router.ATTEMPT_S", 0.2)
+        monkeypatch.setattr("aiokafka08.net.node_registry.ATTEMPT_S", 0.2)
         response = await within(30, router.request(GroupCoordinatorRequest("g")))
         assert isinstance(response, GroupCoordinatorResponse)
 
