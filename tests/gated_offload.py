@@ -44,6 +44,12 @@ class GatedOffload(Offload):
 
         return await super().run(gated)
 
+    @classmethod
+    def hold(cls) -> GatedOffload:
+        """Hold back the work of the last one that was made, and return it."""
+        cls.made.may_end.clear()
+        return cls.made
+
     async def wait_begun(self, count: int = 1) -> None:
         """Wait until so many works have begun."""
         await until(lambda: self.begun >= count, f"{count} works have begun in threads")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
@@ -26,7 +26,8 @@ COUNT = 600
 LONG = [b"%04d" % number + bytes(2000) for number in range(COUNT)]
 """Decompress to more than what any codec decompresses in the event loop."""
 
-Read = Callable[[AIOKafkaConsumer], Awaitable[list[tuple[int, bytes | None]]]]
+Read = Callable[[AIOKafkaConsumer], Coroutine[Any, Any, list[tuple[int, bytes | None]]]]
+T = TypeVar("T")
 
 
 async def by_getone(consumer: AIOKafkaConsumer) -> list[tuple[int, bytes | None]]:
@@ -66,6 +67,17 @@ async def started(make_consumer: MakeConsumer, *partitions: int) -> AIOKafkaCons
     consumer.assign([tp(partition) for partition in partitions or (0,)])
     await consumer.start()
     return consumer
+
+
+async def held_reading(
+    make_consumer: MakeConsumer, read: Callable[[AIOKafkaConsumer], Coroutine[Any, Any, T]]
+) -> tuple[AIOKafkaConsumer, GatedOffload, asyncio.Task[T]]:
+    """Start a consumer of partition 0 and a call, and hold back the wrapper that it opens."""
+    consumer = await started(make_consumer)
+    offload = GatedOffload.hold()
+    reading = asyncio.create_task(read(consumer))
+    await offload.wait_begun()
+    return consumer, offload, reading
 
 
 async def take(
@@ -110,11 +122,7 @@ async def test_seek_meanwhile_drops_the_wrapper(
 ) -> None:
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
     cluster.append("t", 0, values(0, 5))
-    consumer = await started(make_consumer)
-    offload = GatedOffload.made
-    offload.may_end.clear()
-    reading = asyncio.ensure_future(read(consumer))
-    await offload.wait_begun()
+    consumer, offload, reading = await held_reading(make_consumer, read)
     consumer.seek(tp(0), COUNT + 2)
     offload.may_end.set()
     taken = await reading
@@ -128,11 +136,7 @@ async def test_seek_back_meanwhile_reads_all_again(
     read: Read, cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
-    consumer = await started(make_consumer)
-    offload = GatedOffload.made
-    offload.may_end.clear()
-    reading = asyncio.ensure_future(read(consumer))
-    await offload.wait_begun()
+    consumer, offload, reading = await held_reading(make_consumer, read)
     consumer.seek(tp(0), 7)
     offload.may_end.set()
     taken = await reading
@@ -145,11 +149,7 @@ async def test_cancelled_call_takes_nothing(
     read: Read, cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
-    consumer = await started(make_consumer)
-    offload = GatedOffload.made
-    offload.may_end.clear()
-    reading = asyncio.ensure_future(read(consumer))
-    await offload.wait_begun()
+    consumer, offload, reading = await held_reading(make_consumer, read)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -163,11 +163,7 @@ async def test_stop_meanwhile_ends_the_call(
     read: Read, cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
-    consumer = await started(make_consumer)
-    offload = GatedOffload.made
-    offload.may_end.clear()
-    reading = asyncio.ensure_future(read(consumer))
-    await offload.wait_begun()
+    consumer, _, reading = await held_reading(make_consumer, read)
     await consumer.stop()
     if read is by_getone:
         with pytest.raises(ConsumerStoppedError):
@@ -183,8 +179,7 @@ async def test_pause_meanwhile_keeps_the_messages(
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
     consumer = await started(make_consumer)
     collector = consumer._collector
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    offload = GatedOffload.hold()
     reading = asyncio.ensure_future(take(consumer, COUNT, by_getmany))
     await offload.wait_begun()
     assert not collector.waiting_calls
@@ -216,11 +211,7 @@ async def test_revoked_partition_returns_nothing_more(
 ) -> None:
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
     cluster.append("t", 1, values(0, 3))
-    consumer = await started(make_consumer)
-    offload = GatedOffload.made
-    offload.may_end.clear()
-    reading = asyncio.ensure_future(consumer.getone())
-    await offload.wait_begun()
+    consumer, offload, reading = await held_reading(make_consumer, AIOKafkaConsumer.getone)
     consumer.assign([tp(1)])
     offload.may_end.set()
     record = await reading
@@ -232,8 +223,7 @@ async def test_calls_side_by_side_return_each_message_once(
 ) -> None:
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
     consumer = await started(make_consumer)
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    offload = GatedOffload.hold()
     reading = [asyncio.ensure_future(consumer.getone()) for _ in range(COUNT)]
     await offload.wait_begun()
     offload.may_end.set()

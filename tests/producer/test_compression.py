@@ -31,6 +31,15 @@ def gated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiokafka08.producer.engine.Offload", GatedOffload)
 
 
+async def held_producer(
+    producer_for: ProducerFor, cluster: EmbeddedCluster, **options: Any
+) -> tuple[Producer, GatedOffload]:
+    """Start a producer that knows the topic, and hold back its compression in the thread."""
+    producer = await producer_for(cluster, compression_type="gzip", **options)
+    await producer.partitions_for("t")
+    return producer, GatedOffload.hold()
+
+
 def values(cluster: EmbeddedCluster, partition: int = 0) -> list[bytes | None]:
     return [message.value for message in cluster.log("t", partition)]
 
@@ -75,10 +84,7 @@ async def test_sum_of_small_batches_is_compressed_in_a_thread(producer_for: Prod
 async def test_messages_sent_meanwhile_keep_the_order(
     acks: Any, cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    producer = await producer_for(cluster, compression_type="gzip", acks=acks)
-    await producer.partitions_for("t")
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    producer, offload = await held_producer(producer_for, cluster, acks=acks)
     sent = [LARGE, *(b"%d" % number for number in range(50)), LARGE, b"last"]
     first, *rest = sent
     results = [await producer.send("t", first, partition=0)]
@@ -95,10 +101,7 @@ async def test_messages_sent_meanwhile_keep_the_order(
 async def test_flush_waits_for_a_request_being_compressed(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    producer = await producer_for(cluster, compression_type="gzip")
-    await producer.partitions_for("t")
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    producer, offload = await held_producer(producer_for, cluster)
     await producer.send("t", LARGE, partition=0)
     flushing = asyncio.ensure_future(producer.flush())
     await offload.wait_begun()
@@ -111,10 +114,7 @@ async def test_flush_waits_for_a_request_being_compressed(
 async def test_batch_that_expires_meanwhile_is_not_sent(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    producer = await producer_for(cluster, compression_type="gzip", delivery_timeout_ms=50)
-    await producer.partitions_for("t")
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    producer, offload = await held_producer(producer_for, cluster, delivery_timeout_ms=50)
     result = await producer.send("t", LARGE, partition=0)
     with pytest.raises(KafkaTimeoutError, match="not acknowledged within 50 ms"):
         await result
@@ -134,10 +134,7 @@ async def test_batch_that_expires_meanwhile_is_not_sent(
 async def test_stop_ends_a_request_being_compressed(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    producer = await producer_for(cluster, compression_type="gzip")
-    await producer.partitions_for("t")
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    producer, offload = await held_producer(producer_for, cluster)
     result = await producer.send("t", LARGE, partition=0)
     await offload.wait_begun()
     await producer.stop(timeout=0.01)
@@ -150,10 +147,7 @@ async def test_stop_ends_a_request_being_compressed(
 async def test_cancelled_caller_does_not_cancel_its_request(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    producer = await producer_for(cluster, compression_type="gzip")
-    await producer.partitions_for("t")
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    producer, offload = await held_producer(producer_for, cluster)
     sending = asyncio.ensure_future(producer.send_and_wait("t", LARGE, partition=0))
     await offload.wait_begun()
     sending.cancel()
@@ -168,10 +162,7 @@ async def test_cancelled_compression_is_done_again(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     """At its end asyncio.run() cancels all tasks, while one of them may still flush or stop()."""
-    producer = await producer_for(cluster, compression_type="gzip")
-    await producer.partitions_for("t")
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    producer, offload = await held_producer(producer_for, cluster)
     results = [await producer.send("t", LARGE, partition=0)]
     await offload.wait_begun()
     results.append(await producer.send("t", b"behind", partition=0))
@@ -205,8 +196,7 @@ async def test_connection_lost_meanwhile_retries_the_request(
 ) -> None:
     producer = await producer_for(cluster, compression_type="gzip")
     await producer.send_and_wait("t", b"first", partition=0)
-    offload = GatedOffload.made
-    offload.may_end.clear()
+    offload = GatedOffload.hold()
     result = await producer.send("t", LARGE, partition=0)
     await offload.wait_begun()
     connections = cluster.history[-1].connection
