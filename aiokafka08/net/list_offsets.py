@@ -58,6 +58,7 @@ async def list_offsets(
     *,
     max_num_offsets: int = 1,
     timeout_s: float | None = None,
+    is_final: Callable[[KafkaError], bool] = is_final,
 ) -> dict[TopicPartition, list[int]]:
     """Return for each partition the offsets at the timestamp that is given for it.
 
@@ -67,6 +68,7 @@ async def list_offsets(
             gives the starts of segments last written at or before that time, newest first.
         max_num_offsets: the maximum number of offsets per partition.
         timeout_s: seconds for the whole call; by default `request_timeout_ms`.
+        is_final: returns whether to raise an error of a partition at once.
 
     Raises:
         KafkaTimeoutError: a partition has no result in time; the text names each and its error.
@@ -83,7 +85,7 @@ async def list_offsets(
             router, leader, tps, timestamps, max_num_offsets, timeout_s=timeout_s
         )
 
-    return await _request_until_complete(router, timestamps, send, timeout_s)
+    return await _request_until_complete(router, timestamps, send, timeout_s, is_final)
 
 
 async def find_first_messages(
@@ -122,6 +124,7 @@ async def _request_until_complete(
     tps: Collection[TopicPartition],
     send: LeaderRequest[T],
     timeout_s: float | None = None,
+    is_final: Callable[[KafkaError], bool] = is_final,
 ) -> dict[TopicPartition, T]:
     """Send requests to the leaders until each partition has its result.
 
@@ -166,6 +169,7 @@ async def _request_until_complete(
         backoff=router.config.backoff(),
         timed_out=timed_out,
         attempt_s=attempt_timeout(limit_s),
+        is_final=is_final,
     )
 
 

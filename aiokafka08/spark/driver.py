@@ -27,12 +27,18 @@ from typing import Any, Self, TypeVar
 
 from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08.consumer.range_fetches import RangeFetches
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka08.helpers import create_ssl_context
 from aiokafka08.net.cluster import INTERNAL_TOPICS, PartitionLeaders
 from aiokafka08.net.config import NetConfig, net_config
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times
+from aiokafka08.net.retry import is_final
 from aiokafka08.net.router import Router
 from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
@@ -205,12 +211,31 @@ class DriverClient:
             self._options.topics, existing, internal | INTERNAL_TOPICS, missing_ok=missing_ok
         )
 
-    def earliest(self, partitions: Collection[TopicPartition]) -> ResolvedOffsets:
-        """Return the first offset of each partition."""
-        return self._call(lambda router: _list_offsets(router, partitions, api.EARLIEST))
+    def earliest(
+        self, partitions: Collection[TopicPartition], *, missing_ok: bool = False
+    ) -> ResolvedOffsets:
+        """Return the first offset of each partition.
+
+        Args:
+            partitions: the partitions to look up.
+            missing_ok: leave out the partitions that were deleted since they were found.
+
+        Raises:
+            UnknownTopicOrPartitionError: a partition was deleted, and `missing_ok` is false.
+            KafkaError: no broker responded, or the request failed.
+        """
+
+        async def fetch(router: Router, existing: Collection[TopicPartition]) -> ResolvedOffsets:
+            return await _list_offsets(router, existing, api.EARLIEST)
+
+        return self._call_for_existing(partitions, fetch, missing_ok)
 
     def latest(
-        self, partitions: Collection[TopicPartition], known: PartitionOffsets
+        self,
+        partitions: Collection[TopicPartition],
+        known: PartitionOffsets,
+        *,
+        missing_ok: bool = False,
     ) -> ResolvedOffsets:
         """Return the offset after the last message of each partition.
 
@@ -218,10 +243,13 @@ class DriverClient:
             partitions: the partitions to look up.
             known: offsets that existed before. While a partition ends below its known offset, the
                 request is retried: a new leader may not have caught up yet.
+            missing_ok: leave out the partitions that were deleted since they were found.
+
+        Raises as `earliest`.
         """
 
-        async def fetch(router: Router) -> ResolvedOffsets:
-            ends = await _list_offsets(router, partitions, api.LATEST)
+        async def fetch(router: Router, existing: Collection[TopicPartition]) -> ResolvedOffsets:
+            ends = await _list_offsets(router, existing, api.LATEST)
             for _ in range(self._options.fetch_offset_retries):
                 below = find_ends_below(ends, known)
                 if not below:
@@ -231,7 +259,7 @@ class DriverClient:
                 ends.update(await _list_offsets(router, list(below), api.LATEST))
             return ends
 
-        return self._call(fetch)
+        return self._call_for_existing(partitions, fetch, missing_ok)
 
     def leaders(self) -> PartitionLeaders:
         """Return the leaders as of the last request, for the tasks; sends no request."""
@@ -270,6 +298,21 @@ class DriverClient:
                 router, self._options, bound.option, timestamps, latest, start
             )
         )
+
+    def _call_for_existing(
+        self,
+        partitions: Collection[TopicPartition],
+        work: Callable[[Router, Collection[TopicPartition]], Coroutine[Any, Any, T]],
+        missing_ok: bool,
+    ) -> T:
+        """Call `work` with the partitions, without those that turn out to be deleted."""
+        try:
+            return self._call(lambda router: work(router, partitions))
+        except UnknownTopicOrPartitionError:
+            selected = set(self._fetch_partitions(missing_ok=True))
+            if not missing_ok or selected.issuperset(partitions):
+                raise
+        return self._call_for_existing([tp for tp in partitions if tp in selected], work, True)
 
     def _call(self, work: Callable[[Router], Coroutine[Any, Any, T]]) -> T:
         """Run `work`, again after retriable errors, each time with new connections."""
@@ -359,11 +402,32 @@ async def _start_router(config: NetConfig, leaders: PartitionLeaders | None) -> 
 async def _list_offsets(
     router: Router, partitions: Collection[TopicPartition], timestamp: int
 ) -> ResolvedOffsets:
-    """Return one offset per partition; `timestamp` is `api.EARLIEST` or `api.LATEST`."""
+    """Return one offset per partition; `timestamp` is `api.EARLIEST` or `api.LATEST`.
+
+    Raises:
+        UnknownTopicOrPartitionError: the metadata lacks a partition. As long as it has the
+            partition, other errors are retried: the leader may have just started.
+    """
+
+    def find_missing() -> list[TopicPartition]:
+        topics = router.metadata.snapshot
+        return [tp for tp in partitions if tp.partition not in topics.partitions(tp.topic)]
+
     if not partitions:
         return {}
-    listed = await list_offsets(router, dict.fromkeys(partitions, timestamp))
-    return {tp: offsets[0] if offsets else 0 for tp, offsets in listed.items()}
+    if not find_missing():
+        try:
+            listed = await list_offsets(
+                router,
+                dict.fromkeys(partitions, timestamp),
+                is_final=lambda error: is_final(error) or bool(find_missing()),
+            )
+            return {tp: offsets[0] if offsets else 0 for tp, offsets in listed.items()}
+        except KafkaError:
+            if not find_missing():
+                raise
+    names = ", ".join(f"topic {tp.topic!r}, partition {tp.partition}" for tp in find_missing())
+    raise UnknownTopicOrPartitionError(f"the cluster doesn't have {names} any more")
 
 
 async def _offsets_by_time(

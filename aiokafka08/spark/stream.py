@@ -165,10 +165,11 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not stop.keys() <= self._existing:
             self._existing = frozenset(self._driver.partitions(known=stop.keys()))
         existing = [tp for tp in stop if tp in self._existing]
-        earliest = self._driver.earliest(existing)
+        earliest = self._driver.earliest(existing, missing_ok=True)
         latest = self._latest
         if any(tp in earliest and latest.get(tp, -1) < offset for tp, offset in stop.items()):
-            latest = self._driver.latest(existing, stop)
+            latest = self._driver.latest(list(earliest), stop, missing_ok=True)
+            earliest = {tp: offset for tp, offset in earliest.items() if tp in latest}
         plan = plan_micro_batch(begin, stop, earliest, latest)
         return plan_tasks(self._options, plan, self._driver.leaders(), self._parallelism)
 
@@ -197,7 +198,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._target
         partitions = self._driver.partitions(known=begin.keys())
         self._existing = frozenset(partitions)
-        latest = self._driver.latest(partitions, begin)
+        latest = self._driver.latest(partitions, begin, missing_ok=True)
         if self._is_available_now:
             self._target = latest
         return latest
@@ -205,7 +206,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limit_batch(self, begin: ResolvedOffsets, latest: ResolvedOffsets) -> ResolvedOffsets:
         """Return the end of the next batch within the limits of the options."""
         limits = self._options.limits
-        earliest = self._driver.earliest([tp for tp in latest if tp not in begin])
+        added = [tp for tp in latest if tp not in begin]
+        earliest = self._driver.earliest(added, missing_ok=True)
         count = count_available(begin, latest, earliest)
         now = time.monotonic()
         waited_s = now - self._last_batch

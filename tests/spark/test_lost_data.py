@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.protocol.api import ListOffsetsRequest
 from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.faults import Omit
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.waiting import wait_for
 from tests.spark.conftest import MakeReader, fill, ranges, writing
@@ -123,6 +124,44 @@ def test_deleted_partition_is_returned_then_raises(
             again.partitions(begin, without)
     lenient = reader(subscribe="t,gone", failOnDataLoss="false")
     assert lenient.partitions(begin, without) == []
+
+
+def test_partition_deleted_before_planning_raises_or_is_skipped(
+    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`latestOffset` has seen the partition; it is gone when `partitions` plans the batch."""
+    message = "topic 'gone', partition 0 was deleted; the batch would end at offset 2"
+    for fail in ("true", "false"):
+        cluster.create_topic("gone", 1)
+        one = reader(subscribe="t,gone", failOnDataLoss=fail)
+        begin = one.initialOffset()
+        one.latestOffset(begin, ReadAllAvailable())  # batch 0
+        fill(cluster, [2], "gone")
+        fill(cluster, [2], "t")
+        end = one.latestOffset(begin, ReadAllAvailable())
+        cluster.delete_topic("gone")
+        if fail == "true":
+            with pytest.raises(OffsetOutOfRangeError, match=message):
+                one.partitions(begin, end)
+        else:
+            assert ranges(one.partitions(begin, end)) == [(0, 2, 4)]
+            assert message in caplog.text
+
+
+def test_partition_deleted_during_a_lookup_is_left_out(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    cluster.create_topic("gone", 1)
+    one = reader(subscribe="t,gone")
+    begin = one.initialOffset()
+    one.latestOffset(begin, ReadAllAvailable())
+    fault = cluster.fault(ListOffsetsRequest, then=Omit(), times=None)
+    with ThreadPoolExecutor(1) as pool:
+        end = pool.submit(one.latestOffset, begin, ReadAllAvailable())
+        wait_for(lambda: fault.hits >= 2 or None, 60, "requests")
+        cluster.delete_topic("gone")
+        fault.cancel()
+        assert end.result(60) == {"t": begin["t"]}
 
 
 # --- queries on the embedded cluster --------------------------------------------------------------
