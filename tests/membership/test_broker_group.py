@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -477,11 +477,52 @@ async def test_each_assignor_shares_all_partitions(
     await until(lambda: shared(*members, among=ALL), "sharing")
 
 
+async def test_assignor_of_class_methods_runs_as_in_aiokafka(make_member: MakeMember) -> None:
+    """As a program has it that was written for aiokafka: state on the class, and `super()`."""
+
+    class Remembering(StickyPartitionAssignor):
+        name = "remembering"
+        assigned: ClassVar[list[int]] = []
+
+        @classmethod
+        def assign(cls, cluster: Any, members: Any) -> Any:
+            cls.assigned.append(len(members))
+            return super().assign(cluster, members)
+
+        @classmethod
+        def on_assignment(cls, assignment: Any) -> None:
+            super().on_assignment(assignment)
+
+    one = make_member("t", partition_assignment_strategy=[Remembering])
+    await one.start()
+    assert Remembering.assigned == [1]
+    assert set(Remembering.member_assignment or ()) == one.assignment() == ALL
+    assert StickyPartitionAssignor.member_assignment is None
+
+
+async def test_each_consumer_has_its_own_sticky_assignor(make_member: MakeMember) -> None:
+    """Two members in one process; a class's state would be that of the member that joined last."""
+    members = [
+        make_member("t", partition_assignment_strategy=[StickyPartitionAssignor]) for _ in range(2)
+    ]
+    for member in members:
+        await member.start()
+    await until(lambda: shared(*members, among=ALL), "sharing")
+    before = [member.assignment() for member in members]
+    joined = make_member("t", partition_assignment_strategy=[StickyPartitionAssignor])
+    await joined.start()
+    await until(lambda: shared(*members, joined, among=ALL), "sharing among three")
+    for member, owned in zip(members, before, strict=True):
+        assert member.assignment() <= owned
+    assert StickyPartitionAssignor.member_assignment is None
+
+
 async def test_assignor_with_two_owners_fails_the_leader(make_member: MakeMember) -> None:
     class Greedy(RangePartitionAssignor):
         name = "greedy"
 
-        def assign(self, cluster, members):  # type: ignore[no-untyped-def]
+        @classmethod
+        def assign(cls, cluster, members):  # type: ignore[no-untyped-def]
             [everything] = super().assign(cluster, {"me": next(iter(members.values()))}).values()
             return dict.fromkeys(members, everything)
 

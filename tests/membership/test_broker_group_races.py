@@ -133,7 +133,8 @@ async def test_garbage_metadata_of_one_member_is_ignored(
             return garbage
 
     class Garbled(RangePartitionAssignor):
-        def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        @classmethod
+        def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
             return Garbage(0, [], b"")
 
     one = make_member("t", partition_assignment_strategy=[RangePartitionAssignor])

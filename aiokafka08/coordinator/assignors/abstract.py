@@ -1,7 +1,8 @@
 """The base class of assignors, which divide the partitions among the members of a group.
 
-Each consumer makes its own instance of each class in `partition_assignment_strategy`, so an
-assignor may keep state. `consumer.membership.group_leader` calls `assign` at the leader;
+The methods are class methods, as in aiokafka. Each consumer makes its own instance of each class in
+`partition_assignment_strategy` and calls the methods on that, so a user's assignor may define plain
+methods too, and keep state. `consumer.membership.group_leader` calls `assign` at the leader;
 `broker_group` calls the other methods at each member.
 
 Invariant: `assign` gives each partition to at most one member. The assignors of this package give
@@ -43,9 +44,10 @@ class AbstractPartitionAssignor(abc.ABC):
     def name(self) -> str:
         """The name by which the members agree on an assignor."""
 
+    @classmethod
     @abc.abstractmethod
     def assign(
-        self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> Mapping[str, ConsumerProtocolMemberAssignment]:
         """Return the assignment by member id; members that are left out get no partitions.
 
@@ -54,23 +56,26 @@ class AbstractPartitionAssignor(abc.ABC):
         The result need not be deterministic: only the leader computes it.
         """
 
+    @classmethod
     @abc.abstractmethod
-    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """Return what this member sends to the leader; `topics` are its subscription."""
 
+    @classmethod
     @abc.abstractmethod
-    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
         """React to this member's assignment, after each rebalance."""
 
-    def on_generation_assignment(self, generation: int) -> None:  # noqa: B027
+    @classmethod  # noqa: B027
+    def on_generation_assignment(cls, generation: int) -> None:
         """React to the generation of an assignment; called right after `on_assignment`."""
 
 
 def by_topic(
-    partitions: Iterable[tuple[str, int]],
+    version: int, partitions: Iterable[tuple[str, int]]
 ) -> ConsumerProtocolMemberAssignment:
     """Return an assignment of these partitions, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
-    return ConsumerProtocolMemberAssignment(0, list(topics.items()), b"")
+    return ConsumerProtocolMemberAssignment(version, list(topics.items()), b"")

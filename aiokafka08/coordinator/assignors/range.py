@@ -27,9 +27,11 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
     """
 
     name = "range"
+    version = 0
 
+    @classmethod
     def assign(
-        self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """See the class."""
         assigned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
@@ -42,11 +44,15 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
                 end = start + each + (number < more)
                 assigned[subscriber] += [(topic, partition) for partition in partitions[start:end]]
                 start = end
-        return {member: by_topic(partitions) for member, partitions in assigned.items()}
+        return {
+            member: by_topic(cls.version, partitions) for member, partitions in assigned.items()
+        }
 
-    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """Return the topics, without user data."""
-        return ConsumerProtocolMemberMetadata(0, list(topics), b"")
+        return ConsumerProtocolMemberMetadata(cls.version, list(topics), b"")
 
-    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+    @classmethod
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Do nothing: this assignor has no state."""

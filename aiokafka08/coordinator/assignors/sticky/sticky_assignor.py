@@ -6,21 +6,27 @@ writes version 1; a leader that knows only version 0 ignores the generation. So 
 Java's consumers and this client's, and a consumer of either client may lead the group. For the
 callers and the contract of `assign` see `abstract`.
 
+A member that was away claims what it owned in an earlier generation. The member with the latest
+claim owns a partition; when it has too many, it first gives back those that another member claims.
+
 Invariant: a partition moves to another member in three cases only: its previous member has left or
 unsubscribed, another member claims it with a later generation, or the move makes the members' loads
-more even.
+more even. No two members exchange partitions of one topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MethodType
+from typing import TYPE_CHECKING, Any
 
 from aiokafka08.coordinator.assignors.abstract import (
     AbstractPartitionAssignor,
     ClusterMetadata,
     by_topic,
 )
+from aiokafka08.coordinator.assignors.sticky.partition_movements import PartitionMovements
 from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
@@ -29,6 +35,17 @@ from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.types import Buffer, Int32, compiled
 from aiokafka08.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from builtins import classmethod as class_or_instance_method
+else:
+
+    class class_or_instance_method(classmethod):
+        """A class method that binds to the instance if it is called on one."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> Any:
+            return MethodType(self.__func__, owner if instance is None else instance)
+
 
 NO_GENERATION = -1
 
@@ -43,56 +60,77 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
     A partition moves only to a member that has at least two partitions fewer. If all members have
     subscribed to the same topics, the members' partition counts differ by at most one.
+
+    A member sends `member_assignment` and `generation` to the next leader. Each consumer has its
+    own, because it calls the methods on an instance. Calls on the class set them on the class, as
+    in aiokafka.
     """
 
     name = "sticky"
+    version = 0
+
+    member_assignment: list[TopicPartition] | None = None
+    generation = NO_GENERATION
+    _latest_partition_movements: PartitionMovements | None = None
 
     def __init__(self) -> None:
-        self._owned: list[TopicPartition] | None = None
-        self._generation = NO_GENERATION
+        self.member_assignment = None
+        self.generation = NO_GENERATION
 
+    @class_or_instance_method
     def assign(
-        self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """See the class."""
         wanted = {name: frozenset(members[name].subscription) for name in sorted(members)}
         existing = {
             topic: cluster.partitions_for_topic(topic) or set()
-            for topic in sorted(frozenset().union(*wanted.values()))
+            for topic in frozenset().union(*wanted.values())
         }
-        owners = _previous_owners(members, wanted, existing)
-        shares = {name: _MemberShare() for name in wanted}
-        for partition, owner in owners.items():
-            shares[owner].add(*partition)
         subscribers = {
             topic: [name for name, topics in wanted.items() if topic in topics]
             for topic in existing
         }
-        for topic, numbers in existing.items():
-            for number in sorted(numbers):
-                if TopicPartition(topic, number) not in owners:
+        claimants = _claimants(members, wanted, existing)
+        shares = {name: _MemberShare() for name in wanted}
+        for partition, (owner, *_) in claimants.items():
+            shares[owner].add(*partition)
+        for topic in sorted(existing, key=lambda topic: (len(subscribers[topic]), topic)):
+            for number in sorted(existing[topic]):
+                if TopicPartition(topic, number) not in claimants:
                     shares[_least_loaded(shares, subscribers[topic])].add(topic, number)
+        _return_to_earlier_claimants(shares, claimants)
         while _move_one(shares, subscribers):
             pass
+        cls._latest_partition_movements = _undo_exchanges(shares, claimants)
         return {
-            member: by_topic(
-                (topic, number) for topic, numbers in share.topics.items() for number in numbers
-            )
-            for member, share in shares.items()
+            member: by_topic(cls.version, share.partitions()) for member, share in shares.items()
         }
 
-    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+    @class_or_instance_method
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """Return the topics, and this member's previous partitions as user data."""
-        user_data = b"" if self._owned is None else encode_previous(self._owned, self._generation)
-        return ConsumerProtocolMemberMetadata(0, list(topics), user_data)
+        return cls._metadata(topics, cls.member_assignment, cls.generation)
 
-    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+    @classmethod
+    def _metadata(
+        cls,
+        topics: Iterable[str],
+        partitions: Iterable[TopicPartition] | None,
+        generation: int = NO_GENERATION,
+    ) -> ConsumerProtocolMemberMetadata:
+        user_data = b"" if partitions is None else encode_previous(partitions, generation)
+        return ConsumerProtocolMemberMetadata(cls.version, list(topics), user_data)
+
+    @class_or_instance_method
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Remember the partitions for the next rebalance."""
-        self._owned = assignment.partitions()
+        cls.member_assignment = assignment.partitions()
 
-    def on_generation_assignment(self, generation: int) -> None:
+    @class_or_instance_method
+    def on_generation_assignment(cls, generation: int) -> None:
         """Remember the generation: of two claims to a partition, the later generation wins."""
-        self._generation = generation
+        cls.generation = generation
 
 
 def encode_previous(partitions: Iterable[TopicPartition], generation: int) -> bytes:
@@ -126,23 +164,28 @@ def decode_previous(user_data: Buffer) -> tuple[list[TopicPartition], int]:
     return owned, generation
 
 
-def _previous_owners(
+def _claimants(
     members: Mapping[str, ConsumerProtocolMemberMetadata],
     wanted: Mapping[str, Collection[str]],
     existing: Mapping[str, Collection[int]],
-) -> dict[TopicPartition, str]:
-    """Return the member that keeps each partition; undecodable user data claims nothing."""
-    owners: dict[TopicPartition, tuple[int, str]] = {}
+) -> dict[TopicPartition, list[str]]:
+    """Return the members that claim each partition, the latest generation first.
+
+    Of two claims of one generation the first member's counts. Undecodable user data claims nothing.
+    """
+    claims: dict[TopicPartition, dict[int, str]] = {}
     for name, topics in wanted.items():
         try:
             previous, generation = decode_previous(members[name].user_data)
         except KafkaProtocolError:
             continue
         for partition in previous:
-            exists = partition.topic in topics and partition.partition in existing[partition.topic]
-            if exists and owners.get(partition, (NO_GENERATION - 1, ""))[0] < generation:
-                owners[partition] = (generation, name)
-    return {partition: owner for partition, (_, owner) in owners.items()}
+            if partition.topic in topics and partition.partition in existing[partition.topic]:
+                claims.setdefault(partition, {}).setdefault(generation, name)
+    return {
+        partition: [names[generation] for generation in sorted(names, reverse=True)]
+        for partition, names in claims.items()
+    }
 
 
 class _MemberShare:
@@ -152,24 +195,47 @@ class _MemberShare:
 
     def __init__(self) -> None:
         self.size = 0
-        self.topics: dict[str, list[int]] = {}
+        self.topics: dict[str, dict[int, None]] = {}
 
     def add(self, topic: str, number: int) -> None:
-        self.topics.setdefault(topic, []).append(number)
+        self.topics.setdefault(topic, {})[number] = None
         self.size += 1
 
-    def pop(self, topic: str) -> int:
-        """Remove the last partition of a topic and return its number."""
+    def remove(self, topic: str, number: int) -> None:
         numbers = self.topics[topic]
-        number = numbers.pop()
+        del numbers[number]
         if not numbers:
             del self.topics[topic]
         self.size -= 1
-        return number
+
+    def last(self, topic: str) -> int:
+        """Return the partition of a topic that was added last."""
+        return next(reversed(self.topics[topic]))
+
+    def partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic, number)
+            for topic, numbers in self.topics.items()
+            for number in numbers
+        ]
+
+
+def _move(old: _MemberShare, new: _MemberShare, topic: str, number: int) -> None:
+    old.remove(topic, number)
+    new.add(topic, number)
 
 
 def _least_loaded(shares: Mapping[str, _MemberShare], names: Iterable[str]) -> str:
     return min(names, key=lambda name: (shares[name].size, name))
+
+
+def _return_to_earlier_claimants(
+    shares: Mapping[str, _MemberShare], claimants: Mapping[TopicPartition, list[str]]
+) -> None:
+    """Move partitions to the members with the second latest claim, where it balances the loads."""
+    for partition, names in claimants.items():
+        if len(names) > 1 and shares[names[0]].size - shares[names[1]].size >= 2:
+            _move(shares[names[0]], shares[names[1]], *partition)
 
 
 def _move_one(
@@ -181,6 +247,21 @@ def _move_one(
         for topic in share.topics:
             target = shares[_least_loaded(shares, subscribers[topic])]
             if share.size - target.size >= 2:
-                target.add(topic, share.pop(topic))
+                _move(share, target, topic, share.last(topic))
                 return True
     return False
+
+
+def _undo_exchanges(
+    shares: Mapping[str, _MemberShare], claimants: Mapping[TopicPartition, list[str]]
+) -> PartitionMovements:
+    """Give back what two members have exchanged; return the movements that remain."""
+    movements = PartitionMovements()
+    for name, share in shares.items():
+        for partition in share.partitions():
+            movements.move_partition(partition, claimants.get(partition, [name])[0], name)
+    for one, its_owner, other, other_owner in movements.exchanges():
+        for partition, old, new in ((one, other_owner, its_owner), (other, its_owner, other_owner)):
+            _move(shares[old], shares[new], *partition)
+            movements.move_partition(partition, old, new)
+    return movements
