@@ -11,7 +11,8 @@ Called by the consumer (`getmany_arrow`), the producer (`producer/messages.py`) 
 `protocol.message_set` fills the buffers of received columns. pyarrow, the extra
 `aiokafka08[arrow]`, is imported at the first use, for `getmany_arrow` in a thread; outside `spark/`
 only this module imports it. No column of a received batch is made from Python objects: for these,
-pyarrow imports pandas where it is installed.
+pyarrow imports pandas where it is installed. Nor does a column to be produced become one from
+Python objects, and compute functions get scalars of `scalar()`, for the same reason.
 """
 
 from __future__ import annotations
@@ -160,6 +161,12 @@ def _repeat_topic(topic: str, rows: int) -> pa.Array:
     return pa.repeat(one[0], rows)
 
 
+def scalar(value: int) -> Any:
+    """Return an int64 scalar, from a buffer: `pa.scalar` would import pandas."""
+    pa = require_pyarrow()
+    return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(array("q", [value]))])[0]
+
+
 # --- messages to be produced ----------------------------------------------------------------------
 
 
@@ -222,13 +229,14 @@ class ArrowRows:
                 if column.null_count < len(column):
                     columns[name] = column
         if "timestamp" in columns:
-            row = pc.index(pc.less(columns["timestamp"], 0), True).as_py()
-            if row >= 0:
+            negative = pc.indices_nonzero(pc.less(columns["timestamp"], scalar(0)))
+            if len(negative):
+                row = negative[0].as_py()
                 value = columns["timestamp"][row].as_py()
                 raise IllegalArgumentError(
                     f"column 'timestamp': row {row} has {value} ms; expected a number >= 0"
                 )
-            columns["timestamp"] = columns["timestamp"].fill_null(now_ms)
+            columns["timestamp"] = columns["timestamp"].fill_null(scalar(now_ms))
         return cls(pa.RecordBatch.from_pydict(columns), range(batch.num_rows))
 
     @property
@@ -248,13 +256,13 @@ class ArrowRows:
         import pyarrow.compute as pc
 
         lengths = [
-            pc.binary_length(self._batch.column(name)).cast("int64").fill_null(0)
+            pc.binary_length(self._batch.column(name)).cast("int64").fill_null(scalar(0))
             for name in ("value", "key")
             if name in self._batch.schema.names
         ]
         total = lengths[0] if len(lengths) == 1 else pc.add(*lengths)
-        row = pc.index(pc.greater(total, limit_bytes), True).as_py()
-        return None if row < 0 else (row, total[row].as_py())
+        large = pc.indices_nonzero(pc.greater(total, scalar(limit_bytes)))
+        return (large[0].as_py(), total[large[0].as_py()].as_py()) if len(large) else None
 
     def slice(self, start: int, count: int) -> ArrowRows:
         """Return `count` rows from `start` on, or as many as exist. Nothing is copied."""
@@ -285,17 +293,20 @@ class ArrowRows:
             column = pa.nulls(count, pa.int32())
         if by_key is not None and column.null_count:
             of_keys = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(by_key)])
-            column = pc.coalesce(column, pc.if_else(pc.less(of_keys, 0), None, of_keys))
+            has_key = pc.greater_equal(of_keys, scalar(0))
+            column = pc.coalesce(column, pc.if_else(has_key, of_keys, pa.nulls(count, pa.int32())))
         if column.null_count:
             is_missing = column.is_null()
             rows = pc.indices_nonzero(is_missing).to_pylist()
-            column = pc.replace_with_mask(column, is_missing, pa.array(choose(rows), pa.int32()))
+            chosen = pa.py_buffer(array("i", choose(rows)))
+            chosen = pa.Array.from_buffers(pa.int32(), len(rows), [None, chosen])
+            column = pc.replace_with_mask(column, is_missing, chosen)
         sizes = sorted((one["values"], one["counts"]) for one in column.value_counts().to_pylist())
         if len(sizes) == 1:
             return [(sizes[0][0], self)]
         order = pc.sort_indices(column)  # a stable sort: the order within a partition stays
         batch = self._batch.take(order)
-        indices = _int64_values(pc.add(order.cast("int64"), self.indices[0]))
+        indices = _int64_values(pc.add(order.cast("int64"), scalar(self.indices[0])))
         parts, start = [], 0
         for partition, size in sizes:
             part = ArrowRows(batch.slice(start, size), indices[start : start + size])

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource as spark_filters
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from aiokafka08.arrow import record_batch, schema
+from aiokafka08.arrow import record_batch, scalar, schema
 from aiokafka08.concurrency.merge import merge
 from aiokafka08.consumer.range import DEFAULT_FETCH_BYTES, MAX_IN_FLIGHT, RawSet
 from aiokafka08.consumer.range_fetches import RangeFetches
@@ -410,7 +410,8 @@ def _to_spark_batch(
     """
     batch = record_batch(runs, columns)
     arrays = {name: batch.column(name) for name in batch.schema.names}
-    arrays["timestampType"] = pc.fill_null(arrays["timestampType"], -1)
+    none = scalar(-1).cast(pa.int32())
+    arrays["timestampType"] = pc.fill_null(arrays["timestampType"], none)
     if "headers" in fields.names:
         arrays["headers"] = pa.nulls(len(columns), _HEADERS)
     return pa.RecordBatch.from_arrays([arrays[name] for name in fields.names], schema=fields)

@@ -272,6 +272,7 @@ def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
             "column 'topic': a row has no topic; expected a topic in each row. Fill the column, or "
             "set the option 'topic' for all rows"
         )
-    topics = column.unique().to_pylist()
-    for topic in topics:
-        yield topic, batch if len(topics) == 1 else batch.filter(pc.equal(column, topic))
+    topics = column.unique()
+    for topic in topics:  # scalars of Arrow
+        rows = batch if len(topics) == 1 else batch.filter(pc.equal(column, topic))
+        yield topic.as_py(), rows

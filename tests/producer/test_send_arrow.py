@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from aiokafka08.protocol import _murmur2_py
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster
+from tests.fake_pandas import imports_pandas
 from tests.producer.conftest import Producer
 from tests.protocol.twins import TWINS, Twin
 
@@ -298,3 +300,57 @@ def test_both_twins_choose_the_same_partitions(name: str) -> None:
     for function in functions:
         with pytest.raises(ValueError, match="no partitions"):
             function(blobs, [])
+
+
+SEND_BATCHES = """
+import asyncio
+from array import array
+import pyarrow as pa
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08.arrow import scalar
+from aiokafka08.errors import IllegalArgumentError, MessageSizeTooLargeError
+from aiokafka08.testing import EmbeddedCluster
+
+def column(kind, numbers, valid):
+    buffers = [pa.py_buffer(valid), pa.py_buffer(array(kind, numbers))]
+    return pa.Array.from_buffers(pa.int32() if kind == "i" else pa.int64(), 4, buffers)
+
+async def send():
+    values = pa.Array.from_buffers(
+        pa.binary(), 4, [None, pa.py_buffer(array("i", range(5))), pa.py_buffer(b"abcd")]
+    )
+    rows = {
+        "value": values,
+        "key": pa.Array.from_buffers(
+            pa.binary(), 4, [pa.py_buffer(bytes([6])), *values.buffers()[1:]]
+        ),
+        "partition": column("i", [0, 2, 0, 1], bytes([8])),
+        "timestamp": column("q", [1, 2, 3, 4], bytes([9])),
+    }
+    async with EmbeddedCluster(version="0.10", topics={"t": 3}) as cluster:
+        async with AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, max_request_size=1000
+        ) as producer:
+            for names in (["value"], ["value", "key"], list(rows)):
+                batch = pa.RecordBatch.from_pydict({name: rows[name] for name in names})
+                assert len(await (await producer.send_arrow("t", batch))) == 4
+            wrong = {"value": values, "timestamp": column("q", [1, 2, 3, -1], bytes([15]))}
+            try:
+                await producer.send_arrow("t", pa.RecordBatch.from_pydict(wrong))
+            except IllegalArgumentError as error:
+                assert "row 3 has -1 ms" in str(error)
+            offsets = pa.py_buffer(array("i", [0, 5000]))
+            buffers = [None, offsets, pa.py_buffer(bytes(5000))]
+            large = pa.Array.from_buffers(pa.binary(), 1, buffers)
+            try:
+                await producer.send_arrow("t", pa.RecordBatch.from_pydict({"value": large}))
+                raise AssertionError("sent")
+            except MessageSizeTooLargeError:
+                pass
+
+asyncio.run(send())
+"""
+
+
+def test_send_arrow_where_pandas_exists_doesn_t_import_it(tmp_path: Path) -> None:
+    assert not imports_pandas(SEND_BATCHES, tmp_path)

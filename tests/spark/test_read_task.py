@@ -7,6 +7,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ from aiokafka08.spark.writer import write_task
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, Delay, EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.fake_pandas import imports_pandas
 from tests.spark.conftest import batch_options, fill
 from tests.waiting import until
 
@@ -434,3 +436,31 @@ def test_filter_with_many_offsets_makes_few_tasks() -> None:
     assert len(left) <= MAX_INTERVALS
     for offset in range(0, 10**7, 10**4):
         assert sum(part.start <= offset < part.end for part in left) == 1
+
+
+RUN_TASKS = """
+import asyncio
+from array import array
+import pyarrow as pa
+from aiokafka08.spark.options import read_options, write_options
+from aiokafka08.spark.planning import OffsetRange
+from aiokafka08.spark.reader import ReadTask, read_task
+from aiokafka08.spark.writer import write_task
+from aiokafka08.testing import EmbeddedCluster
+
+def texts(data):
+    offsets = pa.py_buffer(array("i", range(len(data) + 1)))
+    return pa.Array.from_buffers(pa.string(), len(data), [None, offsets, pa.py_buffer(data)])
+
+with EmbeddedCluster(topics={"t": 1, "u": 1}) as cluster:
+    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    rows = pa.RecordBatch.from_pydict({"topic": texts(b"tutt"), "value": texts(b"abcd")})
+    write_task(write_options(servers), iter([rows]))
+    options = read_options({**servers, "subscribe": "t", "includeHeaders": "true"}, streaming=False)
+    [batch] = read_task(options, ReadTask([OffsetRange("t", 0, 0, 3)]))
+    assert batch.num_rows == 3
+"""
+
+
+def test_tasks_where_pandas_exists_don_t_import_it(tmp_path: Path) -> None:
+    assert not imports_pandas(RUN_TASKS, tmp_path)
