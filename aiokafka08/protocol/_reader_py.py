@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable
 from itertools import repeat
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
@@ -45,6 +45,8 @@ _MIN_ENTRY_BYTES = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
 _NO_END = 2**63
 """Above any offset."""
 _LARGE_BYTES = 4096
+_COPIED_BYTES = 1024 * 1024
+"""The size of the largest set that a reader copies."""
 _COLUMN_PART = 1000
 """How many messages are decoded at a time on their way into columns."""
 
@@ -220,8 +222,13 @@ class MessageSetReader:
         leave_long: bool = False,
     ) -> None:
         self._topic_partition = topic_partition
-        self._data = bytes(message_set)  # slices of bytes are cheaper than slices of views
-        self._view = memoryview(self._data)
+        # Slices of bytes are cheaper than slices of views, but the copy of a large set takes
+        # memory, and holds the event loop for a millisecond per MiB.
+        self._view = memoryview(message_set).cast("B")
+        is_large = len(self._view) > _COPIED_BYTES and not isinstance(message_set, bytes)
+        self._data: bytes | memoryview = self._view if is_large else bytes(message_set)
+        if not is_large:
+            self._view = memoryview(self._data)
         self._pos = 0
         self._end = len(self._data)
         self._fetch_offset = fetch_offset
@@ -357,14 +364,20 @@ class MessageSetReader:
 
     def _read_entries(self, decoded: DecodedMessages, max_records: int) -> None:
         """Read until there are `max_records`, none is left, or a wrapper was opened as `_inner`."""
+        columns = decoded.keys, decoded.values
+        counts = [len(column) for column in columns]
         try:
             self._walk_entries(decoded, max_records)
         finally:
+            if isinstance(self._data, memoryview):
+                for column, count in zip(columns, counts, strict=True):
+                    column[count:] = [None if one is None else bytes(one) for one in column[count:]]
             decoded.fill_up()
 
     def _walk_entries(self, decoded: DecodedMessages, max_records: int) -> None:
         """Do what `_read_entries` does, but leave lists short, as `DecodedMessages` describes."""
-        data, view, end, next_pos = self._data, self._view, self._end, self._pos
+        data: Any = self._data  # of a view, `_read_entries` copies the slices
+        view, end, next_pos = self._view, self._end, self._pos
         relative_to, fixed_offset, fixed_timestamp = (
             self._relative_to,
             self._offset,

@@ -59,6 +59,25 @@ def failure(message_set: bytes, fetch_offset: int = 0, **how: Any) -> CorruptRec
 # --- plain sets ---------------------------------------------------------------------------------
 
 
+def test_large_set_in_a_view_gives_bytes() -> None:
+    """The pure twin doesn't copy it as a whole."""
+    keys = [None, b"k", b""] * 4
+    entries = [
+        entry(offset, message(key, bytes(200_000), magic=offset % 2, timestamp_ms=5))
+        for offset, key in enumerate(keys)
+    ]
+    opened = wrapper(12, entry(12, message(b"i", b"inside")))
+    frame = bytearray(b"".join(entries) + opened)
+    one = reader(memoryview(frame))
+    records = [record for _ in range(7) for record in one.read(2)]
+    assert [record.key for record in records] == [*keys, b"i"]
+    assert all(
+        type(field) is bytes for record in records for field in (record.key, record.value) if field
+    )
+    frame[:] = bytes(len(frame))  # what was read is independent of the frame
+    assert records[1].key == b"k"
+
+
 def test_record_has_all_fields_of_the_message() -> None:
     data = entry(7, message(b"key", b"value")) + entry(
         8, message(None, None, magic=1, timestamp_ms=1_500_000_000_000)
