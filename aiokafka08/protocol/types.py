@@ -79,13 +79,15 @@ memoryview, the value is a view of it, not a copy."""
 class CompiledType(typing.NamedTuple):
     """The reader and the writer of a type in one version, and its minimum size in bytes.
 
-    `read_items` reads many values of `min_size` bytes each at once; None if sizes vary.
+    `read_items` reads many values of `min_size` bytes each at once, `write_items` writes them; None
+    if sizes vary.
     """
 
     read: Reader
     write: Writer
     min_size: int
     read_items: Callable[[Buffer], list[Any]] | None = None
+    write_items: Callable[[list[Any]], bytes] | None = None
 
 
 def cut_short(what: str, needed: int, left: int) -> KafkaProtocolError:
@@ -195,7 +197,7 @@ def _compile_sized(wire: Sized) -> CompiledType:
 def _compile_array(
     item: Any, version: int, type_args: dict[TypeVar, Any], *, nullable: bool
 ) -> CompiledType:
-    read_item, write_item, item_size, read_items = _compile(item, version, type_args)
+    read_item, write_item, item_size, read_items, write_items = _compile(item, version, type_args)
     unpack_from, pack = struct.Struct(">i").unpack_from, struct.Struct(">i").pack
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
@@ -226,6 +228,9 @@ def _compile_array(
             out.append(pack(-1))
             return
         out.append(pack(len(value)))
+        if write_items is not None:
+            out.append(write_items(value))
+            return
         for one in value:
             write_item(one, out)
 
@@ -241,9 +246,11 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
     run: list[tuple[str, str]] = []  # neighbouring fixed-width fields: (name, letter)
 
     read_items: Callable[[Buffer], list[Any]] | None = None
+    write_items: Callable[[list[Any]], bytes] | None = None
+    ends_with_bytes: struct.Struct | None = None
 
     def end_run() -> None:
-        nonlocal read_items
+        nonlocal read_items, write_items
         if run:
             names = tuple(name for name, _ in run)
             packer = struct.Struct(">" + "".join(code for _, code in run))
@@ -251,9 +258,12 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
             writers.append(_run_writer(names, packer))
             if packer.size == min_size and _are_arguments(cls, names, absent):
                 read_items = _items_reader(cls, packer)
+                if len(names) > 1 and not absent:
+                    write_items = _items_writer(cls, names, version, packer)
             run.clear()
 
-    for field in dataclasses.fields(cls):
+    fields = dataclasses.fields(cls)
+    for field in fields:
         type_ = hints[field.name]
         metadata = getattr(type_, "__metadata__", ())
         since = next((mark for mark in metadata if isinstance(mark, Since)), None)
@@ -265,8 +275,11 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
             run.append((field.name, fixed.code))
             min_size += struct.calcsize(">" + fixed.code)
             continue
+        only_last = field is fields[-1] and len(run) == len(fields) - 1
+        if only_last and Sized("i", text=False, nullable=False) in metadata:
+            ends_with_bytes = struct.Struct(">" + "".join(code for _, code in run) + "i")
         end_run()
-        read_items = None
+        read_items = write_items = None
         inner = _compile(type_, version, type_args)
         readers.append(_field_reader(field.name, inner.read))
         writers.append(_field_writer(field.name, inner.write))
@@ -294,7 +307,9 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
         except struct.error as error:
             raise ValueError(f"{name} version {version}: {error}") from None
 
-    return CompiledType(read, write, min_size, read_items)
+    if ends_with_bytes is not None:
+        return CompiledType(_bytes_struct_reader(cls, ends_with_bytes, readers), write, min_size)
+    return CompiledType(read, write, min_size, read_items, write_items)
 
 
 def _are_arguments(cls: Any, names: tuple[str, ...], absent: list[tuple[str, Any]]) -> bool:
@@ -311,6 +326,40 @@ def _items_reader(cls: Any, packer: struct.Struct) -> Callable[[Buffer], list[An
         return list(itertools.starmap(cls, iter_unpack(data)))
 
     return read
+
+
+def _bytes_struct_reader(cls: Any, packer: struct.Struct, readers: list[Reader]) -> Reader:
+    """Return a reader of a struct of fixed-width fields and then bytes, which reads it at once."""
+    size, unpack_from = packer.size, packer.unpack_from
+    read_run, read_bytes = readers
+
+    def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
+        if end - pos >= size:
+            *fields, length = unpack_from(data, pos)
+            start = pos + size
+            stop = start + length
+            if start <= stop <= end:
+                return cls(*fields, data[start:stop]), stop
+        value = cls.__new__(cls)  # read field by field, to name the wrong one
+        pos = read_run(data, pos, end, value)  # type: ignore[call-arg, assignment]
+        return value, read_bytes(data, pos, end, value)  # type: ignore[call-arg, return-value]
+
+    return read
+
+
+def _items_writer(
+    cls: Any, names: tuple[str, ...], version: int, packer: struct.Struct
+) -> Callable[[list[Any]], bytes]:
+    fields_of, pack = operator.attrgetter(*names), packer.pack
+    name = cls.__name__
+
+    def write(items: list[Any]) -> bytes:
+        try:
+            return b"".join(itertools.starmap(pack, map(fields_of, items)))
+        except struct.error as error:
+            raise ValueError(f"{name} version {version}: {error}") from None
+
+    return write
 
 
 def _run_reader(names: tuple[str, ...], packer: struct.Struct) -> Any:
