@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.bench import growth as growing
-from tests.bench.cases import BEFORE, BROKER, CASES, Case, Client
+from tests.bench.cases import BEFORE, BROKER, CASES, PARTITIONS, Case, Client
 from tests.bench.peers import Peers, UnavailableError
 from tests.bench.report import Record, as_json, document
 from tests.bench.run import OPTIMISED, FailedError
@@ -217,7 +217,9 @@ def _job(cluster: RealCluster, case: Case, client: Client, messages: int) -> dic
 
 def _options(case: Case, client: Client) -> dict[str, int]:
     if client is FILLER:
-        return {"set_bytes": case.set_bytes}
+        return {"set_bytes": case.set_bytes, "partitions": case.partitions}
+    if case.work == "consume" and case.partitions != PARTITIONS:
+        return {"partitions": case.partitions}
     return {"linger_ms": client.linger_ms} if case.by_key else {}
 
 

@@ -18,7 +18,8 @@ BATCH_BYTES = 256 * 1024
 SET_BYTES = 16 * 1024
 """Size of the sets in topics to be read, before compression: the default of Java's producer. With
 much larger plain sets the broker limits every reader (docs/brokers.md 7.15)."""
-LARGE_SET_BYTES = 1024 * 1024
+LARGE_SET_BYTES = (256 * 1024, 1024 * 1024)
+MANY_PARTITIONS = 1000
 SEEKS = 50
 """How often the clients seek back while a long poll hangs."""
 LOOPS = 1000
@@ -114,8 +115,12 @@ class Case:
     @property
     def title(self) -> str:
         """The heading of the table."""
-        sets = "" if self.set_bytes == SET_BYTES else f", sets of {self.set_bytes >> 10} KiB"
-        return f"{self.work} {self.value_bytes} B {self.compression or 'plain'}{sets}"
+        parts = [f"{self.work} {self.value_bytes} B {self.compression or 'plain'}"]
+        if self.set_bytes != SET_BYTES:
+            parts.append(f"sets of {self.set_bytes >> 10} KiB")
+        if self.work == "consume" and self.partitions != PARTITIONS:
+            parts.append(f"{self.partitions:,} partitions")
+        return ", ".join(parts)
 
     @property
     def topic(self) -> str:
@@ -328,6 +333,8 @@ ONE_BY_ONE = Case(
     ),
     share=0.01,
 )
+ARROW_50_MIB = Client("ours", "arrow_50_mib", "aiokafka08 getmany_arrow, fetch_max_bytes 50 MiB")
+GETMANY_50_MIB = Client("ours", "getmany_50_mib", "aiokafka08 getmany, fetch_max_bytes 50 MiB")
 CONSUME = consume(
     100,
     None,
@@ -410,18 +417,29 @@ CASES = [
     ),
     ONE_BY_ONE,
     CONSUME,
+    *(
+        Case(
+            "consume",
+            100,
+            None,
+            (ARROW_50_MIB, GETMANY_50_MIB, CONFLUENT_CONSUME, JAVA_SIMPLE),
+            in_quick=False,
+            set_bytes=set_bytes,
+        )
+        for set_bytes in LARGE_SET_BYTES
+    ),
     Case(
         "consume",
         100,
         None,
         (
-            Client("ours", "arrow_50_mib", "aiokafka08 getmany_arrow, fetch_max_bytes 50 MiB"),
-            Client("ours", "getmany_50_mib", "aiokafka08 getmany, fetch_max_bytes 50 MiB"),
-            CONFLUENT_CONSUME,
-            JAVA_SIMPLE,
+            ARROW_50_MIB,
+            GETMANY_50_MIB,
+            Client("ours", "iterate_50_mib", "aiokafka08 async for, fetch_max_bytes 50 MiB"),
         ),
+        share=0.2,
         in_quick=False,
-        set_bytes=LARGE_SET_BYTES,
+        partitions=MANY_PARTITIONS,
     ),
     Case(
         "seek back while a long poll hangs,",

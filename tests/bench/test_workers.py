@@ -57,7 +57,7 @@ def test_sent_messages_are_read(kafka_bootstrap_servers: str) -> None:
 def test_fill_writes_sets_of_the_requested_size(
     kafka_cluster: EmbeddedCluster,
 ) -> None:
-    work("ours", "fill", kafka_cluster.bootstrap_servers, "three", set_bytes=6400)
+    work("ours", "fill", kafka_cluster.bootstrap_servers, "three", set_bytes=6400, partitions=3)
     sets = [
         len(part.message_set)
         for request in kafka_cluster.requests(ProduceRequest)

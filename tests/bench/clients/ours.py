@@ -134,7 +134,13 @@ def send_many_by_key(
 
 
 def fill(
-    bootstrap: str, topic: str, values: list[bytes], compression: str | None, *, set_bytes: int
+    bootstrap: str,
+    topic: str,
+    values: list[bytes],
+    compression: str | None,
+    *,
+    set_bytes: int,
+    partitions: int,
 ) -> Measurement:
     """Fill a topic to be read, with sets of about this size."""
 
@@ -148,8 +154,8 @@ def fill(
             compression_type=compression,
         ) as producer:
             parts = [
-                await producer.send_many(topic, values[part::PARTITIONS], partition=part)
-                for part in range(PARTITIONS)
+                await producer.send_many(topic, values[part::partitions], partition=part)
+                for part in range(partitions)
             ]
             for part in parts:
                 await part
@@ -280,8 +286,8 @@ def read(
     return run(work())
 
 
-def _all_of(topic: str) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+def _all_of(topic: str, partitions: int = PARTITIONS) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in range(partitions)]
 
 
 async def take_arrow(consumer: AIOKafkaConsumer, count: int) -> int:
@@ -330,14 +336,28 @@ def arrow(bootstrap: str, topic: str, count: int) -> Measurement:
     return read(bootstrap, _all_of(topic), count, take_arrow)
 
 
-def arrow_50_mib(bootstrap: str, topic: str, count: int) -> Measurement:
+def arrow_50_mib(
+    bootstrap: str, topic: str, count: int, partitions: int = PARTITIONS
+) -> Measurement:
     """Measure `getmany_arrow()` with the default `fetch_max_bytes`, so that fetches may grow."""
-    return read(bootstrap, _all_of(topic), count, take_arrow, DEFAULT_FETCH_MAX_BYTES)
+    places = _all_of(topic, partitions)
+    return read(bootstrap, places, count, take_arrow, DEFAULT_FETCH_MAX_BYTES)
 
 
-def getmany_50_mib(bootstrap: str, topic: str, count: int) -> Measurement:
+def getmany_50_mib(
+    bootstrap: str, topic: str, count: int, partitions: int = PARTITIONS
+) -> Measurement:
     """Measure `getmany()` with the default `fetch_max_bytes`, so that fetches may grow."""
-    return read(bootstrap, _all_of(topic), count, take_many, DEFAULT_FETCH_MAX_BYTES)
+    places = _all_of(topic, partitions)
+    return read(bootstrap, places, count, take_many, DEFAULT_FETCH_MAX_BYTES)
+
+
+def iterate_50_mib(
+    bootstrap: str, topic: str, count: int, partitions: int = PARTITIONS
+) -> Measurement:
+    """Measure `async for` with the default `fetch_max_bytes`."""
+    places = _all_of(topic, partitions)
+    return read(bootstrap, places, count, take_one_by_one, DEFAULT_FETCH_MAX_BYTES)
 
 
 def getmany(bootstrap: str, topic: str, count: int) -> Measurement:
