@@ -29,8 +29,9 @@ _running_loop = asyncio._get_running_loop
 HOLD_S: Final = 0.004
 """For how long a task may hold the event loop before it should yield."""
 
-SLICE_S: Final = 0.005
-"""The length of a `LoopSlice`."""
+SLICE_S: Final = 0.003
+"""The length of a `LoopSlice`. Another task that a timer wakes may wait for two of them: one runs
+before the timer's callback, and one before the task that it wakes."""
 
 
 class LoopSlice:

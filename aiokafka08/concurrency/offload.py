@@ -47,7 +47,11 @@ class Offload:
         return await asyncio.shield(running)
 
     async def stop(self) -> None:
-        """Wait until the work that has begun has ended, and end the threads."""
+        """Wait until the work that has begun has ended, and end the threads.
+
+        A thread can't be interrupted. The longest work is one call of a codec: 128 MiB of gzip take
+        about a second to open, and up to ten to compress.
+        """
         try:
             if self._running:
                 await asyncio.wait(self._running)

@@ -339,7 +339,8 @@ class Collector:
                 and (missing is None or count < missing)
                 and not (found and decompressed_bytes >= CALL_DECOMPRESSED_BYTES)
             ):
-                await self._open(cursor)
+                if buffer.long_wrapper is not None:
+                    await self._open(cursor)
                 room = SLICE_RECORDS if missing is None else min(SLICE_RECORDS, missing - count)
                 try:
                     if not buffer.decode(room):
@@ -353,7 +354,8 @@ class Collector:
                 count = buffer.decoded_count
                 found = found or count > 0
                 decompressed_bytes += buffer.decompressed_bytes
-                await self._yield_if_due()
+                if self._slice.is_over():
+                    await self._yield_if_due()
             if missing is not None:
                 missing -= count
                 if missing <= 0:
@@ -374,7 +376,8 @@ class Collector:
             self._requeue(cursor)
             if records:
                 popped[cursor.topic_partition] = records
-                self._observer.messages_returned(cursor)
+                if cursor.start is not None:  # a refused position is verified after these
+                    self._observer.messages_returned(cursor)
                 if limit is not None:
                     limit -= len(records)
                     if limit <= 0:

@@ -80,6 +80,31 @@ class ResponseTime(NamedTuple):
         return self.transfer_s > 4 * max(self.wait_s, SLOW_RESPONSE_S)
 
 
+@dataclass(slots=True)
+class ResponseContext:
+    """What all partitions of one fetch response have in common.
+
+    Attributes:
+        limit_bytes: the limit for the size of a message; a larger one is an error.
+        waited: whether the broker responded only after the whole wait; None if the request may have
+            contained other partitions (it wasn't sent with `alone`). Shows whether the broker hides
+            a large message (`next_fetch`).
+        hides_large: see `NextFetch.apply_response`.
+        now: loop time.
+        now_ms: milliseconds since the epoch.
+        frame: the frame that the message sets are views into.
+        response_time: how long the broker and the network took.
+    """
+
+    limit_bytes: int
+    waited: bool | None
+    hides_large: bool
+    now: float
+    now_ms: int
+    frame: ReceivedFrame | None = None
+    response_time: ResponseTime = ResponseTime(0.0, 0.0)  # noqa: RUF009 - it is immutable
+
+
 @dataclass(slots=True, eq=False)
 class PartitionFetch:
     """One partition's part of a fetch request."""
@@ -88,6 +113,9 @@ class PartitionFetch:
     offset: int
     max_bytes: int
     alone: bool
+    behind: bool
+    """Whether the log was known to have messages at the offset, so that the broker didn't wait for
+    any."""
 
 
 class Cursor:
@@ -250,7 +278,11 @@ class Cursor:
         """Return the next fetch; from now on only the response to it counts."""
         next_fetch = self.next_fetch
         self.in_flight = PartitionFetch(
-            self, next_fetch.offset, self.fetch_bytes(share_bytes), next_fetch.alone
+            self,
+            next_fetch.offset,
+            self.fetch_bytes(share_bytes),
+            next_fetch.alone,
+            next_fetch.offset < self.high_watermark,
         )
         return self.in_flight
 
@@ -266,57 +298,38 @@ class Cursor:
         self,
         fetch: PartitionFetch,
         fetched: FetchedPartition,
-        *,
-        limit_bytes: int,
-        waited: bool | None,
-        hides_large: bool,
-        now: float,
-        now_ms: int,
-        frame: ReceivedFrame | None = None,
-        response_time: ResponseTime = ResponseTime(0.0, 0.0),  # noqa: B008 - it is immutable
+        context: ResponseContext,
     ) -> FetchResult:
-        """Apply the response to `fetch`: buffer its messages, or keep its error.
-
-        Args:
-            fetch: what `begin_fetch` returned.
-            fetched: the partition's part of the response.
-            limit_bytes: the limit for the size of a message; a larger one is an error.
-            waited: whether the broker responded only after the whole wait; None if the request may
-                have contained other partitions (it wasn't sent with `alone`). Shows whether the
-                broker hides a large message (`next_fetch`).
-            hides_large: see `NextFetch.apply_response`.
-            now: loop time.
-            now_ms: milliseconds since the epoch.
-            frame: the frame that the message set is a view into.
-            response_time: how long the broker and the network took.
-        """
+        """Apply the response to `fetch`, which `begin_fetch` returned: buffer its messages, or keep
+        its error."""
         if not self.abandon_fetch(fetch):
             return FetchResult.STALE
         if fetched.error_code:
-            return self._apply_error_code(fetched.error_code, now)
+            return self._apply_error_code(fetched.error_code, context.now)
         self.high_watermark = fetched.high_watermark
-        self.polled_at_ms = now_ms
+        self.polled_at_ms = context.now_ms
         self._reset_backoff()
-        offset = fetch.offset
+        offset, limit_bytes = fetch.offset, context.limit_bytes
         finding = self.next_fetch.apply_response(
             fetched.message_set,
             fetched.high_watermark,
             requested_bytes=fetch.max_bytes,
             limit_bytes=limit_bytes,
-            waited=waited,
-            hides_large=hides_large,
+            waited=context.waited,
+            hides_large=context.hides_large,
         )
         self.urgent = self.urgent and self.next_fetch.offset < fetched.high_watermark
         if finding.step is FetchStep.DATA:
             assert finding.message_set is not None
-            self._adapt_growth(len(fetched.message_set), fetch.max_bytes, response_time)
-            self.buffer.add_set(finding.message_set, offset, self.next_fetch.offset, frame)
+            self._adapt_growth(fetch, len(fetched.message_set), context.response_time)
+            self.buffer.add_set(finding.message_set, offset, self.next_fetch.offset, context.frame)
             return FetchResult.DATA
         if finding.step is FetchStep.TOO_LARGE:
             error = too_large(self.topic_partition, offset, finding.message_bytes, limit_bytes)
-            return self.fail(error, now)
+            return self.fail(error, context.now)
         if finding.step is FetchStep.CORRUPT:
-            return self.fail(not_a_message(self.topic_partition, offset, finding.next_offset), now)
+            corrupt = not_a_message(self.topic_partition, offset, finding.next_offset)
+            return self.fail(corrupt, context.now)
         if self.next_fetch.offset != offset:
             self.buffer.skip_to(self.next_fetch.offset)
         return FetchResult.EMPTY
@@ -345,18 +358,20 @@ class Cursor:
             raise error
 
     def _adapt_growth(
-        self, received_bytes: int, requested_bytes: int, response_time: ResponseTime
+        self, fetch: PartitionFetch, received_bytes: int, response_time: ResponseTime
     ) -> None:
         """Request more at once if the user waits for a broker that needs long per request.
 
         The search of a broker in a log of large plain sets costs the same for any size
         (docs/brokers.md 7.15), as does a long round trip. On a slow network a larger response would
-        only come later.
+        only come later. A long poll at the end of the log waits for the next messages, not for the
+        broker, so it says nothing, even if these come in a burst that fills the response.
         """
-        if received_bytes * 2 <= requested_bytes or response_time.is_transfer_bound:
+        if received_bytes * 2 <= fetch.max_bytes or response_time.is_transfer_bound:
             self.growth = max(self.growth // 2, 1)
         elif (
-            received_bytes >= requested_bytes
+            received_bytes >= fetch.max_bytes
+            and fetch.behind
             and response_time.is_wait_bound
             and not self.buffer.buffered_bytes
         ):

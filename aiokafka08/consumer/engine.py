@@ -311,7 +311,7 @@ class ConsumerEngine:
             "fetch_requests": self._fetcher.requests,
             "fetch_request_failures": self._fetcher.request_failures,
             "buffered_bytes": sum(cursor.buffer.buffered_bytes for cursor in cursors),
-            "asked_bytes": sum(cursor.asked_bytes for cursor in cursors),
+            "asked_bytes": self._fetcher.asked_bytes,
             "assigned_partitions": len(self.cursors),
             "paused_partitions": sum(cursor.paused for cursor in cursors),
             "lag": sum(lags.values()),

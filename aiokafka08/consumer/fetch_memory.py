@@ -18,6 +18,8 @@ buffered undecoded take together at most the sum of
 - A fetch that was requested and then superseded (by `seek()`, for instance) counts until its
   response has come. Until then the partition fetches only into an empty buffer, and borrows what
   both fetches take beyond the partition's part.
+- A fetch of a partition that isn't assigned any more counts as borrowed until its response has
+  come. If more than the pool is borrowed then, no other fetch begins before that.
 - A message larger than a share is fetched with bytes borrowed from one pool for all partitions, in
   the order of the requests. When another partition needs these bytes, they are taken back from a
   partition that is paused or that no waiting call reads. Its sets are dropped and fetched again
@@ -70,6 +72,7 @@ class FetchMemory:
         self.limit_bytes = min(max(fetch_max_bytes, self._per_partition), _MAX_FETCH_BYTES)
         self._borrowers: dict[Cursor, int] = {}
         self._waiters: dict[Cursor, None] = {}  # the first one is served first
+        self._removed: set[Cursor] = set()  # not assigned any more, with fetches in flight
         self.share_bytes = self._largest_share_bytes = 0
         self._has_room = True
         self.frames = FrameStore()
@@ -118,6 +121,27 @@ class FetchMemory:
             del self._borrowers[cursor]
             cursor.borrowed_bytes = 0
 
+    def remove(self, cursor: Cursor) -> None:
+        """Forget a cursor that isn't assigned any more, once nothing is in flight for it.
+
+        Call this again when a response to it has come.
+        """
+        self.release(cursor)
+        if cursor.asked_bytes:
+            self._removed.add(cursor)
+        else:
+            self._removed.discard(cursor)
+
+    @property
+    def removed_bytes(self) -> int:
+        """What is still in flight for partitions that aren't assigned any more."""
+        return sum(cursor.asked_bytes for cursor in self._removed)
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether no fetch may begin: more than the pool is borrowed, by removed partitions too."""
+        return bool(self._removed) and self._borrowed_bytes > self.limit_bytes
+
     def stop_waiting(self, cursor: Cursor) -> None:
         """Remove the cursor from the waiters."""
         self._waiters.pop(cursor, None)
@@ -155,7 +179,11 @@ class FetchMemory:
         return extra
 
     def _fits(self, cursor: Cursor) -> bool:
-        others = sum(self._borrowers.values()) - cursor.borrowed_bytes
+        others = self._borrowed_bytes - cursor.borrowed_bytes
         # A fetch never exceeds `limit_bytes`, so a single borrower always fits, except beside a
         # superseded fetch of its own.
         return others + self._extra_bytes(cursor) <= self.limit_bytes
+
+    @property
+    def _borrowed_bytes(self) -> int:
+        return sum(self._borrowers.values()) + self.removed_bytes

@@ -98,7 +98,8 @@ class FetchQueue:
         """Move the cursor to the state that it is in after a change.
 
         Returns:
-            Whether the broker's loop has to plan again: the cursor is ready, or its back-off ends.
+            Whether the broker's loop has to plan again: the cursor has become ready or urgent, or
+            backs off.
         """
         if cursor not in self.cursors or not cursor.wants_fetch:
             self._leave_out(cursor)
@@ -109,11 +110,12 @@ class FetchQueue:
             heapq.heappush(self._backing_off, (cursor.not_before, self._number, cursor))
             return True
         elif cursor.can_fetch(self._memory.room_of(cursor), self._memory.share_of(cursor)):
+            known = len(self._ready) + len(self._urgent)
             self._full.discard(cursor)
             self._ready[cursor] = None
             if cursor.urgent and not cursor.next_fetch.alone:
                 self._urgent[cursor] = None
-            return True
+            return len(self._ready) + len(self._urgent) > known
         elif cursor not in self._full:
             self._leave_out(cursor)
             self._full.add(cursor)
@@ -132,7 +134,7 @@ class FetchQueue:
         return None
 
     def plan(self, now: float, wait_limit_s: float) -> FetchPlan | None:
-        """Return the next request, or None if nothing is ready.
+        """Return the next request, or None if nothing is ready or memory is overdrawn.
 
         The fetches in it are in flight from now on: apply a response to each, or abandon it.
 
@@ -141,6 +143,8 @@ class FetchQueue:
             wait_limit_s: the longest wait that is allowed for this broker's version.
         """
         self.queued = False
+        if self._memory.is_overdrawn:
+            return None
         # `_plan` removes a partition that must wait for memory from `_ready`. If that was one to be
         # fetched alone, plan the others.
         while self._ready:
@@ -154,6 +158,8 @@ class FetchQueue:
         As for `plan`. Call `end_urgent` when the response was applied, or the request has failed.
         """
         self.queued = False
+        if self._memory.is_overdrawn:
+            return None
         fetches = self._begin_fetches(list(self._urgent))
         if not fetches:
             return None

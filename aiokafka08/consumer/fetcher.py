@@ -26,16 +26,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
-from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch, ResponseTime
+from aiokafka08.consumer.cursor import (
+    Cursor,
+    FetchResult,
+    PartitionFetch,
+    ResponseContext,
+    ResponseTime,
+)
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
+from aiokafka08.consumer.fetch_request import by_partition, exchange, make_request
 from aiokafka08.consumer.next_fetch import may_hide_large
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
 from aiokafka08.errors import KafkaError, KafkaProtocolError
@@ -43,7 +50,7 @@ from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.net.watchdog import ResponseWatchdog
-from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, by_topic
+from aiokafka08.protocol.api import FetchedPartition
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.telemetry import PartitionFailed
 
@@ -111,10 +118,12 @@ class Fetcher:
         self._failing: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaderless = Notifier()
+        self._time: Callable[[], float]
         self._leader_finder: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start fetching for the cursors that are set."""
+        self._time = asyncio.get_running_loop().time
         self._leader_finder = self._spawn(self._find_leaders(), "aiokafka08 leader finder")
         self.follow_leaders(self._router.metadata.snapshot)
 
@@ -136,7 +145,7 @@ class Fetcher:
                 if queue is not None:
                     queue.remove(cursor)
                 cursor.change_leader()  # drops the fetch in flight
-                self._memory.release(cursor)
+                self._memory.remove(cursor)
         for cursor in wanted:
             self._queues.setdefault(cursor, None)
         self._memory.divide(len(wanted))
@@ -172,8 +181,15 @@ class Fetcher:
 
     def update(self, cursor: Cursor) -> None:
         """Plan anew after a change of the cursor: a read, `seek()`, pause, resume or failure."""
-        self._release_memory(cursor)
-        self._update_queue(cursor)
+        if cursor in self._queues:
+            if cursor.borrowed_bytes:
+                self._release_memory(cursor)
+            self._update_queue(cursor)
+        else:
+            self._memory.remove(cursor)
+            if not self._memory.is_overdrawn:  # it may have been until now
+                for broker in self._brokers.values():
+                    self._queue_changed(broker)
         self._serve_waiter()
 
     def reclaim_memory(self, wanted: set[Cursor] | None) -> None:
@@ -189,6 +205,11 @@ class Fetcher:
                 if position is not None:
                     cursor.seek(position)  # the messages are fetched again later
                     self.update(cursor)  # returns what it has borrowed
+
+    @property
+    def asked_bytes(self) -> int:
+        """What the fetches in flight may still bring, those that will be dropped included."""
+        return sum(cursor.asked_bytes for cursor in self._queues) + self._memory.removed_bytes
 
     def has_live_leader(self, cursor: Cursor) -> bool:
         """Whether the partition has a leader, and that broker responds."""
@@ -257,11 +278,13 @@ class Fetcher:
                 begin = max(broker.hangs_from, broker.urgent_from)
                 if queue.has_urgent and now < begin:
                     next_due = begin
-                elif (plan := queue.plan_urgent(now)) is not None:
-                    await self._send_urgent(broker, plan)
-                    continue
-                if queue.queued:
-                    self._observer.memory_exhausted()
+                else:
+                    plan = queue.plan_urgent(now)
+                    if queue.queued:  # before the request is sent: this plan may have left one out
+                        self._observer.memory_exhausted()
+                    if plan is not None:
+                        await self._send_urgent(broker, plan)
+                        continue
                 if next_due is None:
                     return
                 if changed.count == count:
@@ -286,38 +309,27 @@ class Fetcher:
     async def _fetch(
         self, broker: _Broker, plan: FetchPlan, lane: Lane
     ) -> tuple[dict[tuple[str, int], FetchedPartition], ResponseTime]:
-        """Send the request; return the response by topic and partition (its order isn't that of the
-        request, docs/brokers.md 3.11), and the time that it took.
+        """Send the request; return the response by partition, and the time that it took.
 
         Abandons the fetches if it is cancelled.
         """
         node_id = broker.queue.node_id
-        partitions = [
-            (topic, FetchPartition(partition, fetch.offset, fetch.max_bytes))
-            for fetch in plan.fetches
-            for topic, partition in (fetch.cursor.topic_partition,)
-        ]
-        request = FetchRequest(
-            -1,
-            round(plan.wait_s * 1000),
-            1 if plan.alone else self._min_bytes,
-            by_topic(partitions),
-        )
+        request = make_request(plan, self._min_bytes)
         metadata = self._router.metadata
         mark_failing = partial(self._failing.add, node_id)
         loop = asyncio.get_running_loop()
         try:
-            with ResponseWatchdog(metadata, on_overdue=mark_failing):
-                connection = await self._router.connection(node_id, lane)
+            connection = self._router.open_lane(node_id, lane)
+            if connection is None or not connection.writable:
+                with ResponseWatchdog(metadata, on_overdue=mark_failing):
+                    connection = await self._router.connection(node_id, lane)
+                    await connection.wait_writable()
             sent = loop.time()
             self.requests += 1
             if plan.wait_s > HANGING_S:
                 broker.hangs_from = sent + HANGING_S
                 self._start_urgent(broker)
-            with ResponseWatchdog(metadata, expected_s=plan.wait_s, on_overdue=mark_failing):
-                response = await connection.request(
-                    request, timeout_s=plan.wait_s + self._router.config.request_timeout_s
-                )
+            response = await exchange(self._router, connection, request, plan.wait_s, mark_failing)
         except KafkaError:
             raise
         except BaseException:
@@ -328,11 +340,7 @@ class Fetcher:
                 broker.hangs_from = None
         self._failing.discard(node_id)
         began, ended = connection.response_began, loop.time()
-        return {
-            (topic.topic, fetched.partition): fetched
-            for topic in response.topics
-            for fetched in topic.partitions
-        }, ResponseTime(began - sent, ended - began)
+        return by_partition(response), ResponseTime(began - sent, ended - began)
 
     async def _apply_response(
         self,
@@ -342,12 +350,17 @@ class Fetcher:
         took: ResponseTime,
     ) -> None:
         """Pass each cursor its part of the response; yield to the event loop in between."""
-        loop = asyncio.get_running_loop()
-        waited = sum(took) >= plan.wait_s * WAITED_SHARE if plan.alone else None
-        now_ms = time.time_ns() // 1_000_000
-        hides_large = may_hide_large(self._router.version(node_id))
-        frame_bytes = max((held_bytes(one.message_set) for one in response.values()), default=0)
-        frame = self._memory.frames.new_frame(frame_bytes)
+        # All sets are parts of one frame.
+        frame_bytes = next((held_bytes(one.message_set) for one in response.values()), 0)
+        context = ResponseContext(
+            self._memory.limit_bytes,
+            sum(took) >= plan.wait_s * WAITED_SHARE if plan.alone else None,
+            may_hide_large(self._router.version(node_id)),
+            self._time(),
+            time.time_ns() // 1_000_000,
+            self._memory.frames.new_frame(frame_bytes),
+            took,
+        )
         loop_slice = LoopSlice()
         loop_slice.restart()
         fetches = iter(plan.fetches)
@@ -359,17 +372,7 @@ class Fetcher:
                     self._left_out(fetch)
                     continue
                 self.fetched_bytes += len(fetched.message_set)
-                result = cursor.apply_response(
-                    fetch,
-                    fetched,
-                    limit_bytes=self._memory.limit_bytes,
-                    waited=waited,
-                    hides_large=hides_large,
-                    now=loop.time(),
-                    now_ms=now_ms,
-                    frame=frame,
-                    response_time=took,
-                )
+                result = cursor.apply_response(fetch, fetched, context)
                 self._carry_out(result, fetch, fetched.error_code)
                 if loop_slice.is_over():
                     await loop_slice.next()
@@ -391,6 +394,8 @@ class Fetcher:
         match result:
             case FetchResult.DATA:
                 self._observer.messages_fetched(cursor)
+            case FetchResult.EMPTY | FetchResult.STALE:
+                pass  # nothing that a call waits for
             case FetchResult.ERROR:
                 self._emit_failure(cursor, cursor.error)
                 self._observer.messages_fetched(cursor)
@@ -402,8 +407,6 @@ class Fetcher:
                 self._router.metadata.request_refresh()
             case FetchResult.RETRY:
                 self._emit_failure(cursor, f"error code {error_code}")
-            case FetchResult.EMPTY | FetchResult.STALE:
-                pass  # nothing that a call waits for
         self.update(cursor)
 
     def _request_failed(self, queue: FetchQueue, plan: FetchPlan, error: KafkaError) -> None:
@@ -452,7 +455,7 @@ class Fetcher:
 
     def _update_queue(self, cursor: Cursor) -> None:
         queue = self._queues.get(cursor)
-        if queue is not None and queue.update(cursor, asyncio.get_running_loop().time()):
+        if queue is not None and queue.update(cursor, self._time()):
             broker = self._brokers.get(queue.node_id)
             if broker is not None:
                 self._queue_changed(broker)

@@ -14,10 +14,11 @@ above it. What it does bring shows the reason (observed on real brokers, docs/br
   whole fetch size, more may follow: double the size, up to the limit. Otherwise the offset is empty
   (a transaction marker, or removed by compaction): continue at the next offset, one at a time.
 - Nothing at all. Fetch once more, since the watermark may have moved between the read and the
-  response. Then grow to the limit, if the broker may hide a message that doesn't fit (from 0.11 on;
-  older brokers show a part of it). Then fetch the partition alone, and see how long the broker
-  waits. A response at once means that a message is there that doesn't fit: too large. Several
-  responses, each after the whole wait, mean that the log is empty up to the watermark.
+  response. Brokers below 0.10 show a part of any message, so a second such response shows that the
+  log is empty up to the watermark of the first one. A newer broker may hide a message that doesn't
+  fit: grow to the limit, then fetch the partition alone, and see how long the broker
+  waits. Two responses in a row at once mean that a message is there that doesn't fit: too large.
+  Several responses, each after the whole wait, mean that the log is empty up to the watermark.
 
 No CRC covers an offset, so offsets are checked against the response's high watermark. One at or
 above it is damaged, or was written while the broker read the log (docs/brokers.md 7.14). The
@@ -54,6 +55,10 @@ EMPTY_WAITS = 3
 """How many responses without any message, each after the whole wait, show that the log is empty up
 to the watermark. One isn't enough, since the broker may just have been slow. The requests contain
 this partition only."""
+
+EARLY_RESPONSES = 2
+"""How many responses in a row without any message, before the wait is over, show that the broker
+hides a large message. One isn't enough, since the high watermark may have moved meanwhile."""
 
 _LAST_OFFSET = 2**63 - 1
 
@@ -97,6 +102,7 @@ class NextFetch:
 
     __slots__ = (
         "_above_watermark",
+        "_early_responses",
         "_empty_waits",
         "_lowest_watermark",
         "_was_empty",
@@ -112,7 +118,8 @@ class NextFetch:
         self._above_watermark = False  # the last response had an offset above the watermark
         self._was_empty = False  # the last response was empty, with the watermark above
         self._empty_waits = 0
-        self._lowest_watermark = 0  # of the empty waits
+        self._early_responses = 0  # in a row
+        self._lowest_watermark = 0  # of the responses since the first empty one
 
     def __repr__(self) -> str:
         return f"<NextFetch {self.offset} size={self.size_bytes or 'base'} alone={self.alone}>"
@@ -166,9 +173,7 @@ class NextFetch:
                 self.offset += 1
             self._reset_search()
             return _RETRY
-        if not hides_large:
-            requested_bytes = limit_bytes  # a larger fetch would show no more: don't grow
-        return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited)
+        return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited, hides_large)
 
     def _use_below_watermark(self, message_set: Buffer, high_watermark: int) -> FetchFinding:
         """Use the messages before the first offset that is at or above the watermark."""
@@ -211,12 +216,21 @@ class NextFetch:
         return _RETRY
 
     def _search_empty(
-        self, high_watermark: int, requested_bytes: int, limit_bytes: int, waited: bool | None
+        self,
+        high_watermark: int,
+        requested_bytes: int,
+        limit_bytes: int,
+        waited: bool | None,
+        hides_large: bool,
     ) -> FetchFinding:
         """Find out why a response has nothing although the watermark is above the offset."""
         if not self._was_empty:
             self._was_empty = True
+            self._lowest_watermark = high_watermark
             return _RETRY
+        self._lowest_watermark = min(self._lowest_watermark, high_watermark)
+        if not hides_large:
+            return self._pass_hole()
         if requested_bytes < limit_bytes:
             self.size_bytes = min(2 * requested_bytes, limit_bytes)
             return _RETRY
@@ -224,14 +238,20 @@ class NextFetch:
             self.alone = True
             return FetchFinding(FetchStep.RETRY_ALONE)
         if not waited:
+            self._early_responses += 1
+            if self._early_responses < EARLY_RESPONSES:
+                return FetchFinding(FetchStep.RETRY_ALONE)
+            self._early_responses = 0
             self.alone = False
             return FetchFinding(FetchStep.TOO_LARGE)
-        if self._empty_waits:
-            high_watermark = min(self._lowest_watermark, high_watermark)
-        self._lowest_watermark = high_watermark
+        self._early_responses = 0
         self._empty_waits += 1
         if self._empty_waits < EMPTY_WAITS:
             return FetchFinding(FetchStep.RETRY_ALONE)
+        return self._pass_hole()
+
+    def _pass_hole(self) -> FetchFinding:
+        """Continue at the lowest watermark since the first empty response."""
         self.offset = self._lowest_watermark
         self.size_bytes = 0
         self._reset_search()
@@ -245,7 +265,7 @@ class NextFetch:
 
     def _reset_search(self) -> None:
         self.alone = self._was_empty = self._above_watermark = False
-        self._empty_waits = 0
+        self._empty_waits = self._early_responses = 0
 
 
 def may_hide_large(version: BrokerVersion | None) -> bool:

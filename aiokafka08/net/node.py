@@ -155,6 +155,10 @@ class Node:
         left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
         return await connection.request(request, version=version, timeout_s=left_s)
 
+    def open_lane(self, lane: Lane) -> BrokerConnection | None:
+        """Return the connection of a lane if it is open."""
+        return self._lanes.get(lane)
+
     async def connection(self, lane: Lane, *, timeout_s: float | None = None) -> BrokerConnection:
         """Return the open connection of a lane; open it, after the backoff, if necessary.
 

@@ -149,6 +149,11 @@ class Router:
             self.metadata.request_refresh()
             raise
 
+    def open_lane(self, node_id: int, lane: Lane) -> BrokerConnection | None:
+        """Return the connection of a lane if it is open."""
+        node = self.nodes.get(node_id)
+        return None if node is None else node.open_lane(lane)
+
     async def connection(
         self, node_id: int, lane: Lane, *, timeout_s: float | None = None
     ) -> BrokerConnection:

@@ -182,7 +182,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
 
     def send(
-        self, request: Request[Any], waiter: ResponseWaiter, *, version: int | None = None
+        self,
+        request: Request[Any],
+        waiter: ResponseWaiter,
+        *,
+        version: int | None = None,
+        timeout_s: float = 0.0,
     ) -> None:
         """Write a request at once; the waiter gets its response.
 
@@ -191,13 +196,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         When the connection breaks, the waiter gets a `KafkaConnectionError`. If the request has no
         response (Produce with required_acks=0), the waiter gets nothing.
 
+        Args:
+            request: what to send.
+            waiter: gets the response.
+            version: the API version; by default the highest one that both sides support.
+            timeout_s: how long the broker may be silent until the connection counts as dead, if
+                that is longer than `request_timeout_ms`.
+
         Raises:
             KafkaConnectionError: the connection is closed.
             ValueError: the request can't be encoded.
         """
         if self.close_reason is not None:
             raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
-        self._write(request, waiter, version, self._config.request_timeout_s)
+        self._write(request, waiter, version, timeout_s)
 
     def close_if_silent(self, timeout_s: float) -> None:
         """Close the connection if the broker has been silent for too long.

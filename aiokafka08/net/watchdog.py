@@ -5,12 +5,13 @@ client notices only after `request_timeout_ms`. The other brokers know of a new 
 
 Invariant: an overdue response only triggers a metadata refresh and the `on_overdue` callback. The
 producer's sinks and the consumer's fetcher decide what a new leader means for their requests in
-flight.
+flight. The fetcher's requests also have their deadline here, so that each has only one timer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Self
 
@@ -27,13 +28,24 @@ class ResponseWatchdog:
         metadata: refreshed each time that the watchdog fires.
         expected_s: seconds that the response may take on a healthy broker.
         on_overdue: called each time that the watchdog fires.
+        timeout_s: seconds after which the watchdog calls `on_timeout`, and stops watching.
+        on_timeout: see `timeout_s`.
 
     Attributes:
         limit_s: seconds after which the response is overdue.
         overdue: the response is overdue.
     """
 
-    __slots__ = ("_loop", "_metadata", "_on_overdue", "_timer", "limit_s", "overdue")
+    __slots__ = (
+        "_deadline",
+        "_loop",
+        "_metadata",
+        "_on_overdue",
+        "_on_timeout",
+        "_timer",
+        "limit_s",
+        "overdue",
+    )
 
     def __init__(
         self,
@@ -41,13 +53,18 @@ class ResponseWatchdog:
         *,
         expected_s: float = 0.0,
         on_overdue: Callable[[], object] | None = None,
+        timeout_s: float = math.inf,
+        on_timeout: Callable[[], object] | None = None,
     ) -> None:
         self.overdue = False
         self._metadata = metadata
         self._on_overdue = on_overdue
+        self._on_timeout = on_timeout
         self._loop = asyncio.get_running_loop()
         self.limit_s = expected_s + OVERDUE_S
-        self._timer = self._loop.call_later(self.limit_s, self._fire)
+        now = self._loop.time()
+        self._deadline = now + timeout_s
+        self._timer = self._loop.call_at(min(now + self.limit_s, self._deadline), self._fire)
 
     def stop(self) -> None:
         """Stop watching: the response has arrived, or the caller has given it up."""
@@ -61,7 +78,11 @@ class ResponseWatchdog:
 
     def _fire(self) -> None:
         self.overdue = True
-        self._timer = self._loop.call_later(OVERDUE_S, self._fire)
         self._metadata.request_refresh()
         if self._on_overdue is not None:
             self._on_overdue()
+        due = self._timer.when()  # uvloop may run a timer up to a millisecond early
+        if due < self._deadline:
+            self._timer = self._loop.call_at(min(due + OVERDUE_S, self._deadline), self._fire)
+        elif self._on_timeout is not None:
+            self._on_timeout()

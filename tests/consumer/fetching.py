@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch
+from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch, ResponseContext
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
 from aiokafka08.consumer.record_buffer import Decoding
@@ -52,11 +52,7 @@ def respond(
     return fetch.cursor.apply_response(
         fetch,
         FetchedPartition(0, code, high_watermark, message_set),
-        limit_bytes=50 * MIB,
-        waited=None,
-        hides_large=True,
-        now=now,
-        now_ms=0,
+        ResponseContext(50 * MIB, None, True, now, 0),
     )
 
 

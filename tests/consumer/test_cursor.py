@@ -10,6 +10,7 @@ from aiokafka08.consumer.cursor import (
     Cursor,
     FetchResult,
     PartitionFetch,
+    ResponseContext,
     ResponseTime,
     StartPosition,
 )
@@ -53,12 +54,7 @@ def respond(
     return cursor.apply_response(
         fetch,
         FetchedPartition(3, code, -1 if code else high_watermark, message_set),
-        limit_bytes=LIMIT,
-        waited=None,
-        hides_large=True,
-        now=now,
-        now_ms=1234,
-        response_time=time,
+        ResponseContext(LIMIT, None, True, now, 1234, response_time=time),
     )
 
 
@@ -262,9 +258,21 @@ def test_failed_cursor_raises_any_exception_once() -> None:
 )
 def test_full_response_of_a_waiting_broker_grows(time: ResponseTime, growth: int) -> None:
     cursor = make()
+    cursor.high_watermark = 100
     fetch = cursor.begin_fetch(SHARE)
     assert respond(cursor, fetch, whole(fetch), time=time) is FetchResult.DATA
     assert cursor.growth == growth
+
+
+def test_burst_that_ends_a_long_poll_does_not_grow_the_fetch() -> None:
+    """The broker waited for messages; it wasn't slow."""
+    cursor = make()
+    respond(cursor, cursor.begin_fetch(SHARE), high_watermark=5)
+    assert cursor.is_at_end
+    fetch = cursor.begin_fetch(SHARE)
+    slow = ResponseTime(0.4, 0.001)
+    assert respond(cursor, fetch, whole(fetch), time=slow) is FetchResult.DATA
+    assert cursor.growth == 1
 
 
 def test_growth_needs_a_full_response_and_a_waiting_user() -> None:

@@ -208,3 +208,40 @@ def test_busy_partition_returns_what_it_borrowed_for_a_seek() -> None:
     assert one.can_fetch(memory.room_of(one), memory.share_of(one))
     assert memory.borrow(one)
     assert not one.borrowed_bytes
+
+
+def test_fetch_of_a_removed_partition_counts_as_borrowed() -> None:
+    memory = FetchMemory(4 * MIB, MIB)
+    removed, other = make_cursors(2)
+    removed.next_fetch.size_bytes = 3 * MIB
+    assert memory.borrow(removed)
+    fetch = removed.begin_fetch(memory.share_of(removed))
+    removed.seek(0)
+    memory.remove(removed)
+    assert memory.removed_bytes == 3 * MIB
+    other.next_fetch.size_bytes = 3 * MIB
+    assert not memory.borrow(other)
+    assert memory.next_waiter() is None
+    removed.abandon_fetch(fetch)
+    memory.remove(removed)
+    assert memory.removed_bytes == 0
+    assert memory.next_waiter() is other
+    assert memory.borrow(other)
+
+
+def test_no_fetch_begins_while_memory_is_overdrawn() -> None:
+    """The pool was lent out when a partition with a fetch in flight was removed."""
+    memory = FetchMemory(4 * MIB, MIB)
+    memory.divide(2)
+    removed, holder, other = make_cursors(3)
+    fetch = removed.begin_fetch(memory.share_of(removed))
+    holder.next_fetch.size_bytes = 5 * MIB - 1
+    assert memory.borrow(holder)
+    queue = make_queue(memory, [other])
+    removed.seek(0)
+    memory.remove(removed)
+    assert memory.is_overdrawn
+    assert queue.plan(0.0, 0.5) is queue.plan_urgent(0.0) is None
+    removed.abandon_fetch(fetch)
+    memory.remove(removed)
+    assert queue.plan(0.0, 0.5) is not None

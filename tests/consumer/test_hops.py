@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 STEPS = [
-    "net/transport.py",
+    "consumer/fetch_request.py",
     "consumer/fetcher.py",
     "consumer/cursor.py",
     "consumer/next_fetch.py",
@@ -15,7 +15,7 @@ STEPS = [
     "consumer/collector.py",
     "consumer/consumer.py",
 ]
-"""Above protocol/, at most seven."""
+"""Above protocol/, at most seven; `fetch_request` gets the response from a future."""
 
 
 def test_fetched_set_enters_seven_files() -> None:

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.next_fetch import EMPTY_WAITS, FetchFinding, FetchStep, NextFetch
+from aiokafka08.consumer.next_fetch import (
+    EARLY_RESPONSES,
+    EMPTY_WAITS,
+    FetchFinding,
+    FetchStep,
+    NextFetch,
+)
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, survey
 from tests.consumer.log_model import FILLER, Batch, ModelLog
@@ -92,20 +98,37 @@ def test_empty_response_is_retried_and_then_grows(hidden: bytes) -> None:
     assert not next_fetch.alone
     assert respond(next_fetch, hidden, requested=requested).step is FetchStep.RETRY_ALONE
     assert next_fetch.alone
-    assert respond(next_fetch, hidden, requested=requested, waited=False) == FetchFinding(
-        FetchStep.TOO_LARGE, None
-    )
+    for expected in [FetchStep.RETRY_ALONE] * (EARLY_RESPONSES - 1) + [FetchStep.TOO_LARGE]:
+        finding = respond(next_fetch, hidden, requested=requested, waited=False)
+        assert finding == FetchFinding(expected, None)
     assert next_fetch.offset == 5
 
 
-def test_old_broker_needs_no_growth_for_an_empty_response() -> None:
+def test_one_early_response_is_no_proof_of_a_large_message() -> None:
+    next_fetch = _at_the_limit()
+    for _ in range(2):
+        assert respond(next_fetch, b"", requested=LIMIT, waited=False).step is FetchStep.RETRY_ALONE
+        assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is FetchStep.RETRY_ALONE
+    assert respond(next_fetch, message(7), requested=LIMIT, waited=False).step is FetchStep.DATA
+    assert next_fetch.offset == 8
+
+
+@pytest.mark.parametrize("second", [9, 7])
+def test_old_broker_proves_a_hole_without_waits(second: int) -> None:
+    """It shows a part of any message: what was below the watermark before isn't there."""
     next_fetch = NextFetch(5)
-    for expected in (FetchStep.RETRY, FetchStep.RETRY_ALONE):
+    for high_watermark in (8, second):
         finding = next_fetch.apply_response(
-            b"", 9, requested_bytes=BASE, limit_bytes=LIMIT, waited=None, hides_large=False
+            b"",
+            high_watermark,
+            requested_bytes=BASE,
+            limit_bytes=LIMIT,
+            waited=None,
+            hides_large=False,
         )
-        assert finding.step is expected
-    assert next_fetch.size_bytes == 0
+        assert finding.step is FetchStep.RETRY
+        assert not next_fetch.alone
+    assert (next_fetch.offset, next_fetch.size_bytes) == (min(second, 8), 0)
 
 
 def _at_the_limit() -> NextFetch:
@@ -135,6 +158,7 @@ def test_empty_end_is_passed_up_to_the_lowest_watermark() -> None:
 def test_one_slow_response_does_not_hide_a_large_message() -> None:
     next_fetch = _at_the_limit()
     assert respond(next_fetch, b"", requested=LIMIT, waited=True).step is FetchStep.RETRY_ALONE
+    assert respond(next_fetch, b"", requested=LIMIT, waited=False).step is FetchStep.RETRY_ALONE
     assert respond(next_fetch, b"", requested=LIMIT, waited=False).step is FetchStep.TOO_LARGE
     assert next_fetch.offset == 5
 
@@ -277,7 +301,8 @@ def test_random_logs_are_read_to_the_end_without_gaps(
     start, limit = min(start, log.end), max(base, limit)
     next_fetch, seen = NextFetch(start), []
     # Each offset may cost a growth to the limit, and the responses that decide.
-    for _ in range((log.end - start + 1) * (limit.bit_length() + EMPTY_WAITS + 4)):
+    most = limit.bit_length() + EMPTY_WAITS + EARLY_RESPONSES + 4
+    for _ in range((log.end - start + 1) * most):
         offset = next_fetch.offset
         requested = max(base, next_fetch.size_bytes)
         assert requested <= limit

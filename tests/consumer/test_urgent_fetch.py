@@ -205,3 +205,48 @@ async def test_urgent_requests_stay_within_the_memory(
             metrics = consumer.metrics()
             assert metrics["asked_bytes"] + metrics["buffered_bytes"] <= 200_000 + 4 * 512
     assert len(await take(consumer, 40)) == 40
+
+
+async def test_fetch_of_an_unassigned_partition_counts(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer(fetch_max_wait_ms=LONG_MS, max_partition_fetch_bytes=50_000)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    await until_poll_hangs(consumer)
+    consumer.assign([tp(2)])
+    assert consumer.metrics()["asked_bytes"] >= 50_000
+    await until(lambda: consumer.metrics()["asked_bytes"] >= 100_000, "both are in flight")
+    cluster.append("t", 0, values(0, 1))  # ends the poll
+    cluster.append("t", 2, values(0, 1))
+    assert await offsets(consumer, 1) == [0]
+    await until(lambda: consumer.metrics()["asked_bytes"] == 50_000, "only one is in flight")
+
+
+async def test_memory_is_reclaimed_before_an_urgent_request(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """An urgent request leaves a partition out for want of memory, and has another one."""
+    large = 150_000  # two don't fit at once
+    for partition in (0, 2):
+        cluster.append("t", partition, [b"", bytes(large), b""])
+    cluster.create_topic("u", 1)
+    assert cluster.leader("u", 0) == cluster.leader("t", 0) == cluster.leader("t", 2)
+    consumer = make_consumer(
+        fetch_max_wait_ms=LONG_MS, max_partition_fetch_bytes=1000, fetch_max_bytes=200_000
+    )
+    consumer.assign([tp(0), tp(2), tp(0, "u")])
+    await consumer.start()
+    await consumer.seek_to_end()
+    [leader] = [one for one in consumer._engine._fetcher._brokers.values() if one.queue.cursors]
+    await until(lambda: leader.hangs_from is not None, "a poll that hangs")
+    consumer.seek(tp(0), 1)
+    await until(lambda: consumer.metrics()["buffered_bytes"] > large, "a large message, not read")
+    waiting = asyncio.ensure_future(consumer.getone(tp(2)))
+    await until(lambda: consumer._engine.collector.waiting_calls, "the call waits")
+    slow = cluster.fault(FetchRequest, then=Delay(0.2), where=is_urgent)
+    consumer.seek(tp(2), 1)
+    await until(lambda: slow.hits, "the response that will show the size")
+    consumer.seek(tp(0, "u"), 0)
+    async with asyncio.timeout(20):
+        assert (await waiting).offset == 1

@@ -1,0 +1,94 @@
+"""Make the fetch request of a plan, exchange it for its response, and sort the response.
+
+`fetcher` calls these functions for each request, long poll or urgent. Invariant: a request has one
+timer, which reports a response that is overdue and ends the wait at the deadline (`net.watchdog`).
+An idle consumer does little else than this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from aiokafka08.consumer.fetch_plan import FetchPlan
+from aiokafka08.errors import KafkaTimeoutError
+from aiokafka08.net.config import address_text
+from aiokafka08.net.router import Router
+from aiokafka08.net.transport import BrokerConnection
+from aiokafka08.net.watchdog import ResponseWatchdog
+from aiokafka08.protocol.api import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    by_topic,
+)
+
+
+def make_request(plan: FetchPlan, min_bytes: int) -> FetchRequest:
+    """Return the request of a plan."""
+    partitions = [
+        (topic, FetchPartition(partition, fetch.offset, fetch.max_bytes))
+        for fetch in plan.fetches
+        for topic, partition in (fetch.cursor.topic_partition,)
+    ]
+    wait_ms = round(plan.wait_s * 1000)
+    return FetchRequest(-1, wait_ms, 1 if plan.alone else min_bytes, by_topic(partitions))
+
+
+def by_partition(response: FetchResponse) -> dict[tuple[str, int], FetchedPartition]:
+    """Return the parts of a response by topic and partition.
+
+    Their order isn't that of the request (docs/brokers.md 3.11).
+    """
+    return {
+        (topic.topic, fetched.partition): fetched
+        for topic in response.topics
+        for fetched in topic.partitions
+    }
+
+
+async def exchange(
+    router: Router,
+    connection: BrokerConnection,
+    request: FetchRequest,
+    wait_s: float,
+    on_overdue: Callable[[], object],
+) -> FetchResponse:
+    """Send the request on a writable connection, and return the response.
+
+    Args:
+        router: has the metadata to refresh when the response is overdue.
+        connection: to the leader.
+        request: what to send.
+        wait_s: how long the broker may wait for messages.
+        on_overdue: called when the response is overdue.
+
+    Raises:
+        KafkaError: the connection was lost, or there was no response in time.
+    """
+    request_timeout_s = router.config.request_timeout_s
+    timeout_s = wait_s + request_timeout_s
+    response: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+    connection.send(request, response, timeout_s=timeout_s)
+    try:
+        with ResponseWatchdog(
+            router.metadata,
+            expected_s=wait_s,
+            on_overdue=on_overdue,
+            timeout_s=timeout_s,
+            on_timeout=partial(_time_out, response),
+        ):
+            return await response
+    except TimeoutError:
+        connection.close_if_silent(request_timeout_s)
+        where = address_text(connection.address)
+        raise KafkaTimeoutError(
+            f"{where}: no response to a fetch within {timeout_s * 1000:.0f} ms"
+        ) from None
+
+
+def _time_out(response: asyncio.Future[FetchResponse]) -> None:
+    if not response.done():
+        response.set_exception(TimeoutError())
