@@ -1,16 +1,20 @@
 """An asyncio client of the Kafka 0.8 wire protocol, for brokers 0.8.0 to 3.9.
 
 The names of this module are those of aiokafka 0.14. The rest of this package's public API is in
-`aiokafka08.admin`, `.errors`, `.structs`, `.helpers`, `.telemetry` (events) and `.testing` (an
-embedded cluster). Each name is imported on first use; see `lazy`.
+`aiokafka08.abc`, `.admin`, `.coordinator`, `.errors`, `.helpers`, `.partitioner`, `.structs`,
+`.telemetry` (events) and `.testing` (an embedded cluster). Each name is imported on first use; see
+`lazy`. An import of one of aiokafka's internal modules raises an ImportError with the reason; see
+`internals`.
 """
 
 from typing import TYPE_CHECKING
 
+from aiokafka08.internals import refuse_internals
 from aiokafka08.lazy import import_when_used
 
 if TYPE_CHECKING:
     from aiokafka08.abc import ConsumerRebalanceListener
+    from aiokafka08.client import AIOKafkaClient
     from aiokafka08.consumer import AIOKafkaConsumer
     from aiokafka08.errors import ConsumerStoppedError, IllegalOperation
     from aiokafka08.producer import AIOKafkaProducer
@@ -26,9 +30,11 @@ else:
         {
             "abc": ["ConsumerRebalanceListener"],
             "admin": [],
+            "client": ["AIOKafkaClient"],
             "consumer": ["AIOKafkaConsumer"],
             "errors": ["ConsumerStoppedError", "IllegalOperation"],
             "helpers": [],
+            "partitioner": [],
             "producer": ["AIOKafkaProducer"],
             "structs": [
                 "ConsumerRecord",
@@ -41,9 +47,12 @@ else:
         },
     )
 
+refuse_internals()
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "AIOKafkaClient",
     "AIOKafkaConsumer",
     "AIOKafkaProducer",
     "ConsumerRebalanceListener",

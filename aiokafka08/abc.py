@@ -1,4 +1,4 @@
-"""The base class that users derive from. Names and signatures are those of aiokafka 0.14.
+"""The base classes that users derive from. Names and signatures are those of aiokafka 0.14.
 
 `consumer.engine` calls the methods of the user's listener.
 """
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Collection
 
 from aiokafka08.structs import TopicPartition
 
-__all__ = ["ConsumerRebalanceListener"]
+__all__ = ["AbstractTokenProvider", "ConsumerRebalanceListener"]
 
 
 class ConsumerRebalanceListener(abc.ABC):
@@ -38,3 +38,19 @@ class ConsumerRebalanceListener(abc.ABC):
 
         The place to `seek()`.
         """
+
+
+class AbstractTokenProvider(abc.ABC):
+    """Provides the tokens of SASL/OAUTHBEARER in aiokafka.
+
+    A program that has one can be imported, but not connect with it: the option
+    `sasl_oauth_token_provider` raises UnsupportedVersionError, since this client has no SASL.
+    """
+
+    @abc.abstractmethod
+    async def token(self) -> str:
+        """Return an unexpired token."""
+
+    def extensions(self) -> dict[str, str]:
+        """Return the extensions that are sent with the token."""
+        return {}

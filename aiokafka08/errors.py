@@ -2,8 +2,9 @@
 
 The table is the subclasses of `BrokerResponseError`. Each holds a code (`errno`), Kafka's name for
 it (`message`), its meaning (`description`) and what a client does about it (`action`). Class names
-are aiokafka's, so `except` clauses keep working after a change of import. Each class that is
-`retriable` in aiokafka is retriable here. Codes -1, 8, 9 and 13 are retriable here, but not there.
+are aiokafka's, so `except` clauses keep working after a change of import; that includes errors that
+this client never raises. Each class that is `retriable` in aiokafka is retriable here. Codes -1, 8,
+9 and 13 are retriable here, but not there.
 
 Invariant: no other module of the package names an error code by its number (except 0, no error);
 they use `SomeError.errno`. This module decides no retries: `net.retry`, `producer`, `consumer`,
@@ -149,6 +150,18 @@ class ProducerClosed(KafkaError):
     """The producer was stopped before or during this call."""
 
 
+class ProducerFenced(KafkaError):
+    """In aiokafka: a newer producer has this `transactional_id`, or the transaction timed out.
+
+    Never raised here: `transactional_id` is refused.
+    """
+
+    def __init__(
+        self, msg: str = "a newer producer has this transactional_id, or the transaction timed out"
+    ) -> None:
+        super().__init__(msg)
+
+
 class ConsumerStoppedError(Exception):
     """The consumer was stopped before or during this call (aiokafka raises the same)."""
 
@@ -158,6 +171,56 @@ class ConsumerStoppedError(Exception):
 
 class IllegalOperation(Exception):
     """The operation isn't possible with this kind of subscription (aiokafka raises the same)."""
+
+
+# --- raised by aiokafka, never by this client -----------------------------------------------------
+
+
+class NodeNotReadyError(KafkaError):
+    """A connection isn't open yet; this client waits for it, or raises KafkaConnectionError."""
+
+    retriable = True
+
+
+class Cancelled(KafkaError):
+    """A request was cancelled; this client raises asyncio's CancelledError."""
+
+    retriable = True
+
+
+class TooManyInFlightRequests(KafkaError):
+    """Too many requests are in flight; this client waits."""
+
+    retriable = True
+
+
+class StaleMetadata(KafkaError):
+    """The metadata is stale; this client refreshes it."""
+
+    retriable = True
+    invalid_metadata = True
+
+
+class MetadataEmptyBrokerList(KafkaError):
+    """A Metadata response has no brokers; this client keeps the brokers that it knows."""
+
+    retriable = True
+
+
+class IncompatibleBrokerVersion(KafkaError):
+    """The broker doesn't know a request; this client raises UnsupportedVersionError."""
+
+
+class AuthenticationMethodNotSupported(KafkaError):
+    """The broker doesn't support the SASL mechanism; this client refuses SASL options."""
+
+
+class AuthenticationFailedError(KafkaError):
+    """SASL authentication failed; this client refuses SASL options."""
+
+
+class QuotaViolationError(KafkaError):
+    """A quota was exceeded; brokers of this protocol delay their responses instead."""
 
 
 # --- error codes of brokers -----------------------------------------------------------------------
@@ -552,6 +615,182 @@ class InvalidRecordError(BrokerResponseError):
     description = "the broker's validation rejected the message (brokers from 2.4 on)"
 
 
+# --- error codes of requests that this client doesn't send ----------------------------------------
+
+
+class UnsentRequestError(BrokerResponseError):
+    """An error code that answers only requests which this client doesn't send.
+
+    The subclasses exist for `except` clauses and for `for_code`. The description of each is its
+    docstring.
+    """
+
+    action = Action.FINAL
+
+    def __init_subclass__(cls, errno: int, message: str) -> None:
+        cls.errno = errno
+        cls.message = message
+        text = cls.__doc__ or message  # `python -OO` has no docstrings
+        cls.description = text[0].lower() + text[1:].rstrip(".")
+
+
+class UnsupportedSaslMechanismError(
+    UnsentRequestError, errno=33, message="UNSUPPORTED_SASL_MECHANISM"
+):
+    """The broker doesn't support the SASL mechanism."""
+
+
+class IllegalSaslStateError(UnsentRequestError, errno=34, message="ILLEGAL_SASL_STATE"):
+    """The request doesn't fit the state of the SASL authentication."""
+
+
+class NotControllerError(UnsentRequestError, errno=41, message="NOT_CONTROLLER"):
+    """The broker isn't the controller."""
+
+    action = Action.BACK_OFF
+    retriable = True
+
+
+class PolicyViolationError(UnsentRequestError, errno=44, message="POLICY_VIOLATION"):
+    """The request violates a policy of the broker."""
+
+
+class OutOfOrderSequenceNumber(
+    UnsentRequestError, errno=45, message="OUT_OF_ORDER_SEQUENCE_NUMBER"
+):
+    """The sequence number of an idempotent producer is out of order."""
+
+
+class DuplicateSequenceNumber(UnsentRequestError, errno=46, message="DUPLICATE_SEQUENCE_NUMBER"):
+    """The sequence number of an idempotent producer was used before."""
+
+
+class InvalidProducerEpoch(UnsentRequestError, errno=47, message="INVALID_PRODUCER_EPOCH"):
+    """A newer producer has the same transactional id, or the transaction timed out."""
+
+
+class InvalidTxnState(UnsentRequestError, errno=48, message="INVALID_TXN_STATE"):
+    """The operation doesn't fit the state of the transaction."""
+
+
+class InvalidProducerIdMapping(UnsentRequestError, errno=49, message="INVALID_PRODUCER_ID_MAPPING"):
+    """The producer id isn't that of the transactional id."""
+
+
+class InvalidTransactionTimeout(
+    UnsentRequestError, errno=50, message="INVALID_TRANSACTION_TIMEOUT"
+):
+    """The transaction timeout exceeds the broker's transaction.max.timeout.ms."""
+
+
+class ConcurrentTransactions(UnsentRequestError, errno=51, message="CONCURRENT_TRANSACTIONS"):
+    """Another operation on the same transaction is in progress."""
+
+
+class TransactionCoordinatorFenced(
+    UnsentRequestError, errno=52, message="TRANSACTION_COORDINATOR_FENCED"
+):
+    """The transaction coordinator is no longer the current one of the producer."""
+
+
+class TransactionalIdAuthorizationFailed(
+    UnsentRequestError, errno=53, message="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+):
+    """The client is not authorized to use this transactional id."""
+
+
+class SecurityDisabled(UnsentRequestError, errno=54, message="SECURITY_DISABLED"):
+    """The broker's security features are disabled."""
+
+
+class OperationNotAttempted(UnsentRequestError, errno=55, message="OPERATION_NOT_ATTEMPTED"):
+    """The broker didn't try this operation, since an earlier one of the request failed."""
+
+
+class KafkaStorageError(UnsentRequestError, errno=56, message="KAFKA_STORAGE_ERROR"):
+    """The broker's disk failed."""
+
+    action = Action.REFRESH
+    retriable = True
+    invalid_metadata = True
+
+
+class LogDirNotFound(UnsentRequestError, errno=57, message="LOG_DIR_NOT_FOUND"):
+    """The broker has no such log directory."""
+
+
+class SaslAuthenticationFailed(UnsentRequestError, errno=58, message="SASL_AUTHENTICATION_FAILED"):
+    """The SASL authentication failed."""
+
+
+class UnknownProducerId(UnsentRequestError, errno=59, message="UNKNOWN_PRODUCER_ID"):
+    """The broker doesn't know the producer id, for instance because its records were deleted."""
+
+
+class ReassignmentInProgress(UnsentRequestError, errno=60, message="REASSIGNMENT_IN_PROGRESS"):
+    """The partition is being reassigned."""
+
+
+class DelegationTokenAuthDisabled(
+    UnsentRequestError, errno=61, message="DELEGATION_TOKEN_AUTH_DISABLED"
+):
+    """The broker's delegation tokens are disabled."""
+
+
+class DelegationTokenNotFound(UnsentRequestError, errno=62, message="DELEGATION_TOKEN_NOT_FOUND"):
+    """The broker doesn't know the delegation token."""
+
+
+class DelegationTokenOwnerMismatch(
+    UnsentRequestError, errno=63, message="DELEGATION_TOKEN_OWNER_MISMATCH"
+):
+    """The principal may not renew or expire the delegation token."""
+
+
+class DelegationTokenRequestNotAllowed(
+    UnsentRequestError, errno=64, message="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
+):
+    """Delegation tokens can't be requested on this connection."""
+
+
+class DelegationTokenAuthorizationFailed(
+    UnsentRequestError, errno=65, message="DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+):
+    """The client is not authorized to use the delegation token."""
+
+
+class DelegationTokenExpired(UnsentRequestError, errno=66, message="DELEGATION_TOKEN_EXPIRED"):
+    """The delegation token has expired."""
+
+
+class InvalidPrincipalType(UnsentRequestError, errno=67, message="INVALID_PRINCIPAL_TYPE"):
+    """The broker doesn't support the type of the principal."""
+
+
+class NonEmptyGroup(UnsentRequestError, errno=68, message="NON_EMPTY_GROUP"):
+    """The group has members."""
+
+
+class GroupIdNotFound(UnsentRequestError, errno=69, message="GROUP_ID_NOT_FOUND"):
+    """The group doesn't exist."""
+
+
+class FetchSessionIdNotFound(UnsentRequestError, errno=70, message="FETCH_SESSION_ID_NOT_FOUND"):
+    """The broker doesn't know the fetch session."""
+
+
+class InvalidFetchSessionEpoch(UnsentRequestError, errno=71, message="INVALID_FETCH_SESSION_EPOCH"):
+    """The epoch of the fetch session is wrong."""
+
+
+class ListenerNotFound(UnsentRequestError, errno=72, message="LISTENER_NOT_FOUND"):
+    """The partition's leader has no listener like the one that received the request."""
+
+
+class MemberIdRequired(UnsentRequestError, errno=79, message="MEMBER_ID_REQUIRED"):
+    """The member must join again with the member id in the response."""
+
+
 # aiokafka's other names for these
 CoordinatorLoadInProgressError = GroupLoadInProgressError
 CoordinatorNotAvailableError = GroupCoordinatorNotAvailableError
@@ -559,9 +798,17 @@ NotCoordinatorError = NotCoordinatorForGroupError
 
 
 BROKER_ERRORS: dict[int, type[BrokerResponseError]] = {
-    cls.errno: cls for cls in BrokerResponseError.__subclasses__()
+    cls.errno: cls
+    for base in (BrokerResponseError, UnsentRequestError)
+    for cls in base.__subclasses__()
+    if cls is not UnsentRequestError
 }
-"""The class of each error code that brokers 0.8.0 – 3.9 send to this client."""
+"""The class of each error code that brokers 0.8.0 – 3.9 send to this client or to aiokafka."""
+
+
+def for_code(error_code: int) -> type[BrokerResponseError]:
+    """Return the class of an error code, as aiokafka does: `UnknownError` for an unknown one."""
+    return BROKER_ERRORS.get(error_code, UnknownError)
 
 
 def error_class(code: int) -> type[BrokerResponseError]:

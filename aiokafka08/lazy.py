@@ -3,8 +3,8 @@
 `aiokafka08` and `aiokafka08.testing` use it. pytest imports both in every session of an environment
 where they are installed, because of `testing.pytest_plugin`; most sessions need neither.
 
-Invariant: after `import aiokafka08.testing`, the only modules of `aiokafka08` in `sys.modules` are
-`aiokafka08`, `aiokafka08.testing` and this one; after `import aiokafka08`, the first and this one.
+Invariant: after `import aiokafka08`, the only modules of `aiokafka08` in `sys.modules` are
+`aiokafka08`, `aiokafka08.internals` and this one; after `import aiokafka08.testing`, also that one.
 
 Each of the two packages lists its public names twice. Under `if TYPE_CHECKING` it imports them, for
 type checkers and import-linter. In the `else` it passes them to `import_when_used()`. Type checkers

@@ -1,12 +1,18 @@
-"""The public names of aiokafka exist here, with the same arguments, or are excluded with a reason.
+"""The names that programs import from aiokafka exist here, with the same arguments.
 
-A user of aiokafka moves to this package by changing the import.
+A user of aiokafka moves to this package by changing the import. The lists are: the public names of
+aiokafka's modules, the names in its documentation, and the names that five users of it import. What
+can't work with this protocol raises UnsupportedVersionError when it is used. aiokafka's internal
+modules don't exist here, and importing one raises an ImportError that says so.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import pkgutil
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiokafka
@@ -18,37 +24,103 @@ import aiokafka.structs
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder as TheirBatchBuilder
 
+import aiokafka08
+from aiokafka08.abc import AbstractTokenProvider
+from aiokafka08.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka08.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.producer.batch_builder import BatchBuilder
 
-_NEWER_BROKERS = "an error that only requests of brokers from 0.11 on can answer with"
-_NOT_ON_THE_WIRE = "brokers before 0.11 have no request for it"
-
-EXCLUDED: dict[str, str] = {
-    "aiokafka.AIOKafkaClient": "internal to aiokafka; net.router is not public either",
-    "aiokafka.abc.AbstractTokenProvider": "SASL needs SaslHandshake (brokers from 0.10 on)",
-    "aiokafka.admin.RecordsToDelete": _NOT_ON_THE_WIRE,
-    "aiokafka.admin.AIOKafkaAdminClient.delete_records": _NOT_ON_THE_WIRE,
-    "aiokafka.admin.AIOKafkaAdminClient.describe_configs": _NOT_ON_THE_WIRE,
-    "aiokafka.admin.AIOKafkaAdminClient.alter_configs": _NOT_ON_THE_WIRE,
-    "aiokafka.errors.NodeNotReadyError": "internal to aiokafka: KafkaConnectionError is raised",
-    "aiokafka.errors.Cancelled": "internal to aiokafka: asyncio's CancelledError is raised",
-    "aiokafka.errors.TooManyInFlightRequests": "internal to aiokafka: requests wait in a queue",
-    "aiokafka.errors.StaleMetadata": "internal to aiokafka: metadata is refreshed instead",
-    "aiokafka.errors.IncompatibleBrokerVersion": "UnsupportedVersionError is raised",
-    "aiokafka.errors.AuthenticationMethodNotSupported": "SASL (see AbstractTokenProvider)",
-    "aiokafka.errors.AuthenticationFailedError": "SASL (see AbstractTokenProvider)",
-    "aiokafka.errors.UnsupportedSaslMechanismError": "SASL (see AbstractTokenProvider)",
-    "aiokafka.errors.IllegalSaslStateError": "SASL (see AbstractTokenProvider)",
-    "aiokafka.errors.NotControllerError": _NEWER_BROKERS,
-    "aiokafka.errors.PolicyViolationError": _NEWER_BROKERS,
+DOCUMENTED = {
+    "": "AIOKafkaConsumer AIOKafkaProducer ConsumerRebalanceListener TopicPartition",
+    ".abc": "AbstractTokenProvider ConsumerRebalanceListener",
+    ".coordinator.assignors.roundrobin": "RoundRobinPartitionAssignor",
+    ".errors": "KafkaError KafkaTimeoutError InvalidMessageError RecordTooLargeError for_code",
+    ".helpers": "create_ssl_context",
+    ".producer": "AIOKafkaProducer",
+    ".producer.message_accumulator": "BatchBuilder",
+    ".structs": "ConsumerRecord KT OffsetAndTimestamp RecordMetadata TopicPartition VT",
 }
+"""The names in aiokafka 0.14.0's docs/*.rst and docs/examples, except those of INTERNAL modules.
+Its page of errors has all classes of `aiokafka.errors`: see `test_each_error_of_aiokafka_exists`.
+"""
 
-MODULES = ("", ".abc", ".admin", ".errors", ".helpers", ".structs")
+IMPORTED = {
+    "FastStream (ag2ai/faststream)": {
+        "": "AIOKafkaConsumer AIOKafkaProducer ConsumerRebalanceListener ConsumerRecord "
+        "TopicPartition",
+        ".abc": "AbstractTokenProvider ConsumerRebalanceListener",
+        ".admin": "AIOKafkaAdminClient NewTopic",
+        ".admin.client": "AIOKafkaAdminClient",
+        ".coordinator.assignors.abstract": "AbstractPartitionAssignor",
+        ".coordinator.assignors.roundrobin": "RoundRobinPartitionAssignor",
+        ".errors": "ConsumerStoppedError KafkaError UnsupportedCodecError",
+        ".partitioner": "DefaultPartitioner",
+        ".producer.producer": "_missing",
+        ".structs": "RecordMetadata",
+    },
+    "OpenTelemetry (opentelemetry-python-contrib, instrumentation-aiokafka)": {
+        "": "AIOKafkaClient AIOKafkaConsumer AIOKafkaProducer ConsumerRecord TopicPartition",
+        ".structs": "RecordMetadata",
+    },
+    "taskiq-aio-kafka (taskiq-python)": {"": "AIOKafkaConsumer AIOKafkaProducer __version__"},
+    "kstreams (kpn/kstreams)": {
+        "": "AIOKafkaConsumer AIOKafkaProducer",
+        ".abc": "ConsumerRebalanceListener",
+        ".errors": "ConsumerStoppedError",
+        ".helpers": "create_ssl_context",
+        ".producer.message_accumulator": "BatchBuilder",
+        ".structs": "RecordMetadata TopicPartition",
+    },
+    "Faust (faust-streaming/faust)": {
+        "": "AIOKafkaClient AIOKafkaConsumer AIOKafkaProducer TopicPartition __version__",
+        ".abc": "ConsumerRebalanceListener",
+        ".coordinator.assignors.abstract": "AbstractPartitionAssignor",
+        ".coordinator.assignors.roundrobin": "RoundRobinPartitionAssignor",
+        ".coordinator.protocol": (
+            "ConsumerProtocolMemberAssignment ConsumerProtocolMemberMetadata"
+        ),
+        ".errors": "CommitFailedError ConsumerStoppedError IllegalStateError KafkaError "
+        "NotControllerError ProducerFenced TopicAlreadyExistsError for_code",
+        ".partitioner": "DefaultPartitioner murmur2",
+        ".structs": "OffsetAndMetadata TopicPartition",
+    },
+}
+"""What these projects import and use by `aiokafka.…`, except from INTERNAL modules."""
+
+INTERNAL = [
+    "admin.new_partitions",
+    "cluster",
+    "codec",
+    "conn",
+    "consumer.group_coordinator",
+    "consumer.subscription_state",
+    "coordinator.assignors.sticky.sorted_set",
+    "producer.transaction_manager",
+    "protocol.abstract",
+    "protocol.admin",
+    "protocol.commit",
+    "protocol.coordination",
+    "protocol.fetch",
+    "protocol.group",
+    "protocol.message",
+    "protocol.metadata",
+    "protocol.offset",
+    "protocol.produce",
+    "protocol.struct",
+    "protocol.transaction",
+    "record",
+    "util",
+]
+"""Modules of aiokafka that don't exist here. Its documentation has `GroupCoordinator` and
+`ProduceRequest` under "Other references" and "Protocols"; Faust imports requests and `cluster`."""
+
+MODULES = ("", ".abc", ".admin", ".client", ".errors", ".helpers", ".partitioner", ".structs")
 
 
 def public_names(module: Any) -> list[str]:
     names = getattr(module, "__all__", None)
-    if names is None:  # aiokafka.abc and .helpers
+    if names is None:  # aiokafka.client, .helpers and .partitioner
         names = [
             name
             for name, value in vars(module).items()
@@ -77,17 +149,71 @@ def ours(module: str, name: str) -> Any:
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
-def test_public_names_of_aiokafka_exist_or_are_excluded(module: str, name: str) -> None:
-    excluded = f"aiokafka{module}.{name}" in EXCLUDED
-    assert (ours(module, name) is None) == excluded
+def test_public_names_of_aiokafka_exist(module: str, name: str) -> None:
+    assert ours(module, name) is not None
+
+
+@pytest.mark.parametrize(
+    "names", [DOCUMENTED, *IMPORTED.values()], ids=["aiokafka's documentation", *IMPORTED]
+)
+def test_names_in_documents_and_programs_exist(names: dict[str, str]) -> None:
+    for module, listed in names.items():
+        for name in listed.split():
+            assert hasattr(importlib.import_module(f"aiokafka{module}"), name), (module, name)
+            assert ours(module, name) is not None, (module, name)
+
+
+def test_each_error_of_aiokafka_exists() -> None:
+    """Also those that are not in its `__all__`."""
+    theirs = {
+        name
+        for name, value in vars(aiokafka.errors).items()
+        if inspect.isclass(value) and issubclass(value, Exception)
+    }
+    assert len(theirs) > 100
+    assert not [name for name in sorted(theirs) if ours(".errors", name) is None]
+
+
+@pytest.mark.parametrize("code", range(-2, 130))
+def test_for_code_returns_the_class_of_aiokafka(code: int) -> None:
+    theirs, mine = aiokafka.errors.for_code(code), aiokafka08.errors.for_code(code)
+    if theirs is not aiokafka.errors.UnknownError:
+        assert mine.__name__ == theirs.__name__
+    else:  # aiokafka doesn't know some codes of this protocol
+        assert mine is aiokafka08.errors.UnknownError or code in (76, 81, 87)
+
+
+@pytest.mark.parametrize("module", INTERNAL)
+def test_import_of_internal_module_says_why_it_fails(module: str) -> None:
+    importlib.import_module(f"aiokafka.{module}")
+    *package, last = f"aiokafka08.{module}".split(".")
+    text = f"aiokafka.{module} is internal to aiokafka"
+    with pytest.raises(ImportError, match=text):
+        importlib.import_module(f"aiokafka08.{module}")
+    with pytest.raises(ImportError, match=text):
+        exec(f"from {'.'.join(package)} import {last}")
+    with pytest.raises(ImportError, match=text):
+        exec(f"from aiokafka08.{module} import anything")
+
+
+def test_modules_of_aiokafka_exist_or_are_internal() -> None:
+    for found in pkgutil.walk_packages(aiokafka.__path__, "aiokafka."):
+        name = found.name.removeprefix("aiokafka.")
+        if name not in INTERNAL and not name.startswith("record."):  # `record` itself is internal
+            importlib.import_module(f"aiokafka08.{name}")
+
+
+def test_missing_module_is_missing_for_every_importer() -> None:
+    """Names that aiokafka doesn't have fail as elsewhere; a tool may look for optional modules."""
+    for name in ("aiokafka08.no_such_module", "aiokafka08.protocol.no_such_module"):
+        assert importlib.util.find_spec(name) is None
+        with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'"):
+            importlib.import_module(name)
 
 
 @pytest.mark.parametrize(("module", "name", "method"), METHODS)
 def test_methods_accept_arguments_of_aiokafka(module: str, name: str, method: str) -> None:
     mine = getattr(ours(module, name), method, None)
-    if f"aiokafka{module}.{name}.{method}" in EXCLUDED:
-        assert mine is None
-        return
     assert mine is not None, f"{name}.{method} is missing"
     theirs = getattr(getattr(importlib.import_module(f"aiokafka{module}"), name), method)
     assert inspect.iscoroutinefunction(mine) == inspect.iscoroutinefunction(theirs)
@@ -160,19 +286,69 @@ def test_structs_have_fields_of_aiokafka_in_order(name: str) -> None:
 
 
 def test_error_codes_have_names_and_flags_of_aiokafka() -> None:
-    for name in aiokafka.errors.__all__:
-        theirs = getattr(aiokafka.errors, name)
-        mine = ours(".errors", name)
-        if mine is None or not hasattr(theirs, "errno"):
+    errors: dict[str, Any] = vars(aiokafka.errors)
+    for name, theirs in errors.items():
+        if not hasattr(theirs, "errno"):
             continue
+        mine = ours(".errors", name)
         assert mine.errno == theirs.errno, name
         assert mine.invalid_metadata == theirs.invalid_metadata, name
+        assert mine.retriable >= theirs.retriable, name
         if mine.errno >= 0:
             assert mine.message == theirs.message, name
 
 
-def test_excluded_names_exist_in_aiokafka() -> None:
-    for path in EXCLUDED:
-        found: Any = aiokafka
-        for part in path.split(".")[1:]:
-            found = getattr(found, part)
+# --- what can't work ------------------------------------------------------------------------------
+
+
+class Token(AbstractTokenProvider):
+    async def token(self) -> str:
+        return "secret"
+
+
+REFUSED: dict[str, Callable[[], object]] = {
+    "AIOKafkaClient": lambda: aiokafka08.AIOKafkaClient(bootstrap_servers="localhost"),
+    "sasl_oauth_token_provider": lambda: aiokafka08.AIOKafkaProducer(
+        sasl_oauth_token_provider=Token()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_name_raises_when_it_is_used(name: str) -> None:
+    with pytest.raises(UnsupportedVersionError, match=name):
+        REFUSED[name]()
+
+
+PARTITION = aiokafka08.TopicPartition("t", 0)
+REFUSED_CALLS: dict[str, Callable[[AIOKafkaAdminClient], Awaitable[object]]] = {
+    "delete_records": lambda admin: admin.delete_records({PARTITION: RecordsToDelete(5)}),
+    "describe_configs": lambda admin: admin.describe_configs([ConfigResource("topic", "t")]),
+    "alter_configs": lambda admin: admin.alter_configs(
+        [ConfigResource(ConfigResourceType.BROKER, "1", {"log.retention.ms": "5"})]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_CALLS)
+async def test_refused_call_of_admin_names_itself(name: str) -> None:
+    with pytest.raises(UnsupportedVersionError, match=rf"{name}: it needs .* \(brokers from 0.11"):
+        await REFUSED_CALLS[name](AIOKafkaAdminClient())
+
+
+def test_default_of_acks_has_the_name_of_aiokafka() -> None:
+    """FastStream passes the default of `acks` by its name."""
+    from aiokafka08.producer.producer import _missing
+
+    default = inspect.signature(aiokafka08.AIOKafkaProducer).parameters["acks"].default
+    assert _missing == default == 1
+
+
+def test_partitioner_equals_that_of_aiokafka() -> None:
+    theirs = importlib.import_module("aiokafka.partitioner")
+    mine = importlib.import_module("aiokafka08.partitioner")
+    for number in range(200):
+        key = str(number).encode() * (number % 7)
+        assert mine.murmur2(key) == theirs.murmur2(key)
+        arguments = (key, [0, 1, 2, 3, 4], [0, 2])
+        assert mine.DefaultPartitioner()(*arguments) == theirs.DefaultPartitioner()(*arguments)

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from aiokafka08.admin.config_resource import ConfigResource
 from aiokafka08.admin.groups import GroupCalls
 from aiokafka08.admin.new_topic import (
     NewPartitions,
@@ -28,6 +29,7 @@ from aiokafka08.admin.new_topic import (
     checked_assignment,
     spread,
 )
+from aiokafka08.admin.records_to_delete import RecordsToDelete
 from aiokafka08.errors import (
     BrokerResponseError,
     InvalidPartitionsError,
@@ -341,6 +343,34 @@ class AIOKafkaAdminClient(GroupCalls):
 
         return await _per_topic((name, delete(name)) for name in check_topic_names(topics))
 
+    # --- refused ----------------------------------------------------------------------------------
+
+    async def delete_records(
+        self,
+        records_to_delete: dict[TopicPartition, RecordsToDelete],
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Raise UnsupportedVersionError: brokers before 0.11 can't delete records on request.
+
+        The topic's `retention.ms` and `retention.bytes` delete records by age and by size.
+        """
+        raise _unsent("delete_records", "DeleteRecords", "0.11")
+
+    async def describe_configs(
+        self, config_resources: list[ConfigResource], include_synonyms: bool = False
+    ) -> list[Any]:
+        """Raise UnsupportedVersionError: brokers before 0.11 don't describe their configuration."""
+        raise _unsent("describe_configs", "DescribeConfigs", "0.11")
+
+    async def alter_configs(self, config_resources: list[ConfigResource]) -> list[Any]:
+        """Raise UnsupportedVersionError: brokers before 0.11 can't be configured by a request.
+
+        Kafka's kafka-configs.sh (0.8: kafka-topics.sh) changes a topic's settings in ZooKeeper.
+        """
+        raise _unsent("alter_configs", "AlterConfigs", "0.11")
+
+    # --- helpers ----------------------------------------------------------------------------------
+
     def _line(self) -> BrokerLine | None:
         version = self._router.version()
         return None if version is None else version.line
@@ -391,3 +421,9 @@ async def _per_topic(work: Iterable[tuple[str, Awaitable[None]]]) -> TopicErrors
         else:
             results.append((name, NoError.errno, None))
     return TopicErrors(results)
+
+
+def _unsent(call: str, request: str, release: str) -> UnsupportedVersionError:
+    return UnsupportedVersionError(
+        f"{call}: it needs {request} (brokers from {release} on), which this client doesn't send"
+    )

@@ -11,21 +11,17 @@ without `stop()` is garbage-collected.
 
 from __future__ import annotations
 
+from aiokafka08.client import AIOKafkaClient
 from aiokafka08.net.config import BootstrapServers, address_text
 from aiokafka08.net.router import Router
 
 
-class ClientAttributes:
-    """The attributes of aiokafka's `AIOKafkaClient` that others read; see the module.
-
-    Attributes:
-        _bootstrap_servers: the string as given, or a list of "host:port".
-        _client_id: the name that brokers log.
-    """
+class ClientAttributes(AIOKafkaClient):
+    """The attributes of aiokafka's `AIOKafkaClient` that others read; see the module."""
 
     def __init__(self, router: Router, bootstrap_servers: BootstrapServers) -> None:
         self._router = router
-        self._bootstrap_servers: str | list[str] = (
+        self._bootstrap_servers = (
             bootstrap_servers
             if isinstance(bootstrap_servers, str)
             else [address_text(address) for address in router.config.bootstrap]

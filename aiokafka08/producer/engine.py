@@ -24,11 +24,11 @@ from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaError, ProducerClosed
 from aiokafka08.net.lifecycle import run_all_steps
 from aiokafka08.net.router import Router
+from aiokafka08.partitioner import Partitioner
 from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
 from aiokafka08.producer.intake import Intake
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
-from aiokafka08.producer.partitioner import Partitioner
 from aiokafka08.producer.sender import Sender
 from aiokafka08.producer.topics import TopicRoutes
 

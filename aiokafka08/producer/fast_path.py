@@ -28,10 +28,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokafka08.partitioner import DefaultPartitioner
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery, PureDeliveryFuture
 from aiokafka08.producer.memory import BufferMemory
-from aiokafka08.producer.partitioner import DefaultPartitioner
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol import twins
 from aiokafka08.protocol.message_set import message_size

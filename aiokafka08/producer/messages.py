@@ -19,15 +19,15 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, Protocol, Self
 
 from aiokafka08.arrow import ArrowRows
-from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import choose_each
-from aiokafka08.producer.partitioner import (
+from aiokafka08.partitioner import (
     ANYWHERE_WITHOUT_KEY,
     BY_MURMUR2,
     BatchAware,
     Partitioner,
     partitions_of,
 )
+from aiokafka08.producer.batch import PartitionQueue
+from aiokafka08.producer.fast_path import choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import message_size
 

@@ -37,13 +37,13 @@ from aiokafka08.net.config import (
 )
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
+from aiokafka08.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
 from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.engine import NO_METRICS, ProducerEngine
 from aiokafka08.producer.fast_path import DeliveryFuture, Send
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import check_duration, producer_options
-from aiokafka08.producer.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
 from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 _numbers = itertools.count(1)
+_missing = 1
+"""The default of `acks`, by the name of aiokafka's sentinel; FastStream passes it."""
 _COUNTERS = (
     "batches_failed",
     "acks0_unknown",
@@ -87,7 +89,7 @@ class AIOKafkaProducer:
         max_request_size: the largest request, and the largest message, in bytes before compression.
         linger_ms: how long a batch waits for more messages, but no longer than a tenth of
             `delivery_timeout_ms`.
-        partitioner: a name in `aiokafka08.producer.partitioner.PARTITIONERS`, or a callable
+        partitioner: a name in `aiokafka08.partitioner.PARTITIONERS`, or a callable
             `(key_bytes, all_partitions, available) -> partition`.
         buffer_memory: bytes of messages that may be buffered or in flight (in wire format, before
             compression). While it is full, `send()` waits. With the default values of the other

@@ -30,10 +30,10 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.cluster import ClusterSnapshot, check_topic_name
 from aiokafka08.net.router import Router
+from aiokafka08.partitioner import BatchAware, Partitioner, without_step
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import PartitionQueue
 from aiokafka08.producer.options import ProducerOptions
-from aiokafka08.producer.partitioner import BatchAware, Partitioner, without_step
 from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.producer")

@@ -43,9 +43,9 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
     UnsupportedVersionError,
 )
+from aiokafka08.partitioner import PARTITIONERS
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.producer.partitioner import PARTITIONERS
 from aiokafka08.spark.driver import ssl_context
 from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from aiokafka08 import AIOKafkaProducer
+from aiokafka08.partitioner import DefaultPartitioner
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.producer.partitioner import DefaultPartitioner
 from examples.demo.progress import Meter
 from examples.demo.run import Run, Speed, on_loop
 

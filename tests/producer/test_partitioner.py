@@ -25,10 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
-from aiokafka08.producer import AIOKafkaProducer
-from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import choose_each, pure_choose_each
-from aiokafka08.producer.partitioner import (
+from aiokafka08.partitioner import (
     PARTITIONERS,
     BatchAware,
     DefaultPartitioner,
@@ -43,6 +40,9 @@ from aiokafka08.producer.partitioner import (
     murmur2,
     partitioner_factory,
 )
+from aiokafka08.producer import AIOKafkaProducer
+from aiokafka08.producer.batch import PartitionQueue
+from aiokafka08.producer.fast_path import choose_each, pure_choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol import _murmur2_py
 from aiokafka08.structs import TopicPartition
@@ -354,10 +354,7 @@ def test_unknown_name_or_no_callable_raises() -> None:
 
 
 def test_import_of_partitioners_needs_no_codec_library() -> None:
-    code = (
-        "import sys; sys.modules.update(cramjam=None, snappy=None);"
-        "import aiokafka08.producer.partitioner"
-    )
+    code = "import sys; sys.modules.update(cramjam=None, snappy=None);import aiokafka08.partitioner"
     root = pathlib.Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
 

@@ -18,7 +18,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka08.producer.partitioner import PARTITIONERS, murmur2
+from aiokafka08.partitioner import PARTITIONERS, murmur2
 from aiokafka08.protocol import _murmur2_py
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.structs import TopicPartition

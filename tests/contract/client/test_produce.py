@@ -18,7 +18,7 @@ from aiokafka08.errors import (
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
-from aiokafka08.producer.partitioner import murmur2
+from aiokafka08.partitioner import murmur2
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import BatchFailed, Connected, Event
 from tests.contract.client.broker import AUTO_PARTITIONS, Broker

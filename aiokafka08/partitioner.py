@@ -2,8 +2,9 @@
 
 A partitioner is called as in aiokafka: `partitioner(key_bytes, all_partitions, available)`.
 `all_partitions` are all partitions of the topic, ascending; `available` are those with a leader.
-`topics.TopicRoute.choose` calls it, with the partitions from the metadata. A partitioner of this
-module has state about one topic, so each topic gets its own instance (`partitioner_factory`).
+`producer.topics.TopicRoute.choose` calls it, with the partitions from the metadata. A partitioner
+of this module has state about one topic, so each topic gets its own instance
+(`partitioner_factory`). `DefaultPartitioner` and `murmur2` have aiokafka's names.
 
 Invariant: a key's partition depends only on the key and `all_partitions`, so it doesn't change
 while a partition has no leader.

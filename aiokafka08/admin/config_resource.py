@@ -1,0 +1,38 @@
+"""What aiokafka's `describe_configs` and `alter_configs` take.
+
+Programs construct these values; `admin.client` refuses the calls.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+
+class ConfigResourceType(enum.IntEnum):
+    """The kinds of resources that have a configuration, with Kafka's numbers."""
+
+    BROKER = 4
+    TOPIC = 2
+
+
+class ConfigResource:
+    """A broker or a topic whose configuration is meant.
+
+    Args:
+        resource_type: a member of `ConfigResourceType`, or its name in any case.
+        name: the topic, or the broker's id.
+        configs: names of settings with their values.
+    """
+
+    def __init__(
+        self,
+        resource_type: ConfigResourceType | str,
+        name: str,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        if not isinstance(resource_type, ConfigResourceType):
+            resource_type = ConfigResourceType[str(resource_type).upper()]
+        self.resource_type = resource_type
+        self.name = name
+        self.configs = configs
