@@ -249,10 +249,13 @@ class AIOKafkaAdminClient(GroupCalls):
         nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
         node_ids = await asyncio.to_thread(nodes.broker_ids)
+        line = None
+        if any(topic.topic_configs for topic in new_topics):
+            line = (await self._router.exact_version()).line
 
         async def create(topic: NewTopic) -> None:
             check_topic_name(topic.name)
-            check_configs(topic, self._line())
+            check_configs(topic, line)
             assignment = assign_replicas(topic, node_ids, random.randrange(len(node_ids)))
             if not validate_only:
                 await asyncio.to_thread(
@@ -314,8 +317,8 @@ class AIOKafkaAdminClient(GroupCalls):
         """
         nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
-        line = self._line()
-        if line is not None and line < BrokerLine.V0_8_2:
+        line = (await self._router.exact_version()).line
+        if line in (BrokerLine.V0_8_0, BrokerLine.V0_8_1):
             raise UnsupportedVersionError(
                 f"delete_topics: brokers of the {line} line can't delete topics; expected 0.8.2 or "
                 "later"
@@ -370,10 +373,6 @@ class AIOKafkaAdminClient(GroupCalls):
         raise _unsent("alter_configs", "AlterConfigs", "0.11")
 
     # --- helpers ----------------------------------------------------------------------------------
-
-    def _line(self) -> BrokerLine | None:
-        version = self._router.version()
-        return None if version is None else version.line
 
     def _require_topic_nodes(self, call: str) -> TopicNodes:
         self._lifecycle.check()

@@ -249,7 +249,9 @@ class GroupCalls:
         coordinator = CoordinatorLookup(self._router, check_group_id(group_id), coordinator_id)
         if coordinator_id is not None:
             await self._router.metadata.fetch_all()  # so that the router knows the node's address
-        store = choose_offset_store(self._router, coordinator, storage, self._zookeeper_connect)
+        store = await choose_offset_store(
+            self._router, coordinator, storage, self._zookeeper_connect
+        )
         try:
             await store.start()
             yield store

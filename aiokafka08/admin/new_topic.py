@@ -45,13 +45,15 @@ _CONFIGS_0_8_2 = _CONFIGS_0_8_1 | {
     "unclean.leader.election.enable",
 }
 TOPIC_CONFIGS: Mapping[BrokerLine, frozenset[str]] = {
+    BrokerLine.V0_8: _CONFIGS_0_8_2,
     BrokerLine.V0_8_0: frozenset(),
     BrokerLine.V0_8_1: _CONFIGS_0_8_1,
     BrokerLine.V0_8_2: _CONFIGS_0_8_2,
     BrokerLine.V0_9: _CONFIGS_0_8_2 | {"compression.type", "preallocate"},
 }
 """The topic configs that each broker line before 0.10 knows, from the line's `kafka.log.LogConfig`.
-Brokers of these lines silently ignore an unknown name, so `check_configs` refuses it. For brokers
+Brokers of these lines silently ignore an unknown name, so `check_configs` refuses it. V0_8: before
+the first topic, 0.8.1 and 0.8.2 can't be told apart, and both get the configs of 0.8.2. For brokers
 from 0.10 on `check_configs` accepts every name, because each release adds some."""
 
 

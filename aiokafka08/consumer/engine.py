@@ -117,7 +117,7 @@ class ConsumerEngine:
             await router.metadata.wait_for_topic(topic, timeout_s=router.config.request_timeout_s)
         group = self._config.group_id
         coordinator = None if group is None else CoordinatorLookup(router, group)
-        store = choose_offset_store(
+        store = await choose_offset_store(
             router, coordinator, self._config.offsets_storage, self._config.zookeeper_connect
         )
         try:

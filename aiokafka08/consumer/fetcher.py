@@ -56,7 +56,8 @@ from aiokafka08.telemetry import PartitionFailed
 
 OLD_LINES_WAIT_S = 0.1
 """The longest wait of brokers 0.8.0 and 0.8.1, which keep a partition's error back until the wait
-is over (docs/brokers.md 7.3)."""
+is over (docs/brokers.md 7.3). It isn't found out for this alone that a broker is one of these: a
+consumer without a group gets their errors later."""
 
 WAITED_SHARE = 0.8
 """A broker that responds after this share of the wait counts as having waited to the end: the two
@@ -468,7 +469,7 @@ class Fetcher:
 
     def _wait_limit_s(self, node_id: int) -> float:
         version = self._router.version(node_id)
-        if version is not None and version.line < BrokerLine.V0_8_2:
+        if version is not None and version.line in (BrokerLine.V0_8_0, BrokerLine.V0_8_1):
             return OLD_LINES_WAIT_S
         return self._max_wait_s
 

@@ -19,12 +19,17 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from aiokafka08.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    KafkaUnavailableError,
+)
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.probe import probe_version
 from aiokafka08.net.transport import BrokerConnection, open_connection
-from aiokafka08.net.versions import BrokerVersion
+from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected, Telemetry
 
@@ -75,6 +80,10 @@ class Node:
         self._version = config.pinned_version
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
+        self._needs_exact_line = False
+        # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, through lost
+        # connections too, until the broker can't be reached.
+        self._is_0_8_0 = False
         self._progress = "connecting"  # for the text of timeouts
         self._failure = ""
         self._backoff = Backoff(RECONNECT_BACKOFF_S, RECONNECT_BACKOFF_MAX_S)
@@ -94,7 +103,10 @@ class Node:
 
     @property
     def version(self) -> BrokerVersion | None:
-        """What the broker supports; None until the first connection was made."""
+        """What the broker supports; None until the first connection was made.
+
+        For brokers of 0.8 the line may be `BrokerLine.V0_8`: see `exact_version()`.
+        """
         return self._version
 
     def adopt_version(self, version: BrokerVersion) -> None:
@@ -147,13 +159,44 @@ class Node:
             timeout_s: seconds for all of it; by default `request_timeout_ms`.
 
         Raises:
+            KafkaUnavailableError: not all 0.8 lines have the API, and the broker's line can't be
+                told yet: see `exact_version`.
             KafkaError: as `BrokerConnection.request` and `connection`.
         """
         limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
-        deadline = asyncio.get_running_loop().time() + limit_s
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + limit_s
         connection = await self.connection(lane, timeout_s=limit_s)
-        left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
+        known = connection.version
+        if version is None and not (known.is_exact or known.supports(type(request))):
+            known = await self.exact_version(timeout_s=max(deadline - clock(), 0.0))
+            if not known.is_exact:
+                raise KafkaUnavailableError(
+                    f"{address_text(self.address)}: {type(request).__name__} not sent: without any "
+                    "topic, a broker doesn't show which of the 0.8 lines it is: create a topic"
+                )
+        left_s = max(deadline - clock(), 0.0)
         return await connection.request(request, version=version, timeout_s=left_s)
+
+    async def exact_version(self, *, timeout_s: float | None = None) -> BrokerVersion:
+        """Return the version of the broker, with its exact line if that can be told.
+
+        Open connections get it too, and it is probed with the version from now on. The line stays
+        `BrokerLine.V0_8` while a broker of 0.8.1 or 0.8.2 has no topic.
+
+        Raises:
+            KafkaError: as `connection`.
+        """
+        limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + limit_s
+        self._needs_exact_line = True
+        if self._version is not None and self._version.is_exact:
+            return self._version
+        connection = await self.connection(Lane.CONTROL, timeout_s=limit_s)
+        if connection.version.is_exact:
+            return connection.version
+        return await self._wait_for(self._probe(), max(deadline - clock(), 0.0))
 
     def open_lane(self, lane: Lane) -> BrokerConnection | None:
         """Return the connection of a lane if it is open."""
@@ -214,9 +257,7 @@ class Node:
             attempt.add_done_callback(lambda _: self._connecting.pop(lane, None))
         return attempt
 
-    async def _wait_for(
-        self, attempt: asyncio.Task[BrokerConnection], limit_s: float
-    ) -> BrokerConnection:
+    async def _wait_for(self, attempt: asyncio.Task[T], limit_s: float) -> T:
         """Wait for a shared attempt; a caller that is cancelled doesn't cancel it."""
         await asyncio.wait((attempt,), timeout=limit_s)
         where = address_text(self.address)
@@ -270,6 +311,7 @@ class Node:
         # Probe again before the next connection: after it responded to the probe, the broker may
         # have been replaced by one of another version.
         self._outages += 1
+        self._is_0_8_0 = False
         self._back_off()
         self._telemetry.emit(ConnectFailed(where, self._failure))
 
@@ -285,10 +327,7 @@ class Node:
         """Return the broker's version; it is probed once per outage, for all lanes."""
         if self._version is not None and self._is_current(self._version):
             return self._version
-        if self._probing is None:
-            self._probing = _background(self._probe_version())
-            self._probing.add_done_callback(self._on_probed)
-        return await asyncio.shield(self._probing)
+        return await asyncio.shield(self._probe())
 
     def _is_current(self, version: BrokerVersion) -> bool:
         """Return whether no connection was lost since `version` was found, or it is pinned."""
@@ -296,15 +335,41 @@ class Node:
             return True
         return version == self._version and self._version_outages == self._outages
 
+    def _probe(self) -> asyncio.Task[BrokerVersion]:
+        """Return the running probe of the version, or start one."""
+        if self._probing is None:
+            self._probing = _background(self._probe_version())
+            self._probing.add_done_callback(self._on_probed)
+        return self._probing
+
     async def _probe_version(self) -> BrokerVersion:
         outages = self._outages
-        version = await probe_version(self.address, self._config, self._set_progress)
-        if self._version is not None and version.line < self._version.line:
-            # Confirm a downgrade by a second probe. A probe recognizes an old broker by the
+        version = await self._probe_once()
+        if version.is_exact and self._version is not None and version.line < self._version.line:
+            # Confirm a downgrade by a second probe. A probe recognizes an 0.8.0 broker by the
             # connections that it closes, and they may have been lost for another reason. If a
             # broker were taken for an older one by mistake, running operations would fail.
-            version = await probe_version(self.address, self._config, self._set_progress)
+            version = await self._probe_once()
+        self._is_0_8_0 = version.line is BrokerLine.V0_8_0
         self._version, self._version_outages = version, outages
+        for connection in self._lanes.values() if outages == self._outages else ():
+            connection.version = version
+        return version
+
+    async def _probe_once(self) -> BrokerVersion:
+        exact = self._needs_exact_line
+        version = await probe_version(
+            self.address,
+            self._config,
+            self._set_progress,
+            exact=exact and not self._is_0_8_0,
+        )
+        if version.is_exact:
+            return version
+        if self._is_0_8_0:
+            return BrokerVersion.of(BrokerLine.V0_8_0)
+        if self._needs_exact_line and not exact:  # a caller has asked for it meanwhile
+            return await self._probe_once()
         return version
 
     def _on_probed(self, task: asyncio.Task[BrokerVersion]) -> None:

@@ -32,7 +32,11 @@ _CORRELATION_ID = 1
 
 
 async def probe_version(
-    address: Address, config: NetConfig, progress: Callable[[str], object] | None = None
+    address: Address,
+    config: NetConfig,
+    progress: Callable[[str], object] | None = None,
+    *,
+    exact: bool = False,
 ) -> BrokerVersion:
     """Return the version of the broker at `address`.
 
@@ -40,6 +44,7 @@ async def probe_version(
         address: host and port; the host name is resolved anew for each connection.
         config: the options of the network layer.
         progress: called with a text that describes the current wait.
+        exact: see `detect_version()`.
 
     Raises:
         UnsupportedVersionError: it is a 4.x broker.
@@ -53,7 +58,7 @@ async def probe_version(
     probing = _ProbeConnection(address, config, progress or (lambda text: None))
     try:
         async with asyncio.timeout(limit_s):
-            steps = detect_version()
+            steps = detect_version(exact)
             probe = next(steps)
             while True:
                 frame = await probing.request(probe)

@@ -20,6 +20,7 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
+    KafkaUnavailableError,
     NoBrokersAvailable,
 )
 from aiokafka08.net.cluster import ClusterSnapshot, PartitionLeaders
@@ -202,13 +203,49 @@ class Router:
         """Return what a node supports; None if its version isn't known yet.
 
         Without an id, return the version of the oldest broker: the lowest `BrokerLine` among the
-        nodes whose version is known.
+        nodes whose version is known. The line may be `BrokerLine.V0_8`: see `exact_version()`.
         """
         if node_id is not None:
             node = self.nodes.get(node_id)
             return None if node is None else node.version
         known = [node.version for node in self.nodes if node.version is not None]
         return min(known, key=lambda version: version.line, default=None)
+
+    async def exact_version(self, node_id: int | None = None) -> BrokerVersion:
+        """Return what a node supports, or the oldest broker, with the exact line.
+
+        Call it where it matters which of the 0.8 lines it is: 0.8.0 logs a stack trace each time
+        when it is found out. The line stays `BrokerLine.V0_8` if the cluster has no topic yet.
+
+        Raises:
+            KafkaUnavailableError: no broker's version is known, or the node hasn't learnt of the
+                cluster's topics within `request_timeout_ms`.
+            KafkaError: as `Node.exact_version`.
+        """
+        limit_s = self.config.request_timeout_s
+
+        async def attempt(timeout_s: float) -> BrokerVersion | KafkaError:
+            if node_id is None:
+                nodes = [node for node in self.nodes if node.version is not None]
+            else:
+                nodes = [self._node(node_id)]
+            versions = [await node.exact_version(timeout_s=timeout_s) for node in nodes]
+            if not versions:
+                return KafkaUnavailableError("no broker's version is known yet")
+            oldest = min(versions, key=lambda version: version.line)
+            topics = self.metadata.snapshot.topics.values()
+            if oldest.is_exact or not any(topic.partitions for topic in topics):
+                return oldest
+            return KafkaUnavailableError(
+                "a broker of 0.8.1 or 0.8.2 lists no topic yet, so its line isn't known"
+            )
+
+        return await retry(
+            attempt,
+            deadline=asyncio.get_running_loop().time() + limit_s,
+            backoff=self.config.backoff(at_least_s=0.01),
+            timed_out=lambda last: last or KafkaTimeoutError("no broker responded in time"),
+        )
 
     def _check(self) -> None:
         if self._stopped:

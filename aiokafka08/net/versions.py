@@ -6,7 +6,9 @@ Pure: `detect_version()` is a generator that yields the requests to send and rec
 responses. `probe` sends them on a throw-away connection; each `Node` keeps the result as a
 `BrokerVersion`. The sequence of probes follows docs/brokers.md §2.
 
-Invariant: no probe creates anything on the broker. ApiVersions is sent only if the probes before it
+Invariant: no probe creates anything on the broker, and none leaves an error in its log. The one
+exception is OffsetFetch, on which 0.8.0 logs a stack trace: it is sent only if the caller needs to
+know which of the 0.8 lines it is (`exact`). ApiVersions is sent only if the probes before it
 have ruled out 0.9: a 0.9 broker doesn't respond to it, and then loses responses on other
 connections too (docs/brokers.md 2.2). Two connections in a row that are closed on ListOffsets 0
 count as proof too, so a 0.9 broker whose connections both break by chance receives ApiVersions.
@@ -24,18 +26,19 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConnectionError,
     KafkaProtocolError,
-    UnknownError,
+    UnknownTopicOrPartitionError,
     UnrecognizedBrokerVersion,
     UnsupportedVersionError,
 )
 from aiokafka08.protocol.api import (
     ApiKey,
     ApiVersionsRequest,
-    HeartbeatRequest,
+    FetchRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetFetchRequest,
     Request,
+    Topic,
     decode_response,
 )
 
@@ -45,14 +48,16 @@ T = TypeVar("T")
 class BrokerLine(enum.IntEnum):
     """A family of broker versions, in order.
 
-    V0_10 stands for all brokers from 0.10 to 3.9: they report their versions by ApiVersions.
+    V0_8 stands for one of the next three lines: it isn't known yet which one. V0_10 stands for all
+    brokers from 0.10 to 3.9: they report their versions by ApiVersions.
     """
 
-    V0_8_0 = 0
-    V0_8_1 = 1
-    V0_8_2 = 2
-    V0_9 = 3
-    V0_10 = 4
+    V0_8 = 0
+    V0_8_0 = 1
+    V0_8_1 = 2
+    V0_8_2 = 3
+    V0_9 = 4
+    V0_10 = 5
 
     def __str__(self) -> str:
         return self.name[1:].replace("_", ".")
@@ -89,6 +94,7 @@ _APIS_0_10 = _APIS_0_9 | {
     ApiKey.API_VERSIONS: range(1),
 }
 LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
+    BrokerLine.V0_8: _APIS_0_8_0,
     BrokerLine.V0_8_0: _APIS_0_8_0,
     BrokerLine.V0_8_1: _APIS_0_8_1,
     BrokerLine.V0_8_2: _APIS_0_8_2,
@@ -147,6 +153,11 @@ class BrokerVersion:
         )
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the line is known, and not only that it is one of the 0.8 lines."""
+        return self.line is not BrokerLine.V0_8
+
+    @property
     def magic(self) -> int:
         """The message format to produce: 1 from 0.10 on, else 0."""
         return 1 if self.line >= BrokerLine.V0_10 else 0
@@ -183,11 +194,18 @@ Steps = Generator[Probe, memoryview | None, T]
 _ALIVE_PROBE = ListOffsetsRequest(-1, [])
 """Every broker from 0.8.0 to 3.9 responds to it."""
 
+_PROBE_GROUP = "aiokafka08-version-probe"
+"""A group that never commits."""
 
-def detect_version() -> Steps[BrokerVersion]:
+
+def detect_version(exact: bool = False) -> Steps[BrokerVersion]:
     """Find a broker's version: yield probes, and receive the frame of each response.
 
     None in place of a frame means that the broker closed the connection.
+
+    Args:
+        exact: find out which of the 0.8 lines it is. Otherwise, or if that can't be told because
+            the broker has no topic yet, all three are `BrokerLine.V0_8`.
 
     Raises:
         UnsupportedVersionError: it is a broker from 4.0 on, which dropped the requests of 0.8.
@@ -206,28 +224,29 @@ def detect_version() -> Steps[BrokerVersion]:
             return (yield from _detect_from_api_versions())
     decode_response(ListOffsetsRequest, 0, frame)
 
-    frame = yield from _probe_twice(OffsetFetchRequest("probe", []), 0)
+    # 0.8 ignores the version and responds in layout 0. Layout 1 begins with the throttle time, and
+    # decoding must use every byte, so no response fits both.
+    frame = yield from _probe_twice(FetchRequest(-1, 0, 0, []), 1)
     if frame is None:
-        return BrokerVersion.of(BrokerLine.V0_8_0)
-    decode_response(OffsetFetchRequest, 0, frame)
-
-    frame = yield from _probe_twice(HeartbeatRequest("probe", -1, ""), 0)
-    if frame is None:
-        return BrokerVersion.of(BrokerLine.V0_8_1)
-    if decode_response(HeartbeatRequest, 0, frame).error_code == UnknownError.errno:
-        return BrokerVersion.of(BrokerLine.V0_8_2)
+        raise UnrecognizedBrokerVersion(
+            "the broker supports ListOffsets, but closes the connection on Fetch 1"
+        )
+    if _fits(FetchRequest, 0, frame):
+        line = (yield from _detect_0_8_line()) if exact else BrokerLine.V0_8
+        return BrokerVersion.of(line)
+    decode_response(FetchRequest, 1, frame)
 
     frame = yield from _probe_twice(MetadataRequest([]), 1)
     if frame is None:
         raise UnrecognizedBrokerVersion(
-            "the broker supports Heartbeat, but closes the connection on Metadata 1"
+            "the broker supports Fetch 1, but closes the connection on Metadata 1"
         )
     # 0.9 ignores the version and responds in layout 0. Layout 1 has more fields (racks, the
     # controller id), and decoding must use every byte, so such a response doesn't fit layout 0. The
     # reverse is possible for some topics: try layout 0 first.
-    if _fits(frame, 0):
+    if _fits(MetadataRequest, 0, frame):
         return BrokerVersion.of(BrokerLine.V0_9)
-    if not _fits(frame, 1):
+    if not _fits(MetadataRequest, 1, frame):
         raise UnrecognizedBrokerVersion("the broker's Metadata response fits no known layout")
 
     frame = yield from _probe_twice(ApiVersionsRequest(), 0)
@@ -236,6 +255,32 @@ def detect_version() -> Steps[BrokerVersion]:
             "the broker supports Metadata 1, but closes the connection on ApiVersions"
         )
     return _from_api_versions(frame)
+
+
+def _detect_0_8_line() -> Steps[BrokerLine]:
+    """Tell the 0.8 lines apart by OffsetFetch 1 for a partition that exists.
+
+    0.8.0 doesn't know the request and closes the connection. 0.8.1 reads it as version 0 and finds
+    nothing committed in ZooKeeper: UnknownTopicOrPartition. 0.8.2 isn't the group's coordinator, or
+    is and finds nothing. Without a partition, 0.8.1 and 0.8.2 respond alike.
+    """
+    frame = yield from _probe_twice(MetadataRequest([]), 0)
+    if frame is None:
+        raise UnrecognizedBrokerVersion("the broker closes the connection on Metadata 0")
+    existing = [
+        Topic(topic.topic, [topic.partitions[0].partition])
+        for topic in decode_response(MetadataRequest, 0, frame).topics
+        if topic.partitions
+    ][:1]
+    frame = yield from _probe_twice(OffsetFetchRequest(_PROBE_GROUP, existing), 1)
+    if frame is None:
+        return BrokerLine.V0_8_0
+    for topic in decode_response(OffsetFetchRequest, 1, frame).topics:
+        for partition in topic.partitions:
+            if partition.error_code == UnknownTopicOrPartitionError.errno:
+                return BrokerLine.V0_8_1
+            return BrokerLine.V0_8_2
+    return BrokerLine.V0_8
 
 
 def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None]:
@@ -267,9 +312,9 @@ def _detect_from_api_versions() -> Steps[BrokerVersion]:
     return _from_api_versions(frame)
 
 
-def _fits(frame: memoryview, version: int) -> bool:
+def _fits(request: type[Request[Any]], version: int, frame: memoryview) -> bool:
     try:
-        decode_response(MetadataRequest, version, frame)
+        decode_response(request, version, frame)
     except KafkaProtocolError:
         return False
     return True

@@ -2,8 +2,8 @@
 
 `OffsetStore` is the interface; each kind has a module: `kafka_store`, `zookeeper_v0_store`
 (ZooKeeper, by version 0 of the requests to brokers), `zookeeper_store` (ZooKeeper, directly),
-`dual_store` and `no_store`. `choose` picks one when the router has started. The consumer and the
-admin client use the store; `consumer.commits` decides what is committed and when.
+`dual_store`, `deferred_store` and `no_store`. `choose` picks one when the router has started. The
+consumer and the admin client use the store; `consumer.commits` decides what is committed and when.
 
 Invariant: a partition without a committed offset is None in the result of `fetch`, or missing from
 it, in whichever form the broker says so. A partition that is missing from a broker's response is an

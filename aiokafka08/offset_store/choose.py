@@ -1,7 +1,8 @@
 """Choose the offset store by the options and the broker line.
 
-A broker line is a release series of brokers (`net.versions.BrokerLine`). The router knows it once
-it has started. Then the consumer chooses a store, and the admin client chooses one for each call.
+A broker line is a release series of brokers (`net.versions.BrokerLine`). The router finds it out
+once it has started. Then the consumer chooses a store, and the admin client chooses one for each
+call.
 
 Invariant: a consumer chooses once. Its store stays through an upgrade of the brokers, because the
 stores don't see each other's commits.
@@ -18,6 +19,7 @@ from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import OffsetStore
+from aiokafka08.offset_store.deferred_store import DeferredOffsetStore
 from aiokafka08.offset_store.dual_store import DualOffsetStore
 from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.offset_store.no_store import NoOffsetStore
@@ -25,7 +27,7 @@ from aiokafka08.offset_store.zookeeper_store import ZookeeperOffsetStore
 from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 
 
-def choose_offset_store(
+async def choose_offset_store(
     router: Router,
     coordinator: CoordinatorLookup | None,
     storage: str | None,
@@ -43,13 +45,32 @@ def choose_offset_store(
         UnsupportedVersionError: the brokers' line doesn't have the storage.
         KafkaConfigurationError: the store needs `zookeeper_connect`, or kazoo.
         KafkaUnavailableError: no broker's version is known yet.
+        KafkaError: as `Router.exact_version`.
     """
     if coordinator is None:
         return NoOffsetStore()
-    version = router.version()
-    if version is None:
-        raise KafkaUnavailableError("offset store: no broker's version is known yet")
-    line = version.line
+    version = await router.exact_version()
+    if version.is_exact:
+        return _store_for(version.line, router, coordinator, storage, zookeeper_connect)
+
+    async def choose() -> OffsetStore:
+        version = await router.exact_version()
+        if not version.is_exact:
+            raise KafkaUnavailableError(
+                "offset store: the brokers have no topic yet, so their line isn't known"
+            )
+        return _store_for(version.line, router, coordinator, storage, zookeeper_connect)
+
+    return DeferredOffsetStore(choose)
+
+
+def _store_for(
+    line: BrokerLine,
+    router: Router,
+    coordinator: CoordinatorLookup,
+    storage: str | None,
+    zookeeper_connect: str | None,
+) -> OffsetStore:
     storage = storage or default_storage(line, zookeeper_connect)
     if storage == "zookeeper":
         return _zookeeper_store(router, coordinator.group, line, zookeeper_connect)

@@ -63,6 +63,9 @@ class ProducerOptions:
     max_in_flight: int
     max_message_bytes: int = field(init=False)
     supported_lines: frozenset[BrokerLine] = field(init=False)
+    needs_exact_line: bool = field(init=False)
+    """Whether it matters which of the 0.8 lines a broker is. 0.8.0 and 0.8.1 don't know lz4, and
+    return other offsets if they waited for replicas (docs/brokers.md 5.13)."""
 
     def __post_init__(self) -> None:
         lines = set(BrokerLine)
@@ -71,6 +74,9 @@ class ProducerOptions:
         if self.required_acks > 1:
             lines -= {BrokerLine.V0_9, BrokerLine.V0_10}
         object.__setattr__(self, "supported_lines", frozenset(lines))
+        object.__setattr__(
+            self, "needs_exact_line", self.codec is Codec.LZ4 or self.required_acks not in (0, 1)
+        )
         object.__setattr__(
             self, "max_message_bytes", min(self.max_request_size, self.buffer_memory)
         )

@@ -45,6 +45,7 @@ from aiokafka08.producer.fast_path import DeliveryFuture, Send
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import check_duration, producer_options
 from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
+from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
@@ -241,6 +242,8 @@ class AIOKafkaProducer:
         try:
             await self._router.start()
             version = self._router.version()
+            if version is not None and self._options.codec is Codec.LZ4:
+                version = await self._router.exact_version()
             if version is not None and version.line not in self._options.supported_lines:
                 raise self._options.unsupported_line(version, "the oldest known broker")
             if self._lifecycle.stopped:

@@ -309,6 +309,8 @@ class Sink:
             try:
                 with ResponseWatchdog(self._router.metadata):
                     connection = await self._router.connection(self._node_id, Lane.PRODUCE)
+                    if self._options.needs_exact_line and not connection.version.is_exact:
+                        await self._router.exact_version(self._node_id)  # sets `version`
                     await connection.wait_writable()
                 connection.on_received = self._passes.responses_end
                 if connection is not self._connection:

@@ -23,7 +23,7 @@ from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import MetadataRequest, Request
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.controls import Controls
-from aiokafka08.testing.faults import Answer, Effect, Fault
+from aiokafka08.testing.faults import Answer, Effect, Fault, is_version_probe
 from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.options import check_options
 from aiokafka08.testing.runtime import ClusterRuntime, Recorded
@@ -428,11 +428,16 @@ class EmbeddedCluster(Controls):
         return self._call(lambda runtime: list(runtime.history))
 
     def requests(self, request: type[Request[Any]], node: int | None = None) -> list[Any]:
-        """Return the requests of one class in the history, decoded."""
+        """Return the requests of one class in the history, decoded.
+
+        A Fetch without topics, by which clients detect the brokers' version, is left out.
+        """
         return [
             recorded.request
             for recorded in self.history
-            if type(recorded.request) is request and node in (None, recorded.node)
+            if type(recorded.request) is request
+            and node in (None, recorded.node)
+            and not is_version_probe(recorded.request)
         ]
 
     def next_request(

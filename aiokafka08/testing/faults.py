@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka08.protocol.api import Request
+from aiokafka08.protocol.api import FetchRequest, Request
 from aiokafka08.protocol.types import Buffer
 
 
@@ -153,9 +153,11 @@ class Faults:
         """Return the effect on this request; None if no fault strikes.
 
         All matching faults count the request. Of those whose count has reached `nth`, the one that
-        was added first strikes.
+        was added first strikes. They don't count requests for which `is_version_probe`.
         """
         struck: Effect | None = None
+        if is_version_probe(request):
+            return None
         for fault in list(self._faults):
             if fault.is_over:
                 self._faults.remove(fault)
@@ -171,6 +173,14 @@ class Faults:
                 fault.hits += 1
                 struck = fault.then
         return struck
+
+
+def is_version_probe(request: Request[Any]) -> bool:
+    """Return whether this is a Fetch without topics, by which clients detect a broker's version.
+
+    A test of fetches doesn't mean it. So faults spare it, and only the history has it.
+    """
+    return isinstance(request, FetchRequest) and not request.topics
 
 
 def damage_frame(effect: Effect, buffers: list[Buffer]) -> list[Buffer]:

@@ -14,13 +14,19 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from aiokafka08.errors import NotCoordinatorForGroupError
 from aiokafka08.net.config import Address
 from aiokafka08.protocol.api import (
     ApiKey,
-    GroupError,
+    CommittedPartition,
+    FetchResponse,
     ListOffsetsResponse,
+    MetadataResponse,
     OffsetFetchResponse,
+    PartitionState,
     Response,
+    Topic,
+    TopicState,
     encode_response,
 )
 from tests.protocol.decoding import Envelope, decode_request
@@ -49,11 +55,16 @@ class PeerConnection:
         *,
         correlation_id: int | None = None,
         cut: int | None = None,
+        layout: int | None = None,
     ) -> None:
-        """Write the response; `cut` writes only its first bytes."""
+        """Write the response; `cut` writes only its first bytes.
+
+        `layout` is the version whose layout it has, by default the request's.
+        """
         if correlation_id is None:
             correlation_id = request.header.correlation_id
-        frame = b"".join(encode_response(response, request.header.api_version, correlation_id))
+        version = request.header.api_version if layout is None else layout
+        frame = b"".join(encode_response(response, version, correlation_id))
         self.writer.write(frame[:cut])
 
     async def wait_eof(self) -> None:
@@ -150,7 +161,7 @@ async def listening(
 
 
 class ScriptedPeer:
-    """A broker with fixed responses by API key; it closes on other requests.
+    """A broker of 0.8 with fixed responses by API key, in layout 0; it closes on other requests.
 
     It can cut the n-th response.
     """
@@ -169,7 +180,7 @@ class ScriptedPeer:
             if key not in self.responses:
                 return
             cut = self.cut_at.get(len(self.requests))
-            link.respond(request, self.responses[key], cut=cut)
+            link.respond(request, self.responses[key], cut=cut, layout=0)
             if cut is not None:
                 await link.writer.drain()
                 return
@@ -177,8 +188,13 @@ class ScriptedPeer:
 
 OF_0_8_2: dict[int, Response] = {
     ApiKey.LIST_OFFSETS: ListOffsetsResponse([]),
-    ApiKey.OFFSET_FETCH: OffsetFetchResponse([]),
-    ApiKey.HEARTBEAT: GroupError(-1),
+    ApiKey.FETCH: FetchResponse(0, []),
+    ApiKey.METADATA: MetadataResponse(
+        [], -1, [TopicState(0, "t", False, [PartitionState(0, 0, 0, [0], [0])])]
+    ),
+    ApiKey.OFFSET_FETCH: OffsetFetchResponse(
+        [Topic("t", [CommittedPartition(0, -1, "", NotCoordinatorForGroupError.errno)])]
+    ),
 }
 """What makes a `ScriptedPeer` an 0.8.2 broker, as far as version detection sees."""
 

@@ -19,7 +19,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import MetadataRequest, OffsetFetchRequest
+from aiokafka08.protocol.api import FetchRequest, MetadataRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
@@ -53,7 +53,7 @@ def connect(make_config: MakeConfig, telemetry: Recorder) -> Connect:
 def sent_metadata_requests(cluster: EmbeddedCluster) -> list[list[str] | None]:
     """The topics of the metadata requests, the version detection's left out."""
     history = cluster.history
-    probing = {one.connection for one in history if type(one.request) is OffsetFetchRequest}
+    probing = {one.connection for one in history if type(one.request) is FetchRequest}
     return [
         one.request.topics
         for one in history

@@ -16,7 +16,6 @@ from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.transport import open_connection
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.api import (
-    HeartbeatRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataRequest,
@@ -24,6 +23,7 @@ from aiokafka08.protocol.api import (
 )
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
 from aiokafka08.testing import Delay, EmbeddedCluster, Hang
+from aiokafka08.testing.faults import is_version_probe
 from tests.net.conftest import MakeConfig, Recorder
 from tests.net.scripted_peers import (
     OF_0_8_2,
@@ -64,6 +64,11 @@ def address(cluster: EmbeddedCluster) -> Address:
     return info.host, info.port
 
 
+def probes(cluster: EmbeddedCluster) -> int:
+    """Return how often the version was probed: each time by one Fetch without topics."""
+    return sum(is_version_probe(recorded.request) for recorded in cluster.history)
+
+
 async def serve(link: PeerConnection) -> None:
     """A broker of 0.8.2, as far as `ASK` and the detection go."""
     await ScriptedPeer(OF_0_8_2)(link)
@@ -81,9 +86,9 @@ async def test_a_lane_opens_on_first_use(make_node: MakeNode, telemetry: Recorde
         assert repr(node) == f"<Node 0 {host}:{port} not connected>"
         await node.request(ASK)
         assert node.is_connected
-        assert node.version == BrokerVersion.of(BrokerLine.V0_8_2)
+        assert node.version == BrokerVersion.of(BrokerLine.V0_8)
         assert repr(node) == f"<Node 0 {host}:{port} control=0>"
-        assert telemetry.events == [Connected(f"{host}:{port}", "control", "0.8.2")]
+        assert telemetry.events == [Connected(f"{host}:{port}", "control", "0.8")]
         await until(lambda: cluster.connections() == 1, "the probing connection has gone")
 
 
@@ -98,7 +103,7 @@ async def test_each_lane_has_its_own_connection(make_node: MakeNode) -> None:
 
 async def test_a_hanging_lane_does_not_delay_others(make_node: MakeNode) -> None:
     async with EmbeddedCluster() as cluster:
-        cluster.fault(OffsetFetchRequest, nth=2, then=Hang())  # the 1st is the detection's
+        cluster.fault(OffsetFetchRequest, then=Hang())
         node = make_node(cluster)
         hanging = asyncio.create_task(
             node.request(OffsetFetchRequest("g", []), lane=Lane.PRODUCE, version=0)
@@ -117,7 +122,7 @@ async def test_a_node_with_an_overdue_response_is_unresponsive(
 ) -> None:
     monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.05)
     async with EmbeddedCluster() as cluster:
-        cluster.fault(OffsetFetchRequest, nth=2, then=Hang(), times=2)
+        cluster.fault(OffsetFetchRequest, then=Hang(), times=2)
         node = make_node(cluster)
         question = OffsetFetchRequest("g", [])
         # The other members of a group are what it waits for.
@@ -147,7 +152,7 @@ async def test_callers_share_one_attempt_per_lane(make_node: MakeNode, telemetry
         )
         assert len(answers) == 50 * len(Lane)
         assert len(telemetry.of(Connected)) == len(Lane)
-        assert len(cluster.requests(HeartbeatRequest)) == 1  # the version is probed once, too
+        assert probes(cluster) == 1  # the version is probed once, too
         await until(lambda: cluster.connections() == len(Lane), "one connection per lane")
 
 
@@ -350,7 +355,7 @@ async def test_a_lane_opened_beside_others_probes_no_version(make_node: MakeNode
         node = make_node(cluster)
         for lane in Lane:
             await node.connection(lane)
-        assert len(cluster.requests(HeartbeatRequest)) == 1
+        assert probes(cluster) == 1
 
 
 async def test_a_new_version_is_detected_after_a_reconnect(
@@ -368,7 +373,7 @@ async def test_a_new_version_is_detected_after_a_reconnect(
         assert connection.version.highest(MetadataRequest) == 1
         assert node.version is not None
         assert node.version.line is BrokerLine.V0_10
-    assert [event.broker for event in telemetry.of(Connected)] == ["0.8.2", "0.10"]
+    assert [event.broker for event in telemetry.of(Connected)] == ["0.8", "0.10"]
 
 
 async def test_a_broker_that_ends_after_the_probe_is_probed_again(
@@ -391,7 +396,7 @@ async def test_a_broker_that_ends_after_the_probe_is_probed_again(
         with pytest.raises(KafkaConnectionError):
             await node.connection(Lane.CONTROL)
         await node.connection(Lane.CONTROL)
-        assert len(cluster.requests(HeartbeatRequest)) == 2
+        assert probes(cluster) == 2
 
 
 async def test_a_lane_opened_while_another_is_lost_probes_again(
@@ -412,7 +417,7 @@ async def test_a_lane_opened_while_another_is_lost_probes_again(
         monkeypatch.setattr("aiokafka08.net.node.open_connection", lose_the_other_first)
         connection = await node.connection(Lane.FETCH)
         assert connection.close_reason is None
-        assert len(cluster.requests(HeartbeatRequest)) == 2
+        assert probes(cluster) == 2
         await until(lambda: cluster.connections() == 1, "the one from before is closed")
         assert [event.lane for event in telemetry.of(Connected)] == ["control", "fetch"]
 
@@ -423,9 +428,9 @@ async def test_a_downgrade_is_believed_after_two_probes_only(
     broker = ScriptedPeer(OF_0_8_2)
     async with listening(broker) as peer:
         node = make_node(peer.address)
-        await node.connection(Lane.CONTROL)
+        await node.exact_version()
         # Both questions for OffsetFetch are cut: the same as what an 0.8.0 broker does.
-        broker.cut_at = {len(broker.requests) + 2: 0, len(broker.requests) + 4: 0}
+        broker.cut_at = {len(broker.requests) + 4: 0, len(broker.requests) + 6: 0}
         peer.links[-1].close()
         await until(lambda: not node.is_connected, "the connection is lost")
         connection = await node.connection(Lane.CONTROL)
@@ -439,7 +444,58 @@ async def test_a_real_downgrade_is_detected(make_node: MakeNode) -> None:
     await until(lambda: not node.is_connected, "the broker is gone")
     async with EmbeddedCluster(version="0.8.0", port=node.address[1]):
         connection = await node.connection(Lane.CONTROL)
-        assert connection.version.line is BrokerLine.V0_8_0
+        assert connection.version.line is BrokerLine.V0_8
+        assert (await node.exact_version()).line is BrokerLine.V0_8_0
+
+
+# --- the exact line -------------------------------------------------------------------------------
+
+
+async def test_exact_line_reaches_connections_that_are_open(make_node: MakeNode) -> None:
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        node = make_node(cluster)
+        connections = [await node.connection(lane) for lane in (Lane.CONTROL, Lane.PRODUCE)]
+        assert {one.version.line for one in connections} == {BrokerLine.V0_8}
+        versions = await asyncio.gather(*(node.exact_version() for _ in range(5)))
+        assert {one.line for one in versions} == {BrokerLine.V0_8_2}
+        assert {one.version.line for one in connections} == {BrokerLine.V0_8_2}
+        assert len(cluster.requests(OffsetFetchRequest)) == 1
+
+
+async def test_an_api_of_some_0_8_lines_makes_the_line_exact(make_node: MakeNode) -> None:
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        node = make_node(cluster)
+        await node.request(ASK)
+        assert not cluster.requests(OffsetFetchRequest)
+        await node.request(OffsetFetchRequest("g", []))
+        assert node.version == BrokerVersion.of(BrokerLine.V0_8_2)
+
+
+async def test_the_line_is_exact_once_there_is_a_topic(make_node: MakeNode) -> None:
+    async with EmbeddedCluster(version="0.8.1") as cluster:
+        node = make_node(cluster)
+        assert (await node.exact_version()).line is BrokerLine.V0_8
+        cluster.create_topic("t")
+        assert (await node.exact_version()).line is BrokerLine.V0_8_1
+
+
+async def test_0_8_0_is_asked_again_only_after_it_was_away(make_node: MakeNode) -> None:
+    async with EmbeddedCluster(version="0.8.0", topics={"t": 1}) as cluster:
+        node = make_node(cluster)
+        port = node.address[1]
+        for _ in range(3):
+            assert (await node.exact_version()).line is BrokerLine.V0_8_0
+            connection = await node.connection(Lane.CONTROL)
+            assert connection.version.line is BrokerLine.V0_8_0
+            cluster.drop_connections()
+            await until(lambda: not node.is_connected, "the connection is lost")
+        metadata_requests = len(cluster.requests(MetadataRequest))
+        assert metadata_requests == 1  # it precedes each question for the exact line
+    with pytest.raises(KafkaConnectionError):
+        await node.connection(Lane.CONTROL)
+    async with EmbeddedCluster(version="0.8.2", port=port, topics={"t": 1}):
+        connection = await node.connection(Lane.CONTROL)
+        assert connection.version.line is BrokerLine.V0_8_2
 
 
 # --- a connection is lost -------------------------------------------------------------------------
@@ -562,7 +618,7 @@ async def test_the_version_is_probed_again_after_all_lanes_idled(
         await node.request(ASK)
         await until(lambda: not node.is_connected, "closed by us")
         await node.request(ASK)
-        assert len(cluster.requests(HeartbeatRequest)) == 2
+        assert probes(cluster) == 2
 
 
 async def test_no_probe_after_idling_while_another_lane_is_open(
@@ -576,7 +632,7 @@ async def test_no_probe_after_idling_while_another_lane_is_open(
         control = await node.connection(Lane.CONTROL)
         await until(lambda: control.close_reason, "closed by us")
         assert await node.connection(Lane.CONTROL) is not control
-        assert len(cluster.requests(HeartbeatRequest)) == 1
+        assert probes(cluster) == 1
         hanging.cancel()
 
 

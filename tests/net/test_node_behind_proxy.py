@@ -61,7 +61,7 @@ async def test_responses_match_requests_on_cut_connections(
                 assert (one.partition, one.offsets) == (partition, [partition + 1])
                 right += 1
 
-        await node.connection(Lane.CONTROL)  # what it is, it can tell once undisturbed
+        await node.exact_version()  # what it is, it can tell once undisturbed
         proxy.close_after(200, 3000, repeat=True)
         await asyncio.gather(*(ask(lane) for lane in Lane for _ in range(3)))
         assert right > 20

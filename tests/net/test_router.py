@@ -30,7 +30,6 @@ from aiokafka08.protocol.api import (
     FetchRequest,
     GroupCoordinatorRequest,
     GroupCoordinatorResponse,
-    HeartbeatRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     MetadataRequest,
@@ -53,6 +52,7 @@ from aiokafka08.testing import (
     Truncate,
     WrongCorrelationId,
 )
+from aiokafka08.testing.faults import is_version_probe
 from tests.brokers.proxy import TcpProxy
 from tests.net.conftest import MakeConfig, Recorder
 from tests.net.scripted_peers import (
@@ -118,9 +118,7 @@ async def test_router_connects_to_every_line(make_router: MakeRouter, version: s
             leader = router.metadata.snapshot.leader(TopicPartition("t", partition))
             assert leader == partition
             await router.request(ASK, node_id=leader)
-            found = router.version(leader)
-            assert found is not None
-            assert str(found.line) == version
+            assert str((await router.exact_version(leader)).line) == version
 
 
 async def test_addresses_that_are_no_brokers_are_skipped(make_router: MakeRouter) -> None:
@@ -323,7 +321,7 @@ async def test_the_bootstrap_connection_is_reused_for_its_broker(
         for node_id in (0, 1):
             await router.request(ASK, node_id=node_id)
         assert len(telemetry.of(Connected)) == 2
-        assert len(cluster.requests(HeartbeatRequest)) == 2  # and each was probed once
+        assert sum(is_version_probe(one.request) for one in cluster.history) == 2  # once each
         node = router.nodes.get(0)
         assert repr(node).startswith("<Node 0 ")
 
@@ -370,7 +368,7 @@ async def test_a_request_to_any_broker_keeps_its_deadline(
 
 
 async def test_a_request_that_no_broker_supports_raises_at_once(make_router: MakeRouter) -> None:
-    async with EmbeddedCluster(version="0.8.1") as cluster:
+    async with EmbeddedCluster(version="0.8.1", topics={"t": 1}) as cluster:
         router = make_router(cluster)
         await router.start()
         with pytest.raises(UnsupportedVersionError, match=r"0\.8\.1"):

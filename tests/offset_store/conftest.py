@@ -45,7 +45,7 @@ async def new_store() -> AsyncIterator[NewStore]:
         router = Router(net_config(bootstrap_servers=bootstrap_servers, **settings), Telemetry())
         routers.append(router)
         await router.start()
-        store = choose_offset_store(
+        store = await choose_offset_store(
             router, CoordinatorLookup(router, group), storage, zookeeper_connect
         )
         stores.append(store)

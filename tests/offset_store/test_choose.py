@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaUnavailableError
 from aiokafka08.net.versions import BrokerLine
+from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.offset_store.choose import default_storage
+from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
+from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 from aiokafka08.testing import EmbeddedCluster
-from tests.offset_store.conftest import NewStore
+from tests.offset_store.conftest import NewStore, at, tp
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,24 @@ async def test_group_that_cannot_be_a_node_is_refused(new_store: NewStore, group
     async with EmbeddedCluster(1, "0.8.1", topics={"t": 1}) as cluster:
         with pytest.raises(IllegalArgumentError, match="can't be a node of ZooKeeper"):
             await new_store(cluster.bootstrap_servers, group=group)
+
+
+@pytest.mark.parametrize(
+    ("version", "chosen"), [("0.8.1", ZookeeperV0OffsetStore), ("0.8.2", KafkaOffsetStore)]
+)
+async def test_store_without_any_topic_is_chosen_later(
+    new_store: NewStore, version: str, chosen: type
+) -> None:
+    async with EmbeddedCluster(1, version) as cluster:
+        store = await new_store(cluster.bootstrap_servers)
+        assert await store.fetch([]) == {}
+        with pytest.raises(KafkaUnavailableError, match="no topic yet") as failure:
+            await store.fetch([tp(0)])
+        assert failure.value.retriable
+        cluster.create_topic("t")
+        await store.commit(at(p0=5), CommitIdentity())
+        assert await store.fetch([tp(0)]) == at(p0=5)
+        assert isinstance(await store._chosen(), chosen)  # type: ignore[attr-defined]
 
 
 async def test_group_with_any_name_works_in_kafka(new_store: NewStore) -> None:
