@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def aggregate(run: Run) -> Sequence[Speed]:
     Raises:
         DemoError: Spark failed, or its counts differ from the input.
     """
+    if run.without_spark:
+        return []
     if missing := missing_for_spark():
         run.console.print(f"Spark skipped: {missing}")
         return []
@@ -50,7 +53,8 @@ def aggregate(run: Run) -> Sequence[Speed]:
         run.console.print(f"Spark {session['spark']} started, on {session['cores']} cores")
         found = {name: Package(*counts) for name, *counts in receive()["packages"]}
         ended = time.perf_counter()
-    compare(found, count_packages(run.input.parts()), run.topic)
+    repeated = ((key, [value]) for key, value in run.repeated)
+    compare(found, count_packages(chain(run.input.parts(), repeated)), run.topic)
     run.packages = found
     messages = sum(package.messages for package in found.values())
     run.console.print(
@@ -59,7 +63,7 @@ def aggregate(run: Run) -> Sequence[Speed]:
     )
     return [
         Speed("start Spark", 0, 0, started - begun),
-        Speed("aggregate in Spark", messages, run.input.sent.size_bytes, ended - started),
+        Speed("aggregate in Spark", messages, run.input.total_bytes, ended - started),
     ]
 
 

@@ -1,74 +1,33 @@
-"""The command line: the options, the order of the stages, and how a run ends."""
+"""The command: the order of the stages, and how a run ends."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
-import os
 import platform
 import secrets
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
 
 from aiokafka08.errors import KafkaError
-from aiokafka08.testing import LINES
 from examples.demo.aggregate import aggregate
 from examples.demo.cluster import embedded
 from examples.demo.ingest import ingest
 from examples.demo.input import Input, library, read_module, source_files
+from examples.demo.options import parse
 from examples.demo.picture import draw
 from examples.demo.progress import Meter
 from examples.demo.report import print_report
-from examples.demo.run import DemoError, Run, Speed, Stage, on_loop
+from examples.demo.run import DemoError, Killed, Run, Speed, Stage, on_loop
 from examples.demo.topic import prepare
 from examples.demo.verify import verify
 
 STAGES: Sequence[Stage] = (ingest, verify, aggregate)
 """The stages in their order, over the same topic."""
-
-EMBEDDED = {"brokers": 1, "partitions": 4, "version": "0.8.2"}
-"""Options of the embedded cluster and their defaults."""
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="python -m examples.demo",
-        description="Send the source of Python's standard library through Kafka line by line, "
-        "read it back, verify it, aggregate it in Spark (if there is a Java), and print the "
-        "results and the speed of each stage.",
-    )
-    add = parser.add_argument
-    add("--messages", type=_count, metavar="N", help="default: every line, and at least 500,000")
-    add(
-        "--codec",
-        choices=["none", "gzip", "snappy", "lz4"],
-        default="snappy",
-        help="default: %(default)s",
-    )
-    add(
-        "--output",
-        type=Path,
-        default=Path("build/demo.png"),
-        metavar="PNG",
-        help="default: %(default)s",
-    )
-    cluster = parser.add_argument_group("the embedded cluster").add_argument
-    cluster("--brokers", type=_count, metavar="N", help=f"default: {EMBEDDED['brokers']}")
-    cluster("--partitions", type=_count, metavar="N", help=f"default: {EMBEDDED['partitions']}")
-    cluster("--version", choices=list(LINES), help=f"default: {EMBEDDED['version']}")
-    real = parser.add_argument_group("a real cluster instead").add_argument
-    real("--bootstrap", metavar="HOST:PORT[,…]", help="some of its brokers")
-    real(
-        "--topic",
-        metavar="NAME",
-        help="an empty topic; default: a new one, which is kept",
-    )
-    return parser
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -78,12 +37,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         KeyboardInterrupt: Ctrl-C; everything that the demo started has ended.
         SystemExit: the arguments are wrong.
     """
-    options = _options(arguments)
+    options = parse(arguments)
     # The client logs what it raises; the demo prints the exception only.
     logging.getLogger("aiokafka08").setLevel(logging.CRITICAL)
     console = _console()
     try:
-        _prepare_output(options.output)
         _demo(options, console)
     except (DemoError, KafkaError, OSError) as error:
         _console(stderr=True).print(f"error: {error}")
@@ -91,23 +49,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    options = parser().parse_args(arguments)
-    real = options.bootstrap is not None
-    for name, default in EMBEDDED.items():
-        if getattr(options, name) is None:
-            setattr(options, name, default)
-        elif real:
-            parser().error(f"--{name}: only for the embedded cluster, not with --bootstrap")
-    if options.topic and not real:
-        parser().error("--topic: needs --bootstrap; the embedded cluster has a topic of its own")
-    return options
-
-
 def _demo(options: argparse.Namespace, console: Console) -> None:
-    lines, reading = _read_input(options.messages, console)
     topic = options.topic or f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-    with _cluster(options, topic) as bootstrap:
+    with _cluster(options, topic) as (bootstrap, kill_leader):
         partitions = on_loop(prepare(bootstrap, topic))
         kind = (
             ""
@@ -115,8 +59,10 @@ def _demo(options: argparse.Namespace, console: Console) -> None:
             else f", embedded Kafka {options.version} in a process of its own"
         )
         console.print(f"topic {topic}, {partitions} partitions, on {bootstrap}{kind}")
+        lines, reading = _read_input(options.messages, console)
         codec = None if options.codec == "none" else options.codec
-        run = Run(bootstrap, topic, codec, lines, console, speeds=[reading])
+        run = Run(bootstrap, topic, codec, lines, console, options.no_spark, kill_leader)
+        run.speeds.append(reading)
         for stage in STAGES:
             run.speeds.extend(stage(run))
     print_report(run)
@@ -127,10 +73,17 @@ def _demo(options: argparse.Namespace, console: Console) -> None:
         console.print(f"topic {topic} stays on the brokers")
 
 
-def _cluster(options: argparse.Namespace, topic: str) -> contextlib.AbstractContextManager[str]:
+@contextlib.contextmanager
+def _cluster(
+    options: argparse.Namespace, topic: str
+) -> Iterator[tuple[str, Callable[[], Killed] | None]]:
+    """Yield the bootstrap servers, and what kills a leader if the cluster has another broker."""
     if options.bootstrap is not None:
-        return contextlib.nullcontext(options.bootstrap)
-    return embedded(options.brokers, options.version, {topic: options.partitions})
+        yield options.bootstrap, None
+        return
+    with embedded(options.brokers, options.version, {topic: options.partitions}) as cluster:
+        kill = functools.partial(cluster.kill_leader, topic) if options.brokers > 1 else None
+        yield cluster.bootstrap, kill
 
 
 def _read_input(messages: int | None, console: Console) -> tuple[Input, Speed]:
@@ -157,20 +110,5 @@ def _read_input(messages: int | None, console: Console) -> tuple[Input, Speed]:
     return found, Speed("read the library", found.lines, found.size_bytes, meter.seconds)
 
 
-def _prepare_output(path: Path) -> None:
-    """Check before the work that the picture can be written."""
-    if path.suffix.lower() != ".png":
-        raise DemoError(f"--output {path}: expected a name that ends in .png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise DemoError(f"--output {path}: not writable")
-
-
 def _console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected an integer >= 1")
-    return int(text)

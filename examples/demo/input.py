@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from examples.demo.tally import ROUND_MARK, Tally
+from examples.demo.tally import ROUND_MARK
 
 AT_LEAST = 500_000
 """Minimum of messages without the option `--messages`."""
@@ -35,7 +35,7 @@ class Input:
         messages: their number.
         lines: the lines of one round.
         size_bytes: the bytes of one round.
-        sent: the tally that the topic must have at the end.
+        total_bytes: the bytes of all messages, keys and values.
     """
 
     def __init__(self, modules: list[Module], messages: int | None = None) -> None:
@@ -45,9 +45,9 @@ class Input:
             raise ValueError("no lines of source")
         self._modules = modules
         self.messages = max(self.lines, AT_LEAST) if messages is None else messages
-        self.sent = Tally()
-        for key, lines in self.parts():
-            self.sent.add(key, lines)
+        self.total_bytes = sum(
+            len(key) * len(lines) + sum(map(len, lines)) for key, lines in self.parts()
+        )
 
     @property
     def rounds(self) -> int:

@@ -22,14 +22,14 @@ class _Rate(TextColumn):
 
 
 class Meter:
-    """Context manager that counts up to `total`; `seconds` is its duration at the end."""
+    """Context manager that counts `done` up to `total`; `seconds` is its duration at the end."""
 
     def __init__(self, console: Console, title: str, total: int, unit: str) -> None:
         self._console = console
         self._title = title
         self._total = total
         self._unit = unit
-        self._done = 0
+        self.done = 0
         self._bar = Progress(
             TextColumn("{task.description:<20}"),
             BarColumn(),
@@ -50,7 +50,7 @@ class Meter:
 
     def advance(self, count: int) -> None:
         """Add to the count."""
-        self._done += count
+        self.done += count
         self._bar.advance(self._task, count)
         now = time.perf_counter()
         if not self._console.is_terminal and now - self._printed >= EVERY_S:
@@ -59,8 +59,8 @@ class Meter:
 
     def _print(self, seconds: float) -> None:
         self._console.print(
-            f"{self._title}: {self._done:,} of {self._total:,} {self._unit}, "
-            f"{self._done / max(seconds, 1e-9):,.0f}/s",
+            f"{self._title}: {self.done:,} of {self._total:,} {self._unit}, "
+            f"{self.done / max(seconds, 1e-9):,.0f}/s",
         )
 
     def __exit__(

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from rich.console import Console
 
+from aiokafka08.structs import RecordMetadata
 from examples.demo.input import Input
 from examples.demo.tally import Findings, Package
+from examples.demo.timeline import Timeline
 
 T = TypeVar("T")
 
@@ -31,15 +33,40 @@ class Speed(NamedTuple):
     seconds: float
 
 
+class Killed(NamedTuple):
+    """The leader that was killed in the middle of the ingest."""
+
+    node: int
+    led: int
+    """The number of the topic's partitions that it led."""
+    partitions: int
+    """The number of the topic's partitions."""
+
+
+class Acknowledged(NamedTuple):
+    """Messages of one key that were acknowledged; `metadata` has the offset of each."""
+
+    key: bytes
+    values: Sequence[bytes]
+    metadata: Sequence[RecordMetadata]
+
+
 @dataclass
 class Run:
-    """One run of the demo. The stages fill in the fields after `console`."""
+    """One run of the demo. The stages fill in the fields after `kill_leader`."""
 
     bootstrap: str
     topic: str
     codec: str | None
     input: Input
     console: Console
+    without_spark: bool = False
+    kill_leader: Callable[[], Killed] | None = None
+    sent: list[Acknowledged] = field(default_factory=list)
+    latencies_ms: list[float] = field(default_factory=list)
+    timeline: Timeline = field(default_factory=Timeline)
+    killed: Killed | None = None
+    repeated: list[tuple[bytes, bytes]] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
     packages: dict[str, Package] = field(default_factory=dict)
     speeds: list[Speed] = field(default_factory=list)

@@ -1,65 +1,13 @@
-"""Counters: `Tally` compares two streams of messages, `Findings` has the figures of the report,
-`Package` those of Spark. Pure."""
+"""Counters: `Findings` has the figures of the report, `Package` those of Spark. Pure."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 ROUND_MARK = b"@"
 """Separates module and round in the keys of the second and later rounds."""
-
-
-class Tally:
-    """The number of messages of each key, and a hash of their values in their order.
-
-    The hash covers each value and a line feed after it. No value that is sent contains a line feed,
-    so count and hash together identify the sequence.
-    """
-
-    def __init__(self) -> None:
-        self.counts: Counter[bytes | None] = Counter()
-        self.valueless: Counter[bytes | None] = Counter()
-        self.size_bytes = 0
-        self._hashes: dict[bytes | None, hashlib.blake2b] = {}
-
-    @property
-    def messages(self) -> int:
-        """The number of messages of all keys."""
-        return self.counts.total()
-
-    def add(self, key: bytes | None, values: Sequence[bytes | None]) -> list[bytes]:
-        """Count the next messages of a key, and return the values that aren't None."""
-        given = [value for value in values if value is not None]
-        if len(given) < len(values):
-            self.valueless[key] += len(values) - len(given)
-        text = b"\n".join([*given, b""])
-        self.counts[key] += len(values)
-        self.size_bytes += len(text) - len(given) + len(key or b"") * len(values)
-        found = self._hashes.get(key)
-        if found is None:
-            found = self._hashes[key] = hashlib.blake2b(digest_size=16)
-        found.update(text)
-        return given
-
-    def differences(self, read: Tally) -> list[str]:
-        """Compare this tally of sent messages with one of read messages; one text per wrong key."""
-        texts = []
-        for key in sorted(self.counts.keys() | read.counts.keys(), key=lambda key: key or b""):
-            sent_count, count = self.counts[key], read.counts[key]
-            name = "without a key" if key is None else f"key {key.decode(errors='replace')!r}"
-            if count != sent_count:
-                texts.append(f"{name}: {sent_count:,} messages were sent, {count:,} read")
-            elif read.valueless[key]:
-                texts.append(f"{name}: {read.valueless[key]:,} messages have no value")
-            elif self._hashes[key].digest() != read._hashes[key].digest():
-                texts.append(
-                    f"{name}: {count:,} messages were sent and read, but with other values or in "
-                    "another order"
-                )
-        return texts
 
 
 class Findings:
@@ -67,14 +15,12 @@ class Findings:
 
     def __init__(self) -> None:
         self.modules: Counter[str] = Counter()
-        """Lines, by the module's name."""
-        self.lengths: Counter[int] = Counter()
-        """Lines, by their length in bytes."""
+        """Messages, by the module's name."""
 
-    def add(self, key: bytes | None, values: Sequence[bytes]) -> None:
-        """Add messages of one key."""
-        self.modules[module_name(key)] += len(values)
-        self.lengths.update(map(len, values))
+    def add(self, counts: Mapping[bytes | None, int]) -> None:
+        """Add numbers of messages, by key."""
+        for key, count in counts.items():
+            self.modules[module_name(key)] += count
 
     def packages(self) -> dict[str, tuple[int, int]]:
         """Return modules and lines per top-level package or module, the largest first."""

@@ -21,7 +21,9 @@ import matplotlib.image
 import psutil
 import pytest
 
+from aiokafka08.testing import LINES, EmbeddedCluster
 from examples.demo.command import run as run_command
+from examples.demo.options import VERSIONS
 from examples.demo.prerequisites import missing_for_spark
 from examples.demo.run import on_loop
 from tests.brokers.fixtures import BrokerClusters
@@ -45,7 +47,7 @@ def demo(*arguments: str, java: bool = False) -> subprocess.CompletedProcess[str
         [*DEMO, *arguments],
         capture_output=True,
         text=True,
-        timeout=SPARK_S if java else 90,  # a failed start takes request_timeout_ms, 40 s
+        timeout=SPARK_S if java else 90,
         cwd=ROOT,
         env=environment(java),
     )
@@ -94,7 +96,7 @@ def is_open(port: int) -> bool:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--version", "0.8.0", "--codec", "gzip"),
+        ("--version", "0.8.0", "--codec", "gzip", "--brokers", "1"),
         ("--version", "0.10", "--brokers", "3", "--partitions", "7", "--codec", "none"),
     ],
 )
@@ -102,9 +104,18 @@ def test_demo_verifies_prints_and_draws(options: tuple[str, ...], tmp_path: Path
     picture = tmp_path / "new" / "demo.png"
     done = demo("--messages", "3000", "--output", str(picture), *options)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^3,000 messages of \d+ keys were read", done.stdout, re.M)
+    assert re.search(
+        r"^3,[0-9]+ messages of \d+ modules were read: 0 lost, 0 reor", done.stdout, re.M
+    )
+    killed = re.search(
+        r"^broker \d, leader of (\d) of \d partitions, was killed", done.stdout, re.M
+    )
+    assert (killed is not None) == ("1" not in options)
+    assert re.search(
+        r"^300 messages were sent one at a time with acks=all: p50 ", done.stdout, re.M
+    )
     assert "What the topic holds" in done.stdout
-    for stage in ("read the library", "ingest", "consume and verify"):
+    for stage in ("read the library", "one at a time", "ingest", "consume and verify"):
         assert re.search(rf"│ {stage} +│ +[\d,]+ │", done.stdout), stage
     assert "Spark found" not in done.stdout
     assert f"picture: {picture}" in done.stdout
@@ -124,11 +135,11 @@ def test_spark_counts_what_was_sent(tmp_path: Path) -> None:
         done = demo("--messages", "3000", "--output", str(tmp_path / "demo.png"), java=True)
     assert done.returncode == 0, done.stderr
     assert "WARN" not in done.stderr
-    assert re.search(r"^3,000 messages of \d+ packages were counted by Spark", done.stdout, re.M)
+    assert re.search(r"^3,\d+ messages of \d+ packages were counted by Spark", done.stdout, re.M)
     assert "What Spark found" in done.stdout
-    assert re.search(r"│ all +│ +3,000 │ +[\d.]+ B │ +[\d,]+ │ +[\d.]+% │", done.stdout)
+    assert re.search(r"│ all +│ +3,\d+ │ +[\d.]+ B │ +[\d,]+ │ +[\d.]+% │", done.stdout)
     assert re.search(r"│ start Spark +│ +│ +│ +[\d.]+ │", done.stdout)
-    assert re.search(r"│ aggregate in Spark +│ +3,000 │", done.stdout)
+    assert re.search(r"│ aggregate in Spark +│ +3,\d+ │", done.stdout)
     assert (tmp_path / "demo.png").stat().st_size > 10_000
     assert not list(temporary.glob("aiokafka08*"))
 
@@ -179,6 +190,14 @@ def test_java_that_fails_is_named_with_its_last_lines(tmp_path: Path) -> None:
     )
 
 
+def test_demo_without_spark_doesnt_mention_it(tmp_path: Path) -> None:
+    small = ("--messages", "3000", "--output", str(tmp_path / "demo.png"))
+    done = demo("--no-spark", *small, java=True)
+    assert done.returncode == 0, done.stderr
+    assert "Spark" not in done.stdout
+    assert (tmp_path / "demo.png").exists()
+
+
 def test_demo_without_java_skips_only_spark(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("JAVA_HOME", raising=False)
@@ -222,27 +241,43 @@ def test_demo_runs_on_a_real_broker(
     assert done.returncode == 0, done.stderr
     assert re.search(r"^5,000 messages of \d+ packages were counted by Spark", done.stdout, re.M)
     assert re.search(r"^topic (demo-\S+), 3 partitions", done.stdout, re.M)
-    assert re.search(r"^5,000 messages of \d+ keys were read", done.stdout, re.M)
+    assert re.search(r"^5,000 messages of \d+ modules were read: 0 lost, 0 reor", done.stdout, re.M)
     assert re.search(r"^topic demo-\S+ stays on the brokers", done.stdout, re.M)
     named = (*where, *small, "--topic", unique_topic("demo"))
     assert demo(*named).returncode == 0
     assert "has 5,000 messages; expected an empty topic" in error_line(demo(*named))
 
 
-def test_wrong_port_is_an_error_of_one_line(tmp_path: Path) -> None:
+def check_options(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Check the options as `nox -s demo` does before it installs anything."""
+    command = [sys.executable, "-S", "-m", "examples.demo.options", *arguments]  # -S: no packages
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+
+
+def test_wrong_port_is_an_error_before_the_installation(tmp_path: Path) -> None:
     port = free_port()
-    done = demo("--bootstrap", f"127.0.0.1:{port}", "--output", str(tmp_path / "demo.png"))
+    wrong = ("--bootstrap", f"127.0.0.1:{port}", "--output", str(tmp_path / "demo.png"))
+    assert f"127.0.0.1:{port}: Connection refused" in error_line(check_options(*wrong))
+    done = demo(*wrong)
     assert f"127.0.0.1:{port}: Connection refused" in error_line(done)
+    assert done.stdout == ""
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("output", ["demo.pdf", "folder.png", "file/demo.png"])
-def test_unwritable_output_is_an_error_before_the_work(output: str, tmp_path: Path) -> None:
+def test_unwritable_output_is_an_error_before_the_installation(output: str, tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "file").touch()
-    done = demo("--output", str(tmp_path / output))
+    done = check_options("--output", str(tmp_path / output))
     assert str(tmp_path / output.partition("/")[0]) in error_line(done)
-    assert done.stdout == ""
+
+
+def test_right_options_pass_the_check_silently(tmp_path: Path) -> None:
+    with EmbeddedCluster() as cluster:
+        servers = f"no-such-host.invalid:9092,{cluster.bootstrap_servers}"
+        done = check_options("--bootstrap", servers, "--output", str(tmp_path / "new" / "demo.png"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert tuple(LINES) == VERSIONS
 
 
 @pytest.mark.parametrize(
@@ -257,6 +292,7 @@ def test_unwritable_output_is_an_error_before_the_work(output: str, tmp_path: Pa
             "--version: only for the embedded",
         ),
         (["--topic", "lines"], "--topic: needs --bootstrap"),
+        (["--bootstrap", "localhost:kafka"], "'localhost:kafka': expected HOST:PORT"),
         (["--messages", "0"], "'0': expected an integer >= 1"),
         (["--messages", "many"], "'many': expected an integer >= 1"),
         (["--codec", "zstd"], "snappy"),
@@ -289,8 +325,8 @@ def test_ctrl_c_before_the_loop_runs_warns_of_nothing(monkeypatch: pytest.Monkey
 def test_ctrl_c_ends_the_demo_and_its_cluster(stage: str, tmp_path: Path) -> None:
     arguments = ("--messages", "800000", "--output", str(tmp_path / "demo.png"))
     with started(*arguments) as (process, port):
-        if stage == "verify":
-            wait_for_line(process, "^ingest: 800,000 of 800,000 ")
+        read = "^ingest: 800,000 of 800,000 " if stage == "verify" else "^for 800,000| lines in "
+        wait_for_line(process, read)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=40)
         assert process.returncode == 130, errors

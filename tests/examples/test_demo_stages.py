@@ -1,24 +1,32 @@
-"""The stages of the demo: verification, input, tally, Spark's counts and progress."""
+"""The stages of the demo: verification, input, picture, Spark's counts and progress."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from rich.console import Console
 
 from aiokafka08.testing import EmbeddedCluster
 from examples.demo.aggregate import compare, reason
+from examples.demo.cluster import embedded
 from examples.demo.ingest import ingest
 from examples.demo.input import AT_LEAST, Input, Module, read_module, source_files
+from examples.demo.partition_check import PartitionCheck
+from examples.demo.picture import RATES, START_SPARK, figure
 from examples.demo.progress import Meter
-from examples.demo.run import DemoError, Run, on_loop
-from examples.demo.tally import Findings, Package, Tally, add_up, count_packages, largest
+from examples.demo.run import DemoError, Killed, Run, Speed, on_loop
+from examples.demo.tally import Findings, Package, add_up, count_packages, largest
+from examples.demo.timeline import Timeline, percentile
 from examples.demo.topic import prepare
 from examples.demo.verify import verify
 
@@ -86,38 +94,74 @@ def add_without_key(cluster: EmbeddedCluster) -> None:
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        (lose, "key 'os': 4 messages were sent, 3 read"),
-        (repeat, "key 'os': 4 messages were sent, 5 read"),
-        (swap, "key 'os.path': 2 messages were sent and read, but with other values or in another"),
-        (change, "key 'os.path': 2 messages were sent and read, but with other values"),
-        (remove_value, "key 'os.path': 1 messages have no value"),
-        (add_another, "key 'sys': 0 messages were sent, 1 read"),
-        (add_without_key, "without a key: 0 messages were sent, 1 read"),
+        (lose, "topic 'lines', partition 0: 1 lost, the first at 0"),
+        (
+            swap,
+            "offset 4: read key b'os.path' value b'    return 1', sent key b'os.path' value b'd",
+        ),
+        (change, "offset 5: read key b'os.path' value b'    return 2', sent key b'os.path' value"),
+        (remove_value, "offset 5: read key b'os.path' value None, sent key b'os.path'"),
+        (add_another, "topic 'lines', partition 0: 1 read that were not sent"),
+        (add_without_key, "topic 'lines', partition 0: 1 read that were not sent"),
     ],
 )
-def test_verification_names_the_damaged_key(
+def test_verification_names_the_damaged_offset(
     damage: Callable[[EmbeddedCluster], None], expected: str, cluster: EmbeddedCluster, run: Run
 ) -> None:
     ingest(run)
     damage(cluster)
-    with pytest.raises(DemoError, match=re.escape(expected)) as raised:
+    with pytest.raises(DemoError, match=re.escape(expected)):
         verify(run)
-    assert "; " not in str(raised.value)  # no other key
 
 
-def test_verification_names_five_keys_and_counts_the_rest(run: Run) -> None:
-    modules = [Module(b"m%d" % number, [b"x"]) for number in range(9)]
-    run.input = Input(modules, 9)
-    with pytest.raises(DemoError, match=r"'m4': .*; and 4 more keys$"):
+def test_message_stored_twice_is_counted_as_repeated(cluster: EmbeddedCluster, run: Run) -> None:
+    ingest(run)
+    repeat(cluster)
+    assert [speed.messages for speed in verify(run)] == [7]
+    assert "7 messages of 2 modules were read: 0 lost, 0 reordered, 1 repeated" in said(run)
+    assert run.repeated == [(b"os", b"import abc")]
+
+
+def test_verification_names_five_offsets_and_counts_the_rest(
+    cluster: EmbeddedCluster, run: Run
+) -> None:
+    run.input = Input([Module(b"m", [b"%d" % number for number in range(9)])], 9)
+    ingest(run)
+    cluster.truncate(TOPIC, 0, 0)
+    cluster.append(TOPIC, 0, [b"other"] * 9, [b"m"] * 9)
+    with pytest.raises(DemoError, match=r"offset 4: .*; and 4 more differences$"):
         verify(run)
 
 
 def test_sent_messages_are_verified_and_counted(run: Run) -> None:
     assert [speed.messages for speed in (*ingest(run), *verify(run))] == [6, 6]
-    assert "6 messages of 2 keys were read" in said(run)
+    assert "6 messages of 2 modules were read: 0 lost, 0 reordered, 0 repeated" in said(run)
     assert run.findings.modules == {"os": 4, "os.path": 2}
-    assert run.findings.lengths == {10: 2, 0: 2, 11: 1, 12: 1}
     assert run.findings.packages() == {"os": (2, 6)}
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.10"])
+def test_leader_killed_while_sending_loses_nothing(version: str) -> None:
+    modules = [Module(b"m%d" % number, [b"x" * 50] * 300) for number in range(40)]
+    with embedded(3, version, {TOPIC: 4}) as process:
+        run = Run(
+            process.bootstrap,
+            TOPIC,
+            None,
+            Input(modules, 12_000),
+            Console(file=StringIO(), soft_wrap=True),
+            kill_leader=lambda: process.kill_leader(TOPIC),
+        )
+        ingested = ingest(run)
+        verify(run)
+    assert [speed.stage for speed in ingested] == ["one at a time", "ingest"]
+    assert [speed.messages for speed in ingested] == [1200, 10_800]
+    assert len(run.latencies_ms) == 1200
+    assert run.killed is not None
+    assert 1 <= run.killed.led < run.killed.partitions == 4
+    assert "0 lost, 0 reordered" in said(run)
+    assert run.timeline.acknowledged[-1] == 10_800
+    assert run.timeline.longest_pause_s() > 0
 
 
 def test_missing_or_filled_topic_is_refused(cluster: EmbeddedCluster) -> None:
@@ -133,44 +177,108 @@ def test_missing_or_filled_topic_is_refused(cluster: EmbeddedCluster) -> None:
 
 # --- pure -----------------------------------------------------------------------------------------
 
-LINES = st.binary(max_size=3).filter(lambda line: b"\n" not in line)
-KEYS = st.sampled_from([b"a", b"b"])
+MESSAGES = st.tuples(st.sampled_from([b"a", b"b"]), st.binary(max_size=1))
 
 
-@given(
-    st.lists(st.tuples(KEYS, LINES), max_size=6),
-    st.lists(st.tuples(KEYS | st.none(), LINES | st.just(b"\n") | st.none()), max_size=6),
-)
-def test_tallies_agree_only_for_equal_sequences_by_key(
-    sent: list[tuple[bytes, bytes]], read: list[tuple[bytes | None, bytes | None]]
+@given(st.lists(MESSAGES, max_size=6), st.data())
+def test_check_accepts_exactly_retried_messages(
+    sent: list[tuple[bytes, bytes]], data: st.DataObject
 ) -> None:
-    first = tally_of(sent)
-    for messages in (read, list(reversed(sent))):
-        differing = [
-            key
-            for key in {key for key, _ in [*sent, *messages]}
-            if [value for one, value in sent if one == key]
-            != [value for one, value in messages if one == key]
-        ]
-        assert len(first.differences(tally_of(messages))) == len(differing)
+    """Before any message, copies of sent ones may stand: attempts without a response."""
+    log: list[tuple[bytes, bytes]] = []
+    check = PartitionCheck("t", 0)
+    copies = 0
+    for key, value in sent:
+        found = data.draw(st.lists(st.sampled_from(sent), max_size=2))
+        log += found
+        copies += len(found)
+        check.add(key, [value], [len(log)])
+        log.append((key, value))
+    damaged = data.draw(st.lists(st.sampled_from(range(len(log))), max_size=1)) if log else []
+    for offset, (key, value) in enumerate(log):
+        if offset not in damaged:
+            check.read([offset], [key], [value])
+    differences = check.end()
+    acknowledged = {offset for offset in damaged if offset in check._offsets}
+    assert bool(differences) == bool(acknowledged)
+    assert len(check.repeated) == copies - len(set(damaged) - acknowledged)
 
 
-def tally_of(messages: Sequence[tuple[bytes | None, bytes | None]]) -> Tally:
-    tally = Tally()
-    for key, value in messages:
-        tally.add(key, [value])
-    return tally
+def test_descending_offsets_are_reordered() -> None:
+    check = PartitionCheck("t", 3)
+    check.add(b"k", [b"1", b"2"], [5, 6])
+    check.add(b"k", [b"3"], [4])
+    assert "topic 't', partition 3: 1 reordered" in check.end()
 
 
-def test_tally_is_independent_of_the_bundles() -> None:
-    together, apart = Tally(), Tally()
-    together.add(b"k", [b"a", b"", b"c"])
-    apart.add(b"k", [b"a"])
-    apart.add(b"k", [])
-    apart.add(b"k", [b"", b"c"])
-    assert together.differences(apart) == []
-    assert together.messages == apart.messages == 3
-    assert together.size_bytes == apart.size_bytes == 5
+def test_timeline_has_rates_and_the_longest_pause() -> None:
+    timeline = Timeline()
+    assert timeline.rates(10) == ([], [])
+    for seconds, count in [(0.0, 0), (1.0, 100), (2.0, 100), (3.5, 100), (4.0, 300)]:
+        timeline.add(seconds, count)
+    assert timeline.rates(4) == ([1.0, 2.0, 3.0, 4.0], [100.0, 0.0, 0.0, 200.0])
+    assert timeline.longest_pause_s() == 2.5
+
+
+@pytest.mark.parametrize(
+    ("percent", "expected"), [(50, 50), (95, 95), (99, 99), (100, 100), (0, 1)]
+)
+def test_percentile_is_the_smallest_value_above(percent: int, expected: int) -> None:
+    assert percentile(list(range(100, 0, -1)), percent) == expected
+    assert percentile([7.0], percent) == 7
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+def drawn(spark: bool, killed: bool, fast: float) -> Run:
+    run = Run("", TOPIC, "snappy", Input(MODULES, 6), Console(file=StringIO()))
+    run.findings.add({b"os": 1_712_345})
+    for step in range(100):
+        run.timeline.add(step * 0.02, int(step * fast / 50))
+    run.latencies_ms = [fast / 1e5] * 2000
+    if killed:
+        run.timeline.killed_s = 1.97
+        run.killed = Killed(12, 13, 40)
+        run.repeated = [(b"os", b"x")] * 12_345
+    run.speeds += [Speed("read the library", 9, 9, 1.0), Speed("one at a time", 9, 9, 1.0)]
+    run.speeds += [Speed(stage, int(fast), int(100 * fast), 1) for stage in RATES[:2]]
+    if spark:
+        run.speeds += [Speed(START_SPARK, 0, 0, 12.3), Speed(RATES[2], int(fast), 10**8, 100)]
+        run.packages = {
+            f"a_package_of_a_long_name_{number}": Package(100, 1000, number * 12)
+            for number in range(9)
+        }
+    return run
+
+
+@pytest.mark.parametrize("fast", [900.0, 9_876_543.0])
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("spark", [False, True])
+def test_no_label_of_the_picture_overlaps_or_is_cut_off(
+    spark: bool, killed: bool, fast: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes: dict[str, Any] = {}
+    draw = Text.draw
+
+    def record(text: Text, renderer: Any, *arguments: Any, **options: Any) -> None:
+        box = text.get_window_extent(renderer)
+        if text.get_text().strip() and text.get_visible():
+            boxes[f"{text.get_text()!r} at {box.x0:.0f}, {box.y0:.0f}"] = box
+        draw(text, renderer, *arguments, **options)
+
+    monkeypatch.setattr(Text, "draw", record)  # some labels exist, but aren't drawn
+    where = "kafka-broker-with-a-long-name-1.example.org:9092,kafka-broker-with-a-long-name-2:9092"
+    picture = figure(drawn(spark, killed, fast), where)
+    canvas = FigureCanvasAgg(picture)
+    canvas.draw()
+    assert len(boxes) > 20
+    width, height = canvas.get_width_height()
+    for name, box in boxes.items():
+        assert 0 <= box.x0 < box.x1 <= width, f"cut off: {name}"
+        assert 0 <= box.y0 < box.y1 <= height, f"cut off: {name}"
+    for (name, box), (other, other_box) in itertools.combinations(boxes.items(), 2):
+        assert not box.overlaps(other_box), f"{name} overlaps {other}"
 
 
 def test_too_few_lines_are_sent_again_with_the_round_in_the_key() -> None:
@@ -183,10 +291,10 @@ def test_too_few_lines_are_sent_again_with_the_round_in_the_key() -> None:
         (b"os.path@2", 2),
         (b"os@3", 1),
     ]
-    assert found.sent.messages == found.messages == 13
+    assert sum(len(lines) for _, lines in found.parts()) == found.messages == 13
     findings = Findings()
     for key, lines in found.parts():
-        findings.add(key, lines)
+        findings.add({key: len(lines)})
     assert findings.modules == {"os": 9, "os.path": 4}
 
 
