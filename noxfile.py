@@ -11,6 +11,7 @@
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real cluster
+    nox -s demo -- --no-spark                   the same without Spark, which is not installed
     nox -s changelog                            the next release's notes
 
 Add `-R` to reuse the environment as it is. After a change to a .pyx leave it out: the installation
@@ -22,6 +23,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -42,14 +44,24 @@ PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/prod
 """The tests that run once more on the pure twins, without real brokers. The tests of the message
 set itself always run for both twins."""
 
+WITHOUT_SPARK = tuple(
+    f"tests/{name}"
+    for name in (
+        "admin", "brokers", "chaos", "concurrency", "consumer", "contract", "coordinator",
+        "failover", "membership", "net", "offset_store", "producer", "protocol", "testing",
+        "zookeeper",
+    )
+)  # fmt: skip
+"""Folders of tests that need neither Spark nor the demo's packages."""
+
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
 
 
-def install(session: nox.Session, *groups: str, project: bool = True) -> None:
+def install(session: nox.Session, *groups: str, project: bool = True, silent: bool = True) -> None:
     """Install dependency groups, and this project in place."""
     # The pip of Python 3.11 has no --group.
     requirements = nox.project.dependency_groups(PROJECT, *groups)
-    session.install(*(["-e", "."] if project else []), *requirements)
+    session.install(*(["-e", "."] if project else []), *requirements, silent=silent)
 
 
 def run_lint(session: nox.Session) -> None:
@@ -110,7 +122,7 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run all of CI: lint, types, pytest with real brokers. With arguments: pytest only."""
     if session.posargs:
-        install(session, "test")
+        install_for_tests(session)
         run_pytest(session, *session.posargs)
         return
     install(session, "lint", "types", "test")
@@ -119,6 +131,18 @@ def tests(session: nox.Session) -> None:
     fetch_brokers(session)
     run_pytest_in_parallel(session)
     run_pytest_in_parallel(session, *PURE, twin="python")
+
+
+def install_for_tests(session: nox.Session) -> None:
+    """Install what the tests named by the arguments need, and print pip's progress."""
+    paths = [one.partition("::")[0] for one in session.posargs if one.startswith("tests")]
+    light = paths and all(path.startswith(WITHOUT_SPARK) for path in paths)
+    session.log(
+        "Installing what tests of the client need, without Spark"
+        if light
+        else "Installing what all tests need, Spark too: that takes minutes"
+    )
+    install(session, "test-client" if light else "test", silent=False)
 
 
 @nox.session(venv_backend="none")
@@ -192,7 +216,17 @@ def bench_spark(session: nox.Session, *arguments: str) -> None:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Send Python's source through Kafka and Spark, verify and plot it. `-- --help`."""
-    install(session, "demo")
+    # Check the options first, with the Python that runs nox: the installation takes a minute.
+    options = [sys.executable, "-m", "examples.demo.options", *session.posargs]
+    session.run(*options, external=True)
+    if {"-h", "--help"} & set(session.posargs):
+        return
+    if "--no-spark" in session.posargs:
+        session.log("Installing 230 MB, without Spark")
+        install(session, "demo", silent=False)
+    else:
+        session.log("Installing Spark too; with `-- --no-spark` it would be 230 MB in all")
+        install(session, "demo-spark", silent=False)
     # On Ctrl-C it stops its cluster itself.
     session.run("python", "-m", "examples.demo", *session.posargs, interrupt_timeout=10.0)
 
@@ -240,7 +274,11 @@ def build(session: nox.Session) -> None:
     """Build and check sdist and wheel; install the wheel elsewhere, without extras, and use it."""
     install(session, "build", project=False)
     shutil.rmtree("dist", ignore_errors=True)
-    session.run("python", "-m", "build", "--outdir", "dist")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = str(Path(folder, "aiokafka08"))
+        session.run("python", "-m", "tests.distribution", "copy", copy)
+        session.run("python", "-m", "build", "--outdir", "dist", copy)
+    session.run("python", "-m", "tests.distribution", "check", "dist")
     artifacts = sorted(str(path.resolve()) for path in Path("dist").iterdir())
     session.run("twine", "check", "--strict", *artifacts)
     [wheel] = [path for path in artifacts if path.endswith(".whl")]

@@ -1,4 +1,4 @@
-"""The package as a whole: what an import of it loads."""
+"""The package as a whole: what an import of it loads, and what its distributions hold."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import importlib
 import pickle
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import aiokafka08
+from tests.distribution import LINK, absolute_links, check_sdist, check_wheel, copy_project
 
 PROJECT = Path(__file__).resolve().parent.parent
 EXTRAS = {"kazoo", "pyarrow", "pyspark", "uvloop"}
@@ -88,3 +90,47 @@ def test_public_names_can_be_pickled() -> None:
     partition = aiokafka08.TopicPartition("orders", 3)
     assert pickle.loads(pickle.dumps(partition)) == partition
     assert pickle.loads(pickle.dumps(aiokafka08.AIOKafkaProducer)) is aiokafka08.AIOKafkaProducer
+
+
+# --- sdist and wheel ------------------------------------------------------------------------------
+
+
+def test_sdist_has_all_to_build_and_read_and_no_tests(tmp_path: Path) -> None:
+    copy_project(tmp_path / "copy")
+    code = f"from setuptools.build_meta import build_sdist\nbuild_sdist({str(tmp_path)!r})"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path / "copy", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [sdist] = tmp_path.glob("*.tar.gz")
+    assert check_sdist(sdist) == []
+
+
+def test_links_of_readme_are_absolute_with_a_repository() -> None:
+    readme = (PROJECT / "README.md").read_text()
+    targets = [target for _, target in LINK.findall(readme)]
+    assert "docs/groups.md" in targets
+    assert all((PROJECT / target.partition("#")[0]).exists() for target in targets)
+    text = absolute_links(readme, "https://example.org/aiokafka08/")
+    assert not LINK.findall(text)
+    assert "[docs/groups.md](https://example.org/aiokafka08/blob/HEAD/docs/groups.md)" in text
+    assert "https://github.com/aio-libs/aiokafka)" in text
+
+
+def test_links_of_readme_are_names_without_a_repository() -> None:
+    text = absolute_links("See [the page](docs/a.md#b) and [x](https://y).\n", None)
+    assert text == (
+        "See `docs/a.md#b` and [x](https://y).\n\n"
+        "The files named here are in the source distribution.\n"
+    )
+    assert absolute_links("[x](#top)\n", None) == "[x](#top)\n"
+
+
+def test_wheel_with_debug_information_or_links_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a-1.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/_c.so", bytes(1_000_000))
+        archive.writestr("a-1.dist-info/METADATA", "Name: a\n\nSee [docs](docs/a.md).\n")
+    assert check_wheel(path) == [
+        "a-1.whl: a/_c.so has 1,000,000 bytes; expected a stripped one",
+        "a-1.whl: relative link to docs/a.md",
+    ]

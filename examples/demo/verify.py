@@ -44,7 +44,9 @@ def verify(run: Run) -> Sequence[Speed]:
             f"verification of topic {run.topic!r} failed: {'; '.join(differences[:NAMED])}"
             + (f"; and {more:,} more differences" if more > 0 else "")
         )
-    run.repeated = [message for check in checks.values() for message in check.repeated]
+    run.repeated = [
+        (key or b"", value or b"") for check in checks.values() for key, value in check.repeated
+    ]
     run.console.print(
         f"{meter.done:,} messages of {len(run.findings.modules):,} modules were read: 0 lost, 0 "
         f"reordered, {len(run.repeated):,} repeated. Each message is at the offset that its "

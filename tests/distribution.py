@@ -1,0 +1,111 @@
+"""What `nox -s build` does around the build: a clean copy of the project, and checks of the result.
+
+    python -m tests.distribution copy FOLDER    # with a README whose links work on PyPI
+    python -m tests.distribution check dist     # the sdist and the wheel in a folder
+
+Only the standard library.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = (
+    "CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "aiokafka08", "docs", "examples",
+    "pyproject.toml", "tests",
+)  # fmt: skip
+BUILT = ("__pycache__", "*.so", "*.egg-info", "_*_c.c")
+
+LARGEST_EXTENSION = 600_000
+"""Bytes. With debug information they have more than a million."""
+
+LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
+"""A link of Markdown to a file of the project."""
+
+
+def copy_project(folder: Path) -> None:
+    """Copy what the build starts from into a new folder, with absolute links in README.md."""
+    folder.mkdir(parents=True)
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(*BUILT))
+        else:
+            shutil.copy(source, folder / name)
+    readme = folder / "README.md"
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    readme.write_text(absolute_links(readme.read_text(), project["urls"].get("Repository")))
+
+
+def absolute_links(text: str, repository: str | None) -> str:
+    """Return Markdown without links to files of the project: PyPI doesn't have them.
+
+    They become links to the repository. Without its address only the files' names stay, and a note
+    at the end says where the files are.
+    """
+    if repository is not None:
+        return LINK.sub(rf"[\1]({repository.rstrip('/')}/blob/HEAD/\2)", text)
+    named = LINK.sub(r"`\2`", text)
+    if named == text:
+        return text
+    return f"{named.rstrip()}\n\nThe files named here are in the source distribution.\n"
+
+
+def check(folder: Path) -> list[str]:
+    """Return what is wrong with the sdist and the wheel in a folder."""
+    [sdist] = folder.glob("*.tar.gz")
+    wheels = list(folder.glob("*.whl"))
+    return [*check_sdist(sdist), *(text for wheel in wheels for text in check_wheel(wheel))]
+
+
+def check_sdist(path: Path) -> list[str]:
+    """Return what is missing or stray in an sdist."""
+    with tarfile.open(path) as archive:
+        members = [one.name.partition("/")[2] for one in archive.getmembers() if one.isfile()]
+    generated = re.compile(r"PKG-INFO|setup\.cfg|[\w.]+\.egg-info/.*")
+    found = {name for name in members if not generated.fullmatch(name)}
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for name in COPIED
+        for path in [ROOT / name, *(ROOT / name).rglob("*")]
+        if path.is_file()
+        if not any(one.match(pattern) for one in [path, *path.parents] for pattern in BUILT)
+    }
+    expected = {name for name in expected if not name.startswith(("tests/", "docs/changelog.d/"))}
+    return [f"{path.name}: {name} is missing" for name in sorted(expected - found)] + [
+        f"{path.name}: {name} is stray" for name in sorted(found - expected)
+    ]
+
+
+def check_wheel(path: Path) -> list[str]:
+    """Return extensions that aren't stripped, and relative links in the long description."""
+    with zipfile.ZipFile(path) as archive:
+        texts = [
+            f"{path.name}: {one.filename} has {one.file_size:,} bytes; expected a stripped one"
+            for one in archive.infolist()
+            if one.filename.endswith(".so") and one.file_size > LARGEST_EXTENSION
+        ]
+        [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        links = LINK.findall(archive.read(metadata).decode())
+    return texts + [f"{path.name}: relative link to {target}" for _, target in links]
+
+
+def main(command: str, folder: str) -> int:
+    """Run a command and return the exit code."""
+    if command == "copy":
+        copy_project(Path(folder))
+        return 0
+    wrong = check(Path(folder))
+    print("\n".join(wrong) or "sdist and wheel are complete", file=sys.stderr)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
