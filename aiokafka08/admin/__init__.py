@@ -6,7 +6,21 @@ brokers of every version.
 """
 
 from aiokafka08.admin.client import AIOKafkaAdminClient, TopicErrors
+from aiokafka08.admin.group_description import (
+    GroupDescription,
+    GroupDescriptions,
+    MemberDescription,
+)
 from aiokafka08.admin.new_topic import NewPartitions, NewTopic
 from aiokafka08.admin.records_to_delete import RecordsToDelete
 
-__all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete", "TopicErrors"]
+__all__ = [
+    "AIOKafkaAdminClient",
+    "GroupDescription",
+    "GroupDescriptions",
+    "MemberDescription",
+    "NewPartitions",
+    "NewTopic",
+    "RecordsToDelete",
+    "TopicErrors",
+]

@@ -39,8 +39,8 @@ async def list_groups(router: Router, node_id: int) -> list[tuple[str, str]]:
 
 async def describe_group(
     router: Router, group: str, coordinator_id: int | None = None
-) -> DescribedGroup:
-    """Return a group with its members, from its coordinator.
+) -> tuple[int, DescribedGroup]:
+    """Return the node id of a group's coordinator, and the group with its members.
 
     Args:
         coordinator_id: the coordinator's node id; None to look it up.
@@ -50,7 +50,7 @@ async def describe_group(
     """
     coordinator = CoordinatorLookup(router, group, coordinator_id)
 
-    async def attempt(timeout_s: float) -> DescribedGroup | KafkaError:
+    async def attempt(timeout_s: float) -> tuple[int, DescribedGroup] | KafkaError:
         node_id = await coordinator.node_id(timeout_s=timeout_s)
         try:
             response = await router.request(
@@ -61,7 +61,7 @@ async def describe_group(
             raise
         for one in response.groups:
             if one.group == group and not one.error_code:
-                return one
+                return node_id, one
             if one.group == group:
                 coordinator.invalidate(node_id)
                 return broker_error(one.error_code, f"group {group!r}")

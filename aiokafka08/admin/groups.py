@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 
+from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_requests import describe_group, list_groups
 from aiokafka08.admin.offset_reset import ResetTarget, check_target, find_offsets
 from aiokafka08.errors import (
@@ -31,7 +32,7 @@ from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.offset_store.choose import choose_offset_store
-from aiokafka08.protocol.api import LATEST, DescribedGroup, DescribeGroupsResponse
+from aiokafka08.protocol.api import LATEST, DescribedGroup
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.zookeeper.groups import GroupNodes
 
@@ -95,11 +96,11 @@ class GroupCalls:
         group_ids: list[str],
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
-    ) -> list[DescribeGroupsResponse]:
-        """Return state, members and assignments of each group, one response per group.
+    ) -> list[GroupDescriptions]:
+        """Return state, members and assignments of the groups, in one item per coordinator.
 
         `aiokafka08.coordinator.protocol` decodes the members' metadata and assignments. An unknown
-        group has the state "Dead". On 0.8 the response shows the group in ZooKeeper, without hosts
+        group has the state "Dead". On 0.8 one item shows the groups in ZooKeeper, without hosts
         and client ids.
 
         Args:
@@ -118,7 +119,7 @@ class GroupCalls:
                 "this client speaks the protocol of 0.8"
             )
         described = await self._describe(_checked_names(group_ids), group_coordinator_id)
-        return [DescribeGroupsResponse([group]) for group in described]
+        return [GroupDescriptions.of(groups) for groups in described.values()]
 
     # --- their offsets ----------------------------------------------------------------------------
 
@@ -269,15 +270,19 @@ class GroupCalls:
 
     async def _describe(
         self, groups: Collection[str], coordinator_id: int | None
-    ) -> list[DescribedGroup]:
+    ) -> dict[int | None, list[DescribedGroup]]:
+        """Return the groups by coordinator; None stands for ZooKeeper."""
         if not self._has_coordinators():
             nodes = self._require_group_nodes("describe_consumer_groups")
-            return await asyncio.to_thread(nodes.describe, groups)
+            return {None: await asyncio.to_thread(nodes.describe, groups)}
         if coordinator_id is not None:
             await self._router.metadata.fetch_all()  # so that the router knows the node's address
-        return await asyncio.gather(
+        described: dict[int | None, list[DescribedGroup]] = {}
+        for node_id, one in await asyncio.gather(
             *(describe_group(self._router, group, coordinator_id) for group in groups)
-        )
+        ):
+            described.setdefault(node_id, []).append(one)
+        return described
 
     async def _refuse_live_group(self, group: str) -> None:
         """Raise if the coordinator or ZooKeeper knows members of the group.
@@ -286,7 +291,7 @@ class GroupCalls:
         """
         members: list[str] = []
         if self._has_coordinators():
-            [described] = await self._describe([group], None)
+            [[described]] = (await self._describe([group], None)).values()
             members += [one.member for one in described.members]
         if not self._has_coordinators() or self._group_nodes is not None:
             nodes = self._require_group_nodes("reset_consumer_group_offsets")

@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndMetadata, TopicPartition
-from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.admin import AIOKafkaAdminClient, GroupDescription
 from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
@@ -24,7 +24,6 @@ from aiokafka08.errors import (
     KafkaConfigurationError,
     KafkaUnavailableError,
 )
-from aiokafka08.protocol.api import DescribedGroup
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.java_process import JavaProcess
@@ -46,15 +45,15 @@ def new_admin(cluster: RealCluster) -> AIOKafkaAdminClient:
     )
 
 
-async def described(admin: AIOKafkaAdminClient, group: str) -> DescribedGroup:
+async def described(admin: AIOKafkaAdminClient, group: str) -> GroupDescription:
     [response] = await admin.describe_consumer_groups([group])
     [one] = response.groups
     return one
 
 
-def partitions_of(group: DescribedGroup) -> list[set[TopicPartition]]:
+def partitions_of(group: GroupDescription) -> list[set[TopicPartition]]:
     return [
-        set(ConsumerProtocolMemberAssignment.decode(member.assignment).partitions())
+        set(ConsumerProtocolMemberAssignment.decode(member.member_assignment).partitions())
         for member in group.members
     ]
 
@@ -111,10 +110,12 @@ async def test_scala_group_is_described_and_reset(
             one = await described(admin, group)
             assert (one.state, one.protocol_type) == ("Stable", "consumer")
             [member] = one.members
-            assert member.member.startswith(f"{group}_")
-            assert ConsumerProtocolMemberMetadata.decode(member.metadata).subscription == [topic]
+            assert member.member_id.startswith(f"{group}_")
+            assert ConsumerProtocolMemberMetadata.decode(member.member_metadata).subscription == [
+                topic
+            ]
             assert (group, "consumer") in await admin.list_consumer_groups()
-            with pytest.raises(IllegalStateError, match=f"live: .*{member.member}"):
+            with pytest.raises(IllegalStateError, match=f"live: .*{member.member_id}"):
                 await admin.reset_consumer_group_offsets(group, {tps[0]: "earliest"})
             await asyncio.to_thread(scala.terminate, 30)
 
@@ -157,7 +158,7 @@ async def test_undecodable_member_node_is_logged_and_skipped(
             with caplog.at_level(logging.WARNING, "aiokafka08.admin"):
                 one = await described(admin, group)
         topics = [
-            ConsumerProtocolMemberMetadata.decode(member.metadata).subscription
+            ConsumerProtocolMemberMetadata.decode(member.member_metadata).subscription
             for member in one.members
         ]
         assert topics == [[], [], ["t"], [], [], []]

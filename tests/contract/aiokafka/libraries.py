@@ -95,6 +95,15 @@ class Library:
         consumer.assign([self.kafka.TopicPartition(topic, one) for one in partitions or (0,)])
         return await self.run(consumer)
 
+    async def admin(self, **options: Any) -> Any:
+        """Return a started admin client."""
+        client = self.module("admin").AIOKafkaAdminClient(
+            bootstrap_servers=self.bootstrap_servers, **options
+        )
+        await client.start()
+        self._clients.push_async_callback(client.close)
+        return client
+
     async def fill(self, topic: str, values: list[bytes], partition: int = 0) -> None:
         """Append messages to a partition."""
         producer = await self.producer()

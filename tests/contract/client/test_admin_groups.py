@@ -8,7 +8,7 @@ import time
 import pytest
 
 from aiokafka08 import OffsetAndMetadata, TopicPartition
-from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.admin import AIOKafkaAdminClient, GroupDescription
 from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
@@ -19,7 +19,6 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka08.protocol.api import DescribedGroup
 from tests.contract.client.broker import Broker, Consumer, read_records
 from tests.contract.targets import on_targets
 from tests.waiting import eventually
@@ -43,7 +42,7 @@ async def live(broker: Broker, group: str, topic: str) -> Consumer:
     return await broker.consumer(topic, group_id=group, heartbeat_interval_ms=100)
 
 
-async def described(admin: AIOKafkaAdminClient, group: str) -> DescribedGroup:
+async def described(admin: AIOKafkaAdminClient, group: str) -> GroupDescription:
     [response] = await admin.describe_consumer_groups([group])
     [one] = response.groups
     assert (one.error_code, one.group) == (0, group)
@@ -72,11 +71,11 @@ async def test_live_group_is_listed_and_described(broker: Broker) -> None:
     assert one.protocol_type == "consumer"
     [member] = one.members
     assert member.client_id == "aiokafka08-consumer"
-    assert ConsumerProtocolMemberMetadata.decode(member.metadata).subscription == [topic]
-    assignment = ConsumerProtocolMemberAssignment.decode(member.assignment)
+    assert ConsumerProtocolMemberMetadata.decode(member.member_metadata).subscription == [topic]
+    assignment = ConsumerProtocolMemberAssignment.decode(member.member_assignment)
     assert set(assignment.partitions()) == consumer.assignment()
-    both = await admin.describe_consumer_groups([group, broker.unique_topic("g")], coordinator)
-    assert [len(response.groups[0].members) for response in both] == [1, 0]
+    [both] = await admin.describe_consumer_groups([group, broker.unique_topic("g")], coordinator)
+    assert [len(one.members) for one in both.groups] == [1, 0]
 
 
 @on_targets(below="0.9")

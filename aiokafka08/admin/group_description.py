@@ -1,0 +1,84 @@
+"""`GroupDescriptions`: what `describe_consumer_groups` returns.
+
+Groups and members are tuples in the order of aiokafka's, and have names besides. `groups` makes
+them of the responses of brokers, and of what `zookeeper.groups` has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from aiokafka08.protocol.api import DescribedGroup
+
+
+class MemberDescription(NamedTuple):
+    """A member of a group.
+
+    `aiokafka08.coordinator.protocol` decodes `member_metadata`, which has the subscription, and
+    `member_assignment`. Client id and host are "" for groups in ZooKeeper.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    member_metadata: bytes
+    member_assignment: bytes
+
+
+class GroupDescription(NamedTuple):
+    """A group with its members.
+
+    `state` is the broker's word: "Stable", "Empty", "Dead", or that of a step of a rebalance.
+    `protocol` is the name of the assignor. `error_code` is 0, since errors are raised.
+    """
+
+    error_code: int
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: list[MemberDescription]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescriptions:
+    """The described groups of one coordinator."""
+
+    groups: list[GroupDescription]
+
+    @classmethod
+    def of(cls, described: Iterable[DescribedGroup]) -> Self:
+        """Return the description of groups that were received."""
+        return cls(
+            [
+                GroupDescription(
+                    one.error_code,
+                    one.group,
+                    one.state,
+                    one.protocol_type,
+                    one.protocol,
+                    [
+                        MemberDescription(
+                            member.member,
+                            member.client_id,
+                            member.client_host,
+                            bytes(member.metadata),
+                            bytes(member.assignment),
+                        )
+                        for member in one.members
+                    ],
+                )
+                for one in described
+            ]
+        )
+
+    def to_object(self) -> dict[str, Any]:
+        """Return dicts in place of the tuples."""
+        return {
+            "groups": [
+                {**group._asdict(), "members": [member._asdict() for member in group.members]}
+                for group in self.groups
+            ]
+        }
