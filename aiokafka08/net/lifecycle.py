@@ -95,7 +95,8 @@ class Lifecycle:
                     unsent_bytes,
                 )
             warnings.warn(
-                f"an {self._name} was dropped without {self._stop_call}",
+                # Filters of warnings match aiokafka's first two words.
+                f"Unclosed {self._name}: dropped without {self._stop_call}",
                 ResourceWarning,
                 source=source,
                 stacklevel=2,

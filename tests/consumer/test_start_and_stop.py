@@ -173,7 +173,7 @@ async def test_consumer_dropped_without_stop_warns(cluster: EmbeddedCluster) -> 
     consumer = Consumer("t", bootstrap_servers=cluster.bootstrap_servers)
     await consumer.start()
     inside = consumer._engine
-    with pytest.warns(ResourceWarning, match="AIOKafkaConsumer was dropped"):
+    with pytest.warns(ResourceWarning, match="^Unclosed AIOKafkaConsumer"):
         del consumer
     await inside.stop()
 

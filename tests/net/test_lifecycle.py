@@ -66,7 +66,7 @@ async def test_a_client_dropped_without_stop_warns() -> None:
     lifecycle = Lifecycle("AIOKafkaAdminClient", "close()")
     lifecycle.warn_if_not_stopped(object())  # never started: nothing to say
     lifecycle.bind_to_loop()
-    with pytest.warns(ResourceWarning, match=r"AIOKafkaAdminClient was dropped without close\(\)"):
+    with pytest.warns(ResourceWarning, match=r"^Unclosed AIOKafkaAdminClient: .* close\(\)"):
         lifecycle.warn_if_not_stopped(object())
     lifecycle.stopped = True
     lifecycle.warn_if_not_stopped(object())
