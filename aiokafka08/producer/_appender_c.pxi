@@ -139,7 +139,10 @@ cdef class Appender:
             clock_gettime(CLOCK_REALTIME, &now)
             now_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
         index = get(batch, batch_count)
-        future = DeliveryFuture(get(batch, batch_delivery), <int>index, now_ms)
+        delivery = get(batch, batch_delivery)
+        future = new_future(delivery, index)
+        if builder.magic:
+            note_timestamp(delivery, index, now_ms)
         builder._append(key, value, now_ms, -1)
         put(self._memory, memory_used, used)
         put(batch, batch_count, index + 1)

@@ -2,9 +2,10 @@
 # cython: cdivision=True, binding=True
 """The compiled twins of the code that the producer runs for each message.
 
-They are `DeliveryFuture`, `Appender` and `choose_each`. Each has a pure twin, which defines what it
-does and has the docstrings: `batch_delivery.PureDeliveryFuture`, `fast_path.PureAppender` and
-`fast_path.pure_choose_each`. Only `fast_path` uses this module; it loads it with `protocol.twins`.
+They are `DeliveryFuture`, `run_callbacks`, `Appender` and `choose_each`. Each has a pure twin,
+which defines what it does and has the docstrings: `batch_delivery.PureDeliveryFuture` and
+`pure_run_callbacks`, `fast_path.PureAppender` and `pure_choose_each`. Only `fast_path` uses this
+module; it loads it with `protocol.twins`.
 
 The code reads and writes the slots of five of the producer's classes directly: batch, delivery,
 memory, queue and route. `protocol.twins` passes these classes and the default partitioner to
@@ -20,6 +21,7 @@ import asyncio
 import copy
 import os
 import random
+import weakref
 
 cimport cython
 from cpython.object cimport PyObject
@@ -36,6 +38,7 @@ cdef extern from "../protocol/_native.h":
     Py_ssize_t slot_offset(object type, const char *name) except -1
     void fill_slot(object instance, Py_ssize_t offset, object value)
     PyObject *slot_of(object instance, Py_ssize_t offset)
+    void forget_hash(object tuple)
 
 cdef extern from "../protocol/_murmur2.h":
     uint32_t partition_index_of(const char *key, Py_ssize_t size, uint32_t count)
@@ -51,17 +54,17 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         PyAsyncMethods *tp_as_async
     object PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t items)
+    PyObject *PyTuple_GET_ITEM(object, Py_ssize_t)
+    Py_ssize_t Py_REFCNT(object)
     void PyTuple_SET_ITEM(object, Py_ssize_t, object)
     object PyContext_CopyCurrent()
     int PyContext_Enter(object) except -1
     int PyContext_Exit(object) except -1
-    void PyObject_GC_Track(PyObject *)
-    void PyObject_GC_UnTrack(PyObject *)
-    bint PyObject_GC_IsTracked(PyObject *)
 
 cdef object metadata_type = RecordMetadata
 cdef object cancelled_type = asyncio.CancelledError
 cdef object invalid_state = asyncio.InvalidStateError
+cdef object weak_reference = weakref.ref
 
 # --- the classes whose slots are read and written -------------------------------------------------
 
@@ -74,8 +77,8 @@ cdef object route_type = None
 
 cdef Py_ssize_t batch_builder, batch_count, batch_delivery, batch_due, batch_limit
 cdef Py_ssize_t delivery_base, delivery_done, delivery_error, delivery_has_timestamps
-cdef Py_ssize_t delivery_loop, delivery_loop_yield, delivery_partition, delivery_split
-cdef Py_ssize_t delivery_timestamp, delivery_with_callbacks
+cdef Py_ssize_t delivery_loop, delivery_loop_yield, delivery_partition, delivery_run_starts
+cdef Py_ssize_t delivery_run_timestamps, delivery_split, delivery_timestamp, delivery_with_callbacks
 cdef Py_ssize_t memory_limit, memory_waiters, memory_used
 cdef Py_ssize_t queue_open
 cdef Py_ssize_t route_available, route_is_open, route_partitioner, route_partitions, route_queues
@@ -90,8 +93,8 @@ def bind(batch, delivery, memory, partitioner, queue, route):
     global batch_type, delivery_type, memory_type, default_partitioner, queue_type, route_type
     global batch_builder, batch_count, batch_delivery, batch_due, batch_limit
     global delivery_base, delivery_done, delivery_error, delivery_has_timestamps
-    global delivery_loop, delivery_loop_yield, delivery_partition, delivery_split
-    global delivery_timestamp, delivery_with_callbacks
+    global delivery_loop, delivery_loop_yield, delivery_partition, delivery_run_starts
+    global delivery_run_timestamps, delivery_split, delivery_timestamp, delivery_with_callbacks
     global memory_limit, memory_waiters, memory_used
     global queue_open
     global route_available, route_is_open, route_partitioner, route_partitions, route_queues
@@ -107,6 +110,8 @@ def bind(batch, delivery, memory, partitioner, queue, route):
     delivery_loop = slot_offset(delivery, "loop")
     delivery_loop_yield = slot_offset(delivery, "loop_yield")
     delivery_partition = slot_offset(delivery, "topic_partition")
+    delivery_run_starts = slot_offset(delivery, "run_starts")
+    delivery_run_timestamps = slot_offset(delivery, "run_timestamps_ms")
     delivery_split = slot_offset(delivery, "split_into")
     delivery_timestamp = slot_offset(delivery, "timestamp_ms")
     delivery_with_callbacks = slot_offset(delivery, "with_callbacks")

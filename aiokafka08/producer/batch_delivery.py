@@ -3,12 +3,21 @@
 `BatchDelivery` is the outcome of one batch. A `DeliveryFuture` is the future of one message, which
 `send()` returns: it holds no result, only its batch's `BatchDelivery` and its index there. So one
 step completes the futures of ten thousand messages, and a future that nobody reads costs nothing.
-`deliveries` has the result of a `send_many()` call; it refers to the same `BatchDelivery` objects.
+The timestamps are in the `BatchDelivery` too, as runs of messages with the same one. `deliveries`
+has the result of a `send_many()` call; it refers to the same `BatchDelivery` objects.
 
-Invariant: cancelling a future, or a task that awaits it, never changes its batch or the batch's
-other futures.
+Invariants:
+
+- Cancelling a future, or a task that awaits it, never changes its batch or the batch's other
+  futures.
+- A future keeps the delivery and the index that it was made with. `locate()` finds its message
+  after splits.
 
 `CallbackQueue` runs the callbacks of completed futures, many in one iteration of the event loop.
+
+A compiled future isn't garbage-collected as a part of a reference cycle. While it has callbacks, it
+is part of one (delivery, future, callbacks), which ends when the batch is done. The producer ends
+each batch, at the latest in `stop()`.
 
 `outcome` acknowledges or fails batches, and emits one `BatchFailed` event for a failed batch, not
 one per message. `accumulator` splits batches. `PureDeliveryFuture` is the reference for the
@@ -20,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -51,14 +61,18 @@ class CallbackQueue:
     that adds them. At most `_CALLBACKS_PER_ITERATION` futures run theirs in one go, so that other
     tasks, timers and sockets are served in between.
 
-    Attributes:
+    Args:
         loop: the event loop.
+        run_callbacks: `pure_run_callbacks`, or its compiled twin.
     """
 
-    __slots__ = ("_futures", "_is_held", "_is_scheduled", "loop")
+    __slots__ = ("_futures", "_is_held", "_is_scheduled", "_run_callbacks", "loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, run_callbacks: RunCallbacks | None = None
+    ) -> None:
         self.loop = loop
+        self._run_callbacks = run_callbacks or pure_run_callbacks
         self._futures: deque[PureDeliveryFuture] = deque()
         self._is_held = False
         self._is_scheduled = False
@@ -96,18 +110,25 @@ class CallbackQueue:
     def _run(self) -> None:
         # From here on, added futures are scheduled for the next iteration.
         self._is_scheduled = False
-        futures = self._futures
         try:
-            for _ in range(min(len(futures), _CALLBACKS_PER_ITERATION)):
-                # Free each future before the next callback allocates, so that the garbage collector
-                # runs less often: it runs when allocations outnumber deallocations by a threshold.
-                futures.popleft()._run_callbacks()
+            self._run_callbacks(self._futures, _CALLBACKS_PER_ITERATION)
         finally:
             self._schedule()
 
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def pure_run_callbacks(futures: deque[PureDeliveryFuture], limit: int) -> None:
+    """Remove the first `limit` futures, of those that are there now, and run their callbacks."""
+    for _ in range(min(len(futures), limit)):
+        # Free each future before the next callback allocates, so that the garbage collector runs
+        # less often: it runs when allocations outnumber deallocations by a threshold.
+        futures.popleft()._run_callbacks()
+
+
+RunCallbacks = Callable[[deque["PureDeliveryFuture"], int], None]
 
 
 class BatchDelivery:
@@ -123,6 +144,8 @@ class BatchDelivery:
             delivery of the first half, and the delivery of the second half.
         loop: the producer's event loop; None without `callback_queue`.
         loop_yield: decides whether awaiting a completed future first yields to the event loop.
+        run_starts: the indices at which the timestamps of the messages change, ascending.
+        run_timestamps_ms: the timestamps from there on.
         with_callbacks: pending futures that have callbacks, in the order of their first callback.
     """
 
@@ -136,6 +159,8 @@ class BatchDelivery:
         "has_timestamps",
         "loop",
         "loop_yield",
+        "run_starts",
+        "run_timestamps_ms",
         "split_into",
         "timestamp_ms",
         "topic_partition",
@@ -158,6 +183,8 @@ class BatchDelivery:
         self.has_timestamps = False
         self.error: KafkaError | None = None
         self.split_into: tuple[int, BatchDelivery, BatchDelivery] | None = None
+        self.run_starts: list[int] = []
+        self.run_timestamps_ms: list[int] = []
         self.with_callbacks: list[PureDeliveryFuture] = []
         self._finished: asyncio.Future[None] | None = None
         self._is_finished = False
@@ -240,6 +267,21 @@ class BatchDelivery:
                 delivery, index = second, index - first_count
         return delivery, index
 
+    def note_timestamp(self, index: int, timestamp_ms: int) -> None:
+        """Note the timestamp of message `index`, and of those behind it until another is noted."""
+        timestamps = self.run_timestamps_ms
+        if not timestamps or timestamps[-1] != timestamp_ms:
+            self.run_starts.append(index)
+            timestamps.append(timestamp_ms)
+
+    def timestamp_at(self, index: int) -> int:
+        """Return the timestamp that was noted for message `index`, else -1.
+
+        `index` counts from the first message of the batch before its splits.
+        """
+        number = bisect_right(self.run_starts, index)
+        return self.run_timestamps_ms[number - 1] if number else -1
+
     def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
         """Make the `RecordMetadata` of message `index` of the acknowledged batch."""
         base_offset = self.base_offset
@@ -299,26 +341,31 @@ class PureDeliveryFuture(_Future):
 
     The result is a `RecordMetadata`; `send()` documents the errors. The future works with `await`,
     `asyncio.gather`, `wait`, `wait_for`, `shield`, `isfuture` and callbacks as an `asyncio.Future`
-    does, but isn't an instance of that class. A task that awaits many completed futures in a row
-    yields to the event loop now and then.
+    does, but isn't an instance of that class, and can't be referenced weakly. A task that awaits
+    many completed futures in a row yields to the event loop now and then.
+
+    Args:
+        delivery: the outcome of the message's batch.
+        index: the message's index in the batch; ascends from one future of a batch to the next.
+        timestamp_ms: the message's timestamp; -1 in message format 0.
     """
 
     __slots__ = (
-        "__weakref__",
         "_added_callbacks",
         "_asyncio_future_blocking",
+        "_cancelled_by",
         "_delivery",
+        "_error",
         "_index",
-        "_own_error",
-        "_timestamp_ms",
     )
 
     def __init__(self, delivery: BatchDelivery, index: int, timestamp_ms: int) -> None:
         self._delivery = delivery
         self._index = index
-        self._timestamp_ms = timestamp_ms
-        # Its copy of the batch's error, or the CancelledError of `cancel()`.
-        self._own_error: BaseException | None = None
+        if timestamp_ms >= 0:
+            delivery.note_timestamp(index, timestamp_ms)
+        self._error: BaseException | None = None  # its copy of the batch's error
+        self._cancelled_by: tuple[object, ...] | None = None  # the arguments of the CancelledError
         self._added_callbacks: list[tuple[Callback, contextvars.Context]] | None = None
         self._asyncio_future_blocking = False
 
@@ -338,9 +385,8 @@ class PureDeliveryFuture(_Future):
 
     def _current_delivery(self) -> BatchDelivery:
         """Return the delivery that the message belongs to after all splits so far."""
-        if self._delivery.split_into is not None:
-            self._delivery, self._index = self._delivery.locate(self._index)
-        return self._delivery
+        delivery = self._delivery
+        return delivery if delivery.split_into is None else delivery.locate(self._index)[0]
 
     # --- the interface of asyncio.Future ----------------------------------------------------------
 
@@ -352,7 +398,7 @@ class PureDeliveryFuture(_Future):
         _until_check -= 1
         if _until_check <= 0:
             _until_check = _CHECK_EVERY
-            loop_yield = self._current_delivery().loop_yield
+            loop_yield = self._delivery.loop_yield
             if loop_yield is not None and loop_yield.pop_due():
                 yield
         return self.result()
@@ -361,14 +407,11 @@ class PureDeliveryFuture(_Future):
 
     def done(self) -> bool:
         """Return True if there is a result or an error, or the future was cancelled."""
-        delivery = self._delivery
-        if delivery.split_into is not None:
-            delivery = self._current_delivery()
-        return delivery.done or self._own_error is not None
+        return self._current_delivery().done or self._cancelled_by is not None
 
     def cancelled(self) -> bool:
         """Return True if the future was cancelled."""
-        return self._own_error.__class__ is asyncio.CancelledError
+        return self._cancelled_by is not None
 
     def result(self) -> RecordMetadata:
         """Return the partition and the offset that the message was stored at.
@@ -378,11 +421,12 @@ class PureDeliveryFuture(_Future):
             asyncio.CancelledError: the future was cancelled.
             KafkaError: the batch failed.
         """
-        delivery = self._delivery
+        origin, index = self._delivery, self._index
+        delivery = origin
         if delivery.split_into is not None:
-            delivery = self._current_delivery()
-        if delivery.done and delivery.error is None and self._own_error is None:
-            return delivery.metadata(self._index, self._timestamp_ms)
+            delivery, index = delivery.locate(index)
+        if delivery.done and delivery.error is None and self._cancelled_by is None:
+            return delivery.metadata(index, origin.timestamp_at(self._index))
         error = self.exception()
         assert error is not None
         raise error.with_traceback(None)
@@ -394,23 +438,21 @@ class PureDeliveryFuture(_Future):
             asyncio.InvalidStateError: the batch isn't acknowledged yet.
             asyncio.CancelledError: the future was cancelled.
         """
-        if self._own_error is not None:
-            if self.cancelled():
-                raise self._own_error.with_traceback(None)
-            return self._own_error
+        if self._cancelled_by is not None:
+            raise self._make_cancelled_error()
         delivery = self._current_delivery()
         if not delivery.done:
             raise asyncio.InvalidStateError("the message isn't acknowledged yet")
-        if delivery.error is not None:
+        if delivery.error is not None and self._error is None:
             # A copy per future: one object raised in many places would collect all tracebacks.
-            self._own_error = copy.copy(delivery.error)
-        return self._own_error
+            self._error = copy.copy(delivery.error)
+        return self._error
 
     def cancel(self, msg: object = None) -> bool:
         """Cancel the future, not the message: the producer sends that all the same."""
         if self.done():
             return False
-        self._own_error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        self._cancelled_by = () if msg is None else (msg,)
         if self._added_callbacks is not None:
             self._delivery.schedule_callbacks(self)
         return True
@@ -425,7 +467,7 @@ class PureDeliveryFuture(_Future):
             self._added_callbacks.append((fn, context))
             return
         self._added_callbacks = [(fn, context)]
-        if self._own_error is not None:
+        if self._cancelled_by is not None:
             self._delivery.schedule_callbacks(self)
         else:
             self._current_delivery().watch(self)
@@ -449,11 +491,10 @@ class PureDeliveryFuture(_Future):
 
     @property
     def _cancel_message(self) -> object:
-        error = self._own_error
-        return error.args[0] if error is not None and error.args else None
+        return self._cancelled_by[0] if self._cancelled_by else None
 
-    def _make_cancelled_error(self) -> BaseException:
-        return self._own_error if self._own_error is not None else asyncio.CancelledError()
+    def _make_cancelled_error(self) -> asyncio.CancelledError:
+        return asyncio.CancelledError(*(self._cancelled_by or ()))
 
     def _run_callbacks(self) -> None:
         """Run each callback in its own context.

@@ -26,6 +26,7 @@ from aiokafka08.net.lifecycle import run_all_steps
 from aiokafka08.net.router import Router
 from aiokafka08.partitioner import Partitioner
 from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
+from aiokafka08.producer.fast_path import run_callbacks
 from aiokafka08.producer.intake import Intake
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
@@ -57,7 +58,7 @@ class ProducerEngine:
         self.crash: KafkaError | None = None
         self._memory = BufferMemory(options.buffer_memory)
         self._offload = Offload()
-        callback_queue = CallbackQueue(self._loop)
+        callback_queue = CallbackQueue(self._loop, run_callbacks)
         self.sender = Sender(
             router,
             self._memory,

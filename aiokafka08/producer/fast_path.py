@@ -10,11 +10,12 @@ given, which may open a batch. In every other unusual case, or if `append_slowly
 `Appender.send()` appends nothing and returns None; its caller then sends the message by the slow
 path.
 
-`Appender`, `DeliveryFuture` and `choose_each` are the compiled twins in `_producer_c` if
-`protocol.twins` can load that module, else the pure twins: `PureAppender`,
-`batch_delivery.PureDeliveryFuture` and `pure_choose_each`. The producer's other modules import
-these names only from here. `intake` makes the appender and calls its `append()`, `AIOKafkaProducer`
-calls its `send()`, and `messages` calls `choose_each`.
+`Appender`, `DeliveryFuture`, `run_callbacks` and `choose_each` are the compiled twins in
+`_producer_c` if `protocol.twins` can load that module, else the pure twins: `PureAppender`,
+`batch_delivery.PureDeliveryFuture`, `batch_delivery.pure_run_callbacks` and `pure_choose_each`. The
+producer's other modules import these names only from here. `intake` makes the appender and calls
+its `append()`, `AIOKafkaProducer` calls its `send()`, `engine` passes `run_callbacks` to the
+`CallbackQueue`, and `messages` calls `choose_each`.
 
 Invariant: both twins have the same effects for the same arguments, and `_producer_c` imports no
 module of the producer: `load_compiled_producer()` passes the classes whose slots it reads to its
@@ -30,13 +31,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.partitioner import DefaultPartitioner
 from aiokafka08.producer.batch import Batch, PartitionQueue
-from aiokafka08.producer.batch_delivery import BatchDelivery, PureDeliveryFuture
+from aiokafka08.producer.batch_delivery import (
+    BatchDelivery,
+    PureDeliveryFuture,
+    pure_run_callbacks,
+)
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol import twins
 from aiokafka08.protocol.message_set import message_size
 
-__all__ = ["Append", "Appender", "DeliveryFuture", "PureAppender", "Send", "choose_each"]
+__all__ = [
+    "Append",
+    "Appender",
+    "DeliveryFuture",
+    "PureAppender",
+    "Send",
+    "choose_each",
+    "run_callbacks",
+]
 
 _compiled = twins.load_compiled_producer(
     Batch, BatchDelivery, BufferMemory, DefaultPartitioner, PartitionQueue, TopicRoute
@@ -209,3 +222,5 @@ Appender: Final[type[PureAppender]] = PureAppender if _compiled is None else _co
 """The appender in use."""
 choose_each: Final = pure_choose_each if _compiled is None else _compiled.choose_each
 """`pure_choose_each` or its compiled twin, whichever is in use."""
+run_callbacks: Final = pure_run_callbacks if _compiled is None else _compiled.run_callbacks
+"""`batch_delivery.pure_run_callbacks` or its compiled twin, whichever is in use."""

@@ -70,6 +70,17 @@ static inline void fill_slot(PyObject *instance, Py_ssize_t offset, PyObject *va
     *(PyObject **)((char *)instance + offset) = value;
 }
 
+/* Call this before the items of a tuple change, or after it was allocated by PyType_GenericAlloc: from
+   Python 3.14 on a tuple keeps its hash. */
+static inline void forget_hash(PyObject *tuple)
+{
+#if PY_VERSION_HEX >= 0x030e0000
+    ((PyTupleObject *)tuple)->ob_hash = -1;
+#else
+    (void)tuple;
+#endif
+}
+
 static int track_and_assign(PyObject *instance, PyObject *name, PyObject *value)
 {
     if (!PyObject_GC_IsTracked(instance))

@@ -6,8 +6,10 @@ Each test runs with both twins.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -288,3 +290,88 @@ async def test_task_cancelled_when_just_woken_loses_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert futures[0].result().offset == 40
+
+
+async def test_results_that_are_kept_keep_their_values() -> None:
+    """The compiled twin reuses a result that nothing refers to any more."""
+    delivery, futures = make(4)
+    acknowledge(delivery)
+    kept = futures[0].result()
+    hashed = hash(futures[1].result())
+    results = {futures[2].result(), futures[3].result()}
+    assert kept == RecordMetadata("t", 2, TP, 40, 1000, 0, None)
+    assert hashed == hash(RecordMetadata("t", 2, TP, 41, 1001, 0, None))
+    assert results == {RecordMetadata("t", 2, TP, 40 + n, 1000 + n, 0, None) for n in (2, 3)}
+    del kept
+    assert [one.result().offset for one in futures] == [40, 41, 42, 43]
+
+
+async def test_messages_share_timestamps_in_runs() -> None:
+    delivery = BatchDelivery(TP, CallbackQueue(asyncio.get_running_loop()))
+    given = [7, 7, 7, 9, 8, 8]
+    futures = [twin(delivery, index, timestamp) for index, timestamp in enumerate(given, 3)]
+    acknowledge(delivery)
+    assert [one.result().timestamp for one in futures] == given
+    assert (delivery.run_starts, delivery.run_timestamps_ms) == ([3, 6, 7], [7, 9, 8])
+
+
+async def test_timestamps_are_kept_through_splits() -> None:
+    delivery, futures = make(4)
+    first, second, third = (BatchDelivery(TP, None) for _ in range(3))
+    delivery.split(1, first, second)
+    second.split(2, third, first)
+    first.acknowledge(10, -1, has_timestamps=True)
+    third.acknowledge(20, -1, has_timestamps=True)
+    results = [one.result() for one in futures]
+    assert [one.offset for one in results] == [10, 20, 21, 10]
+    assert [one.timestamp for one in results] == [1000, 1001, 1002, 1003]
+
+
+async def test_cancelled_future_raises_its_message_each_time() -> None:
+    _, (future, *_) = make()
+    assert future.cancel("enough")
+    for read in (future.result, future.exception):
+        with pytest.raises(asyncio.CancelledError, match="enough"):
+            read()
+    with pytest.raises(asyncio.CancelledError, match="enough"):
+        await future
+
+
+async def test_caught_error_leaves_no_reference_to_its_future() -> None:
+    """The compiled twin isn't collected as a part of a cycle: the traceback leads to the future."""
+    freed: list[int] = []
+
+    class Noted(KafkaError):
+        def __copy__(self) -> Noted:
+            return Noted("copy")
+
+        def __del__(self) -> None:
+            freed.append(1)
+
+    delivery, (future, *_) = make()
+    delivery.fail(Noted("no"))
+
+    async def catch(future: DeliveryFuture) -> None:
+        with contextlib.suppress(Noted):
+            await future
+
+    await catch(future)
+    del future
+    gc.collect()
+    assert freed == [1]
+
+
+def test_compiled_future_takes_32_bytes() -> None:
+    """A program may keep the results of a million messages."""
+    compiled = twin is not PureDeliveryFuture
+    future = twin(BatchDelivery(TP, None), 0, -1)
+    assert (sys.getsizeof(future) == 32) == compiled
+    assert gc.is_tracked(future) != compiled
+
+
+def test_future_without_init_is_refused() -> None:
+    """The compiled twin reads the slots of a delivery directly."""
+    empty = twin.__new__(twin)
+    for use in (empty.done, empty.result, empty.cancel, empty.get_loop, lambda: repr(empty)):
+        with pytest.raises((TypeError, AttributeError)):
+            use()
