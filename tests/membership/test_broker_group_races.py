@@ -114,6 +114,21 @@ async def test_unsubscribe_commits_before_it_leaves(
     assert await member.position(TopicPartition("t", 0)) == 10
 
 
+async def test_commit_while_leaving_belongs_to_no_member(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    """The coordinator has removed the member, and its response is on the way."""
+    member, tp = make_member("t"), TopicPartition("t", 1)
+    await member.start()
+    cluster.fault(api.LeaveGroupRequest, then=Delay(0.2))
+    leaving = cluster.next_request(api.LeaveGroupRequest)
+    member.unsubscribe()
+    member.assign([tp])
+    await asyncio.wrap_future(leaving)
+    await member.commit({tp: 3})
+    assert cluster.committed("g", "t", 1) == (3, "")
+
+
 GARBAGE = {
     "nothing": b"",
     "noise": b"\xff" * 40,

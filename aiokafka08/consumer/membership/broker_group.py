@@ -240,11 +240,11 @@ class BrokerGroup:
             await self._assignee.revoke()
         if self._is_idle or not self._subscription.by_topic:
             await self._heartbeat.stop()
+            # A commit that begins from now on follows LeaveGroup on the same connection.
+            self._end_identity()
             await self._leave("idle" if self._is_idle else "unsubscribed")
             self._generation, self._needs_rejoin = None, False
-            if not self._subscription.by_topic:
-                self._member_state.generation = NO_GENERATION
-                self._member_state.member = NO_MEMBER
+            self._end_identity()
             # Both may have changed while LeaveGroup was in flight.
             if self._is_idle or not self._subscription.by_topic:
                 self._end_first_round()  # there is no assignment that `start()` could wait for
@@ -271,6 +271,12 @@ class BrokerGroup:
         await self._assignee.assign(partitions, always_notify=True)
         self._end_first_round()
         self.on_change()  # metadata or subscription may have changed during the join
+
+    def _end_identity(self) -> None:
+        """Let commits belong to no member, if the subscription has ended."""
+        if not self._subscription.by_topic:
+            self._member_state.generation = NO_GENERATION
+            self._member_state.member = NO_MEMBER
 
     async def _join(self) -> tuple[ConsumerProtocolMemberAssignment, Generation]:
         """Join and sync until both succeed in one generation."""
