@@ -26,7 +26,12 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     """Run one producer as long as the app; at the end it sends the buffered messages."""
     bootstrap = os.environ.get("KAFKA", "localhost:9092")
     async with AIOKafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", linger_ms=2, delivery_timeout_ms=10_000
+        bootstrap_servers=bootstrap,
+        acks="all",
+        linger_ms=2,
+        delivery_timeout_ms=10_000,
+        start_timeout_ms=600_000,  # the back end may start before the brokers
+        max_block_ms=2_000,  # an unknown topic doesn't keep a request waiting
     ) as producer:
         app.state.producer = producer
         yield

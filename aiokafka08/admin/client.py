@@ -68,6 +68,8 @@ class AIOKafkaAdminClient(GroupCalls):
         bootstrap_servers: "host:port,…", or a list of them.
         client_id: the name that brokers log.
         request_timeout_ms: the timeout of a call.
+        start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
+            raises; None: `request_timeout_ms`. A service that starts before its cluster needs more.
         connections_max_idle_ms: close a connection after so many idle milliseconds.
         retry_backoff_ms: the pause before a request is retried.
         metadata_max_age_ms: refresh the metadata at this age.
@@ -103,12 +105,14 @@ class AIOKafkaAdminClient(GroupCalls):
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: object = None,
         zookeeper_connect: str | None = None,
+        start_timeout_ms: int | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         config = net_config(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
+            start_timeout_ms=start_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             connections_max_idle_ms=connections_max_idle_ms,
@@ -145,7 +149,7 @@ class AIOKafkaAdminClient(GroupCalls):
         """Connect to the cluster.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker within `request_timeout_ms`; the
+            NoBrokersAvailable: no bootstrap address is a broker within `start_timeout_ms`; the
                 text has the last error of each.
             UnsupportedVersionError: the cluster is of 4.x.
         """

@@ -83,7 +83,7 @@ class AIOKafkaConsumer:
             fetched too, up to `fetch_max_bytes`.
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`. Brokers 0.8.0 and 0.8.1
             hold back the error of a partition, and sometimes data, until the whole wait is over;
-            so the client usually lets them wait for at most 100 ms.
+            so a client with a `group_id` lets them wait for at most 100 ms.
             Messages that are in the log come without this wait, also after a `seek()`, `resume()`
             or a new assignment: the client then opens a second connection to the broker.
         key_deserializer, value_deserializer: called with bytes or None. What they raise is raised
@@ -91,6 +91,8 @@ class AIOKafkaConsumer:
         check_crcs: whether to check the CRC-32 of each message.
         request_timeout_ms: how long to wait for the response of a broker, and for the metadata of
             a topic.
+        start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
+            raises; None: `request_timeout_ms`. A service that starts before its cluster needs more.
         enable_auto_commit: whether to commit positions every `auto_commit_interval_ms`, before
             partitions are revoked, and at the stop. Needs a `group_id`.
         offsets_storage: where committed offsets are stored: "kafka" (brokers from 0.8.2 on),
@@ -162,6 +164,7 @@ class AIOKafkaConsumer:
         zookeeper_connect: str | None = None,
         rebalance_backoff_ms: int = 2000,
         rebalance_max_retries: int = 4,
+        start_timeout_ms: int | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         if loop is not None:
@@ -174,6 +177,7 @@ class AIOKafkaConsumer:
             bootstrap_servers=bootstrap_servers,
             client_id="aiokafka08-consumer" if client_id in (None, "") else client_id,
             request_timeout_ms=request_timeout_ms,
+            start_timeout_ms=start_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             connections_max_idle_ms=connections_max_idle_ms,
@@ -221,7 +225,7 @@ class AIOKafkaConsumer:
         self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
         self._router = Router(net, Telemetry(on_event))
-        self._client = ClientAttributes(self._router, bootstrap_servers)
+        self._client = ClientAttributes(self._router, bootstrap_servers, net.request_timeout_s)
         self._wanted = Subscription(exclude_internal_topics=self._config.exclude_internal_topics)
         self._engine = ConsumerEngine(self._router, self._config, self._wanted, self._lifecycle)
         self._collector = self._engine.collector
@@ -246,7 +250,7 @@ class AIOKafkaConsumer:
         A consumer whose start has failed is stopped; make a new one.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker within `request_timeout_ms`; the
+            NoBrokersAvailable: no bootstrap address is a broker within `start_timeout_ms`; the
                 text has the last error of each.
             UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
                 a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).

@@ -19,8 +19,11 @@ from aiokafka08.net.router import Router
 class ClientAttributes(AIOKafkaClient):
     """The attributes of aiokafka's `AIOKafkaClient` that others read; see the module."""
 
-    def __init__(self, router: Router, bootstrap_servers: BootstrapServers) -> None:
+    def __init__(
+        self, router: Router, bootstrap_servers: BootstrapServers, metadata_timeout_s: float
+    ) -> None:
         self._router = router
+        self._metadata_timeout_s = metadata_timeout_s
         self._bootstrap_servers = (
             bootstrap_servers
             if isinstance(bootstrap_servers, str)
@@ -33,10 +36,10 @@ class ClientAttributes(AIOKafkaClient):
 
         Raises:
             UnknownTopicOrPartitionError: the topic doesn't exist, and isn't created.
-            KafkaTimeoutError: no broker reported it within `request_timeout_ms`.
+            KafkaTimeoutError: no broker reported it within the producer's `max_block_ms`,
+                or the consumer's `request_timeout_ms`.
             InvalidTopicError: brokers don't accept the name.
             IllegalStateError: the client isn't running.
         """
-        limit_s = self._router.config.request_timeout_s
-        info = await self._router.metadata.wait_for_topic(topic, timeout_s=limit_s)
+        info = await self._router.metadata.wait_for_topic(topic, timeout_s=self._metadata_timeout_s)
         return set(info.partitions)

@@ -43,6 +43,7 @@ class NetConfig:
     bootstrap: tuple[Address, ...]
     client_id: str
     request_timeout_s: float
+    start_timeout_s: float
     retry_backoff_s: float
     retry_backoff_max_s: float
     metadata_max_age_s: float
@@ -80,8 +81,12 @@ def net_config(
     sasl_kerberos_domain_name: str | None = None,
     sasl_oauth_token_provider: object = None,
     retry_backoff_max_ms: int = 1000,
+    start_timeout_ms: int | None = None,
 ) -> NetConfig:
-    """Check the shared options; `connections_max_idle_ms=None` never closes idle connections.
+    """Check the shared options.
+
+    `connections_max_idle_ms=None` never closes idle connections, and `start_timeout_ms=None` is
+    `request_timeout_ms`.
 
     Raises:
         IllegalArgumentError: a value is wrong.
@@ -129,6 +134,12 @@ def net_config(
         bootstrap=parse_bootstrap_servers(bootstrap_servers),
         client_id=_client_id(client_id),
         request_timeout_s=positive("request_timeout_ms", request_timeout_ms) / 1000,
+        start_timeout_s=(
+            request_timeout_ms
+            if start_timeout_ms is None
+            else positive("start_timeout_ms", start_timeout_ms)
+        )
+        / 1000,
         retry_backoff_s=not_negative("retry_backoff_ms", retry_backoff_ms) / 1000,
         retry_backoff_max_s=max(
             retry_backoff_ms, not_negative("retry_backoff_max_ms", retry_backoff_max_ms)

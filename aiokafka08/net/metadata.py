@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -145,7 +146,12 @@ class Metadata:
                 return self.snapshot
 
     async def wait_for_topic(
-        self, topic: str, *, timeout_s: float, leaders: Callable[[Iterable[bool]], bool] = all
+        self,
+        topic: str,
+        *,
+        timeout_s: float,
+        leaders: Callable[[Iterable[bool]], bool] = all,
+        unknown_s: float = math.inf,
     ) -> TopicInfo:
         """Return a topic with its partitions; request it, if necessary (brokers may create it).
 
@@ -157,6 +163,8 @@ class Metadata:
                 leaders. If some have none at the deadline, return them as they are.
             leaders: when to end that wait: `all` if every partition must have a leader, `any` if
                 one such partition is enough.
+            unknown_s: for how long brokers have to say, at least twice, that the topic doesn't
+                exist and isn't created. Then the wait ends.
 
         Raises:
             InvalidTopicError: the name is invalid.
@@ -171,7 +179,7 @@ class Metadata:
             # be requested for ever.
             self._waiting[topic] += 1
             try:
-                info = await self._wait_for_topic(topic, timeout_s, leaders)
+                info = await self._wait_for_topic(topic, timeout_s, leaders, unknown_s)
             finally:
                 self._waiting[topic] -= 1
                 if not self._waiting[topic]:
@@ -180,12 +188,19 @@ class Metadata:
         return info
 
     async def _wait_for_topic(
-        self, topic: str, timeout_s: float, leaders: Callable[[Iterable[bool]], bool]
+        self,
+        topic: str,
+        timeout_s: float,
+        leaders: Callable[[Iterable[bool]], bool],
+        unknown_s: float,
     ) -> TopicInfo:
+        loop = asyncio.get_running_loop()
         info: TopicInfo | None = None
+        unknown_since: float | None = None
+        is_unknown = False  # for `unknown_s`, by at least two fresh responses
 
         async def attempt(limit_s: float) -> TopicInfo | KafkaError:
-            nonlocal info
+            nonlocal info, unknown_since, is_unknown
             failure: KafkaError | None = None
             try:
                 async with asyncio.timeout(limit_s):
@@ -200,7 +215,14 @@ class Metadata:
                     one.leader is not None for one in info.partitions.values()
                 ):
                     return info
-                return self._unusable_error(info)
+                unusable = self._unusable_error(info)
+                if not isinstance(unusable, UnknownTopicOrPartitionError):
+                    unknown_since = None
+                elif failure is None and unknown_since is None:
+                    unknown_since = loop.time()
+                elif failure is None and unknown_since is not None:
+                    is_unknown = loop.time() - unknown_since >= unknown_s
+                return unusable
             if not self.may_create_topics:
                 return UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
             return failure or KafkaUnavailableError("the brokers' metadata left the topic out")
@@ -217,9 +239,10 @@ class Metadata:
         try:
             return await retry(
                 attempt,
-                deadline=asyncio.get_running_loop().time() + timeout_s,
+                deadline=loop.time() + timeout_s,
                 backoff=Backoff(first_s, max(self._config.retry_backoff_max_s, first_s)),
                 timed_out=timed_out,
+                is_final=lambda error: is_unknown or is_final(error),
             )
         except KafkaTimeoutError:
             if info is not None and info.partitions:

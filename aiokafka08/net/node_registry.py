@@ -112,7 +112,7 @@ class NodeRegistry:
 
         The addresses are tried in order with staggered starts, so a dead or silent one costs a
         second at most. Those that fail are tried again, each with its node's backoff, until
-        `request_timeout_ms` is over: brokers may be starting, and connections are lost. An address
+        `start_timeout_ms` is over: brokers may be starting, and connections are lost. An address
         that isn't a broker's, or whose certificate isn't trusted, is tried once. After a 4.x
         broker, no address is tried again.
 
@@ -120,7 +120,7 @@ class NodeRegistry:
             UnsupportedVersionError: all brokers found are 4.x.
             NoBrokersAvailable: no address is a broker; the text has the last error of each.
         """
-        limit_s = self._config.request_timeout_s
+        limit_s = self._config.start_timeout_s
         deadline = asyncio.get_running_loop().time() + limit_s
         nodes = list(self._bootstrap.values())
         failures: dict[Node, KafkaError] = {}
@@ -135,7 +135,7 @@ class NodeRegistry:
         try:
             return await staggered_race(
                 {node: partial(_connect, node, deadline, failures) for node in nodes},
-                delay_s=stagger_delay(limit_s, len(nodes)),
+                delay_s=stagger_delay(min(limit_s, self._config.request_timeout_s), len(nodes)),
                 expected=(KafkaError,),
                 again=again,
             )

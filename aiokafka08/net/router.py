@@ -61,7 +61,7 @@ class Router:
         self._stopped = False
 
     async def start(self, leaders: PartitionLeaders | None = None) -> None:
-        """Find a broker and request the tracked topics from it, within `request_timeout_ms` in all.
+        """Find a broker and request the tracked topics from it, within `start_timeout_ms` in all.
 
         Args:
             leaders: what another router knows of the cluster (`leaders()`): start with it, without
@@ -78,7 +78,7 @@ class Router:
                 self._node(node_id).adopt_version(version)
             self.metadata.start()
             return
-        deadline = asyncio.get_running_loop().time() + self.config.request_timeout_s
+        deadline = asyncio.get_running_loop().time() + self.config.start_timeout_s
         try:
             node = await self.nodes.bootstrap()
             await retry(
@@ -102,7 +102,7 @@ class Router:
     def _no_metadata(self, node: Node) -> NoBrokersAvailable:
         return NoBrokersAvailable(
             f"{address_text(node.address)}: is a broker, but the start got no metadata within "
-            f"{self.config.request_timeout_s * 1000:.0f} ms"
+            f"{self.config.start_timeout_s * 1000:.0f} ms"
         )
 
     async def stop(self) -> None:

@@ -74,7 +74,6 @@ class ProducerEngine:
             self.sender.accumulator,
             self._memory,
             options,
-            router.config.request_timeout_s,
             self.loop_yield,
         )
 

@@ -58,14 +58,13 @@ class Intake:
         accumulator: Accumulator,
         memory: BufferMemory,
         options: ProducerOptions,
-        metadata_timeout_s: float,
         loop_yield: LoopYield,
     ) -> None:
         self._topics = topics
         self._accumulator = accumulator
         self._memory = memory
         self._options = options
-        self._metadata_timeout_s = min(metadata_timeout_s, options.delivery_timeout_s)
+        self._metadata_timeout_s = min(options.max_block_s, options.delivery_timeout_s)
         self._loop_yield = loop_yield
         self._clock = asyncio.get_running_loop().time
         appender = Appender(

@@ -23,7 +23,7 @@ from aiokafka08.errors import (
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.config import boolean, one_of, positive
+from aiokafka08.net.config import boolean, not_negative, one_of, positive
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.compression import Codec, compress
 
@@ -49,6 +49,7 @@ class ProducerOptions:
         linger_s: how long a batch waits for more messages.
         delivery_timeout_s: how long a message may take.
         max_in_flight: produce requests in flight per broker.
+        max_block_s: how long a call waits for metadata.
         max_message_bytes: largest message, with its offset and size fields.
         supported_lines: the broker lines that support `codec` and `required_acks`.
     """
@@ -61,6 +62,7 @@ class ProducerOptions:
     linger_s: float
     delivery_timeout_s: float
     max_in_flight: int
+    max_block_s: float
     max_message_bytes: int = field(init=False)
     supported_lines: frozenset[BrokerLine] = field(init=False)
     needs_exact_line: bool = field(init=False)
@@ -117,6 +119,7 @@ def producer_options(
     linger_ms: object,
     delivery_timeout_ms: object,
     max_in_flight_requests_per_connection: object,
+    max_block_ms: object,
     enable_idempotence: object,
     transactional_id: object,
     transaction_timeout_ms: object,
@@ -162,6 +165,7 @@ def producer_options(
         max_in_flight=positive(
             "max_in_flight_requests_per_connection", max_in_flight_requests_per_connection
         ),
+        max_block_s=not_negative("max_block_ms", max_block_ms) / 1000,
     )
 
 

@@ -101,7 +101,13 @@ class AIOKafkaProducer:
             may be up to a tenth shorter, since a batch has one deadline for messages that were sent
             within that time, and longer by the time for which a task holds the event loop. In
             `send_many` it counts from the step that buffers the message.
-        request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata.
+        request_timeout_ms: how long to wait for a broker's response.
+        start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
+            raises; None: `request_timeout_ms`. A service that starts before its cluster needs more.
+        max_block_ms: how long a send waits for the metadata of a topic that isn't known yet, and
+            `partitions_for()`; None: `request_timeout_ms`. If the brokers say that the topic
+            doesn't exist and isn't created, and say so again a second later, the wait ends then.
+            Waiting for memory counts towards `delivery_timeout_ms` only, unlike in Java.
         max_in_flight_requests_per_connection: produce requests in flight per broker. Unless acks=0,
             no two of them carry batches of the same partition, so retries keep the order.
         on_event: called with each `aiokafka08.telemetry` event.
@@ -148,6 +154,8 @@ class AIOKafkaProducer:
         buffer_memory: int = 33554432,
         delivery_timeout_ms: int = 120000,
         max_in_flight_requests_per_connection: int = 5,
+        start_timeout_ms: int | None = None,
+        max_block_ms: int | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         self._lifecycle = Lifecycle("AIOKafkaProducer")
@@ -164,6 +172,7 @@ class AIOKafkaProducer:
                 f"aiokafka08-producer-{next(_numbers)}" if client_id in (None, "") else client_id
             ),
             request_timeout_ms=request_timeout_ms,
+            start_timeout_ms=start_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             connections_max_idle_ms=connections_max_idle_ms,
@@ -186,6 +195,7 @@ class AIOKafkaProducer:
             linger_ms=linger_ms,
             delivery_timeout_ms=delivery_timeout_ms,
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
+            max_block_ms=request_timeout_ms if max_block_ms is None else max_block_ms,
             enable_idempotence=enable_idempotence,
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
@@ -200,7 +210,7 @@ class AIOKafkaProducer:
             raise IllegalArgumentError(f"partitioner={partitioner!r}: {error}") from None
         self._telemetry = Telemetry(on_event)
         self._router = Router(self._config, self._telemetry)
-        self.client = ClientAttributes(self._router, bootstrap_servers)
+        self.client = ClientAttributes(self._router, bootstrap_servers, self._options.max_block_s)
         self._engine: ProducerEngine | None = None
         self._send_now: Send = _not_now
         self._loop: asyncio.AbstractEventLoop | None = None  # set while messages are accepted
@@ -226,7 +236,7 @@ class AIOKafkaProducer:
         """Connect to the cluster. After a failure, everything is closed; make a new producer.
 
         Raises:
-            NoBrokersAvailable: no bootstrap address is a broker within `request_timeout_ms`; the
+            NoBrokersAvailable: no bootstrap address is a broker within `start_timeout_ms`; the
                 text has the last error of each.
             UnsupportedVersionError: only 4.x brokers were found, or they don't support `acks`.
             UnsupportedCodecError: the brokers don't support the codec.
@@ -526,7 +536,7 @@ class AIOKafkaProducer:
         """
         self._check()
         assert self._engine is not None
-        return await self._engine.topics.partitions(topic, self._config.request_timeout_s)
+        return await self._engine.topics.partitions(topic, self._options.max_block_s)
 
     # --- state ------------------------------------------------------------------------------------
 

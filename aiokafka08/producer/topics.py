@@ -45,6 +45,13 @@ If the topic is known by then, the call goes on, and its messages are buffered u
 leader. If it isn't, the call tries again until its timeout.
 """
 
+_UNKNOWN_S: Final = 1.0
+"""How long brokers have to say that a topic doesn't exist and isn't created, before a call fails.
+
+They say it for a moment of a topic that was created just now, and from 3.0 on of one that they are
+creating.
+"""
+
 
 class TopicRoute:
     """One topic.
@@ -256,11 +263,16 @@ class TopicRoutes:
             try:
                 await self._wait_for(
                     metadata.wait_for_topic(
-                        route.topic, timeout_s=min(left_s, _LEADER_WAIT_S), leaders=any
+                        route.topic,
+                        timeout_s=min(left_s, _LEADER_WAIT_S),
+                        leaders=any,
+                        unknown_s=_UNKNOWN_S,
                     ),
                     None,
                     route.topic,
                 )
+            except UnknownTopicOrPartitionError:
+                raise
             except KafkaError as error:
                 if not error.retriable or left_s <= _LEADER_WAIT_S:
                     raise

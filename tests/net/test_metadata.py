@@ -296,6 +296,30 @@ async def test_a_missing_topic_raises_and_is_not_tracked(
         assert sent_metadata_requests(cluster)[-1] == ["t"]
 
 
+async def test_a_missing_topic_ends_the_wait_after_two_responses(connect: Connect) -> None:
+    async with (
+        EmbeddedCluster(topics={"t": 1}, auto_create=False) as cluster,
+        connect(cluster) as router,
+    ):
+        before = len(sent_metadata_requests(cluster))
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await router.metadata.wait_for_topic("nowhere", timeout_s=1000, unknown_s=0)
+        assert len(sent_metadata_requests(cluster)) - before == 2
+
+
+async def test_a_topic_that_is_created_meanwhile_is_found(connect: Connect) -> None:
+    async with (
+        EmbeddedCluster(topics={"t": 1}, auto_create=False) as cluster,
+        connect(cluster) as router,
+    ):
+        asked = cluster.next_request(MetadataRequest)
+        wait = router.metadata.wait_for_topic("late", timeout_s=1000, unknown_s=1000)
+        waiting = asyncio.create_task(wait)
+        await asyncio.wrap_future(asked)
+        cluster.create_topic("late")
+        assert (await waiting).partitions.keys() == {0}
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 256])
 async def test_invalid_topic_names_are_never_sent(connect: Connect, name: str) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:

@@ -210,6 +210,28 @@ async def test_start_waits_for_a_broker_that_comes_up(
         await router.request(ASK)
 
 
+async def test_start_timeout_may_be_longer_than_requests_take(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        cluster.kill(0)
+        router = make_router(cluster, request_timeout_ms=100, start_timeout_ms=60_000)
+        starting = asyncio.create_task(router.start())
+        await asyncio.sleep(0.2)  # the time that a request may take is over
+        assert not starting.done()
+        cluster.restart(0)
+        await within(30, starting)
+        assert len(telemetry.of(ConnectFailed)) >= 2
+
+
+async def test_start_timeout_may_be_shorter_than_requests_take(make_router: MakeRouter) -> None:
+    router = make_router(
+        ("127.0.0.1", closed_port()), request_timeout_ms=60_000, start_timeout_ms=200
+    )
+    with pytest.raises(NoBrokersAvailable, match="Connection refused"):
+        await within(30, router.start())
+
+
 async def test_start_names_the_hang_of_a_broker_that_came_up(
     make_router: MakeRouter, telemetry: Recorder
 ) -> None:

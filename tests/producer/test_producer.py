@@ -15,6 +15,7 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     InvalidTopicError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     MessageSizeTooLargeError,
     UnknownTopicOrPartitionError,
     UnsupportedCodecError,
@@ -187,13 +188,31 @@ async def test_an_unknown_topic_raises_if_brokers_do_not_create_it(
     producer_for: ProducerFor,
 ) -> None:
     async with EmbeddedCluster(auto_create=False, topics={"t": 1}) as cluster:
-        producer = await producer_for(cluster, request_timeout_ms=300)
+        producer = await producer_for(cluster)
         sends = [asyncio.create_task(producer.send("nowhere", b"v")) for _ in range(3)]
-        for send in sends:  # as long as aiokafka: another client may be about to create it
+        for send in sends:  # long before `max_block_ms` and the timeout of this test
             with pytest.raises(UnknownTopicOrPartitionError, match="topic 'nowhere' doesn't exist"):
                 await send
         cluster.create_topic("nowhere", 1)
         assert (await producer.send_and_wait("nowhere", b"v")).offset == 0
+
+
+async def test_max_block_ms_limits_the_wait_for_an_unknown_topic(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, max_block_ms=200)
+    cluster.fault(MetadataRequest, then=Answer(LeaderNotAvailableError.errno), times=None)
+    calls = (
+        producer.send("new", b"v"),
+        producer.send_many("new", [b"v"]),
+        producer.partitions_for("new"),
+        producer.client._wait_on_metadata("new"),
+    )
+    for call in calls:
+        with pytest.raises(KafkaTimeoutError, match="topic 'new': no metadata within"):
+            await call
+    cluster.clear_faults()
+    assert (await producer.send_and_wait("new", b"v")).offset == 0
 
 
 async def test_added_partitions_are_found_when_named(

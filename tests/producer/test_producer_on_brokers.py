@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NotLeaderForPartitionError,
+    UnknownTopicOrPartitionError,
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
@@ -38,6 +40,20 @@ ROOT = Path(__file__).parents[2]
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 NewName = Callable[..., str]
+
+
+@pytest.mark.parametrize("version", [pytest.param(one, marks=pytest.mark.full) for one in ALL])
+async def test_an_unknown_topic_raises_soon_if_it_is_not_created(version: str) -> None:
+    cluster = RealCluster(version, properties={"auto.create.topics.enable": "false"})
+    await asyncio.to_thread(cluster.start)
+    try:
+        await asyncio.to_thread(cluster.create_topic, "t")
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            async with asyncio.timeout(20):  # `max_block_ms` is 40 s
+                with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere' doesn't exist"):
+                    await producer.send("nowhere", b"v")
+    finally:
+        await asyncio.to_thread(cluster.close)
 
 
 @asynccontextmanager
