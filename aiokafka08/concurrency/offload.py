@@ -13,6 +13,7 @@ Invariants:
 - The work gets all that it reads when it begins, and changes nothing that others see. So a caller
   may drop the result: if it is cancelled, the work runs to its end and its result is discarded.
 - After `stop()` no thread is left.
+- If the system refuses to start a thread, the work runs in the event loop.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Offload:
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="aiokafka08")
         self._running: set[asyncio.Future[Any]] = set()
+        self._stopped = False
 
     async def run(self, work: Callable[[], T]) -> T:
         """Call `work` in a thread; return its result, or raise what it raises.
@@ -41,7 +43,20 @@ class Offload:
         Raises:
             RuntimeError: `stop()` was called.
         """
-        running = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        todo = [work]
+
+        def do() -> T:
+            return todo.pop()()
+
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self._executor, do)
+        except RuntimeError:
+            if self._stopped:
+                raise
+            # The process has reached its limit of threads. The executor has queued the call all the
+            # same: without `clear` it would keep the work and all that it reads.
+            todo.clear()
+            return work()
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         return await asyncio.shield(running)
@@ -52,6 +67,7 @@ class Offload:
         A thread can't be interrupted. The longest work is one call of a codec: 128 MiB of gzip take
         about a second to open, and up to ten to compress.
         """
+        self._stopped = True
         try:
             if self._running:
                 await asyncio.wait(self._running)

@@ -93,3 +93,25 @@ def test_work_that_outlives_its_loop_is_dropped(caplog: pytest.LogCaptureFixture
     thread.join(10)
     assert not thread.is_alive()
     assert not caplog.records
+
+
+async def test_work_runs_in_the_loop_if_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    offload = Offload()
+    done = []
+
+    def work() -> int:
+        done.append(threading.get_ident())
+        return len(done)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert await offload.run(work) == 1
+        assert done == [threading.get_ident()]
+    assert await offload.run(work) == 2  # the call that the executor has queued does nothing
+    await offload.stop()
+    assert len(done) == 2
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        await offload.run(work)
