@@ -116,12 +116,11 @@ class ClusterSnapshot:
             topics = {name: info for name, info in topics.items() if name in named}
         if not brokers:
             brokers = dict(self.brokers)
-        elif not all_topics:
+        elif not all_topics and (unnamed := self.brokers.keys() - brokers.keys()):
             # 0.8.0 and 0.8.1 name only the brokers of the requested topics (docs/brokers.md 4.11).
             # Keep the known brokers that lead partitions of other topics.
-            for node_id in _leaders(topics.keys() - _described(response), topics):
-                if node_id in self.brokers:
-                    brokers.setdefault(node_id, self.brokers[node_id])
+            for node_id in unnamed & _leaders(topics.keys() - _described(response), topics):
+                brokers[node_id] = self.brokers[node_id]
         for state in response.topics:
             topics[state.topic] = _merge_topic(topics.get(state.topic), state)
         return replace(
@@ -195,6 +194,7 @@ def _leaders(names: Iterable[str], topics: Mapping[str, TopicInfo]) -> set[int]:
 
 
 def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
+    """Return the topic after a response; `known` itself if nothing has changed."""
     partitions: Mapping[int, PartitionInfo]
     if not state.partitions and known is not None:
         partitions = known.partitions
@@ -214,12 +214,13 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
             )
             for one in sorted(state.partitions, key=lambda one: one.partition)
         }
-    return TopicInfo(
+    merged = TopicInfo(
         state.topic,
         state.error_code,
         state.is_internal or state.topic in INTERNAL_TOPICS,
         MappingProxyType(dict(partitions)),
     )
+    return known if known is not None and known == merged else merged
 
 
 def is_failed_by_one_topic(response: MetadataResponse, requested: Collection[str]) -> bool:

@@ -5,8 +5,10 @@ NotLeaderForPartition, LeaderNotAvailable, UnknownTopicOrPartition or a socket e
 the one `Metadata` of a client. `metadata_fetcher` sends the requests, `cluster` merges the
 responses into snapshots.
 
-Invariant: at most one refresh runs at a time. `fetch_all()` isn't a refresh and may run beside one:
-both merge their responses into the snapshot that is current by then. A snapshot object never
+Invariant: at most one refresh runs at a time. If nothing else has requested one, a refresh for
+`wait_for_topic()` requests only the awaited topics: the cost of a new topic doesn't grow with the
+topics that are known. `fetch_all()` isn't a refresh and may run beside one: both merge their
+responses into the snapshot that is current by then. A snapshot object never
 changes. A failed response removes nothing from the cache (see `cluster`).
 """
 
@@ -67,6 +69,7 @@ class Metadata:
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
         self._started_refreshes = 0
+        self._tracked_wanted = False  # the next refresh requests the tracked topics too
         self._wanted = asyncio.Event()
         self._refresher: asyncio.Task[None] | None = None
         self._stopped = False
@@ -132,6 +135,11 @@ class Metadata:
             NoBrokersAvailable: no broker responded.
             IllegalStateError: the client was stopped.
         """
+        self._tracked_wanted = True
+        return await self._next_refresh()
+
+    async def _next_refresh(self) -> ClusterSnapshot:
+        """Wait for a refresh that begins after this call; start it if necessary."""
         needed = self._started_refreshes + 1
         while True:
             self._check()
@@ -204,7 +212,7 @@ class Metadata:
             failure: KafkaError | None = None
             try:
                 async with asyncio.timeout(limit_s):
-                    await self.refresh()
+                    await self._next_refresh()
             except KafkaError as error:
                 if is_final(error):
                     raise
@@ -264,7 +272,8 @@ class Metadata:
 
     async def _refresh(self) -> None:
         self._started_refreshes += 1
-        topics = sorted(self._topics | self._waiting.keys())
+        topics = sorted((self._topics if self._tracked_wanted else set()) | self._waiting.keys())
+        self._tracked_wanted = False
         try:
             if self.all_topics:
                 by_name = self._waiting if self.may_create_topics else ()

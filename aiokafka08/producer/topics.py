@@ -63,15 +63,19 @@ class TopicRoute:
         available: the partitions with a leader, ascending.
         queues: the queues by partition.
         is_open: a call may append without `TopicRoutes.acquire`.
+        lock: held by the call that has acquired the topic.
+        callers: number of calls that have the lock or wait for it.
+        failures: number of lookups of the topic that failed.
+        last_failure: the error of the last one.
     """
 
     __slots__ = (
-        "_callers",
-        "_failures",
-        "_last_failure",
-        "_lock",
         "available",
+        "callers",
+        "failures",
         "is_open",
+        "last_failure",
+        "lock",
         "partitioner",
         "partitions",
         "queues",
@@ -85,10 +89,10 @@ class TopicRoute:
         self.available: list[int] = []
         self.queues: dict[int, PartitionQueue] = {}
         self.is_open = False
-        self._lock = FairLock()
-        self._callers = 0  # number of calls that have the lock or wait for it
-        self._failures = 0  # number of lookups (`TopicRoutes._find`) that failed
-        self._last_failure: KafkaError | None = None
+        self.lock = FairLock()
+        self.callers = 0
+        self.failures = 0
+        self.last_failure: KafkaError | None = None
 
     def choose(self, key: bytes | None) -> PartitionQueue:
         """Return the queue of the partition that the partitioner chooses.
@@ -126,6 +130,7 @@ class TopicRoutes:
         self._options = options
         self._new_partitioner = new_partitioner
         self._loop = asyncio.get_running_loop()
+        self._snapshot = router.metadata.snapshot  # the one that all known topics agree with
         self._lookups: set[asyncio.Task[object]] = set()
         self._closed: KafkaError | None = None
         router.metadata.add_listener(self._metadata_changed)
@@ -133,7 +138,7 @@ class TopicRoutes:
     @property
     def waiters(self) -> int:
         """Number of calls that wait for metadata, or for an earlier call for the same topic."""
-        return len(self._lookups) + sum(route._lock.waiters for route in self.by_topic.values())
+        return len(self._lookups) + sum(route.lock.waiters for route in self.by_topic.values())
 
     def close(self, error: KafkaError) -> None:
         """Refuse every further call, and raise the error in all calls that wait here."""
@@ -158,27 +163,27 @@ class TopicRoutes:
         if route is None:
             check_topic_name(topic)
             route = self.by_topic[topic] = TopicRoute(topic, self._new_partitioner())
-        failures = route._failures
-        route._callers += 1
+        failures = route.failures
+        route.callers += 1
         route.is_open = False
         try:
-            async with route._lock:
+            async with route.lock:
                 if self._closed is not None:
                     raise copy.copy(self._closed)
-                if route._last_failure is not None and route._failures > failures:
+                if route.last_failure is not None and route.failures > failures:
                     # An earlier call's lookup failed while this one waited for it.
-                    raise copy.copy(route._last_failure)
+                    raise copy.copy(route.last_failure)
                 if not route.partitions:
                     try:
                         await self._find(route, metadata_timeout_s)
                     except KafkaError as error:
-                        route._failures += 1
-                        route._last_failure = error
+                        route.failures += 1
+                        route.last_failure = error
                         raise
                 yield route
         finally:
-            route._callers -= 1
-            if route._callers == 0:
+            route.callers -= 1
+            if route.callers == 0:
                 route.is_open = bool(route.partitions) and self._closed is None
                 if not route.partitions:
                     self.by_topic.pop(topic, None)
@@ -304,8 +309,12 @@ class TopicRoutes:
             task.exception()
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
+        before, self._snapshot = self._snapshot, snapshot
+        same_brokers = snapshot.brokers.keys() == before.brokers.keys()
         for route in self.by_topic.values():
-            self._update(route, snapshot)
+            topic = route.topic
+            if not (same_brokers and snapshot.topics.get(topic) is before.topics.get(topic)):
+                self._update(route, snapshot)
 
     def _update(self, route: TopicRoute, snapshot: ClusterSnapshot) -> None:
         partitions = snapshot.partitions(route.topic)

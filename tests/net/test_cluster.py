@@ -102,6 +102,17 @@ def test_equal_responses_give_equal_snapshots() -> None:
     assert merged(one) != merged(answer((0, 1), topic("t", led(0, 0), led(1, 0))))
 
 
+def test_unchanged_topic_stays_the_same_object() -> None:
+    """Listeners skip it."""
+    response = answer((0, 1), topic("t", led(0, 0)), topic("u", led(0, 0)))
+    before = merged(response)
+    after = before.merge(
+        answer((0, 1), topic("t", led(0, 0)), topic("u", led(0, 1))), all_topics=True
+    )
+    assert after.topics["t"] is before.topics["t"]
+    assert leaders(after, "u") == [1]
+
+
 def test_brokers_follow_the_responses() -> None:
     moved = MetadataResponse([Broker(0, "kafka0", 9092), Broker(1, "elsewhere", 9093)], -1, [])
     snapshot = merged(answer((0, 1, 2), topic("t", led(0, 0))), moved)

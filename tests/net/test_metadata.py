@@ -281,6 +281,21 @@ async def test_many_topics_at_once_share_their_refreshes(connect: Connect) -> No
         assert len(sent_metadata_requests(cluster)) == before + 1
 
 
+async def test_lookup_of_a_topic_requests_that_topic_only(connect: Connect) -> None:
+    """Each first send to a topic once requested, and merged, all topics known by then."""
+    async with (
+        EmbeddedCluster(topics={"t": 1, "u": 1, "v": 1}) as cluster,
+        connect(cluster, ("t",)) as router,
+    ):
+        await router.metadata.wait_for_topic("u", timeout_s=5)
+        assert sent_metadata_requests(cluster)[-1] == ["u"]
+        await asyncio.gather(
+            router.metadata.wait_for_topic("v", timeout_s=5), router.metadata.refresh()
+        )
+        assert sent_metadata_requests(cluster)[-1] == ["t", "u", "v"]
+        assert router.metadata.snapshot.topics.keys() == {"t", "u", "v"}
+
+
 async def test_a_missing_topic_raises_and_is_not_tracked(
     connect: Connect,
 ) -> None:
