@@ -64,13 +64,20 @@ class Lane(enum.Enum):
 
 
 class Node:
-    """A broker at one address. `node_id` is None for a bootstrap address."""
+    """A broker at one address.
+
+    Attributes:
+        node_id: None for a bootstrap address.
+        round_trip_s: the shortest time that the broker took to respond while its version was
+            probed; None if it wasn't probed yet.
+    """
 
     def __init__(
         self, node_id: int | None, address: Address, config: NetConfig, telemetry: Telemetry
     ) -> None:
         self.node_id = node_id
         self.address = address
+        self.round_trip_s: float | None = None
         self._config = config
         self._telemetry = telemetry
         self._lanes: dict[Lane, BrokerConnection] = {}
@@ -358,12 +365,15 @@ class Node:
 
     async def _probe_once(self) -> BrokerVersion:
         exact = self._needs_exact_line
+        took: list[float] = []
         version = await probe_version(
             self.address,
             self._config,
             self._set_progress,
+            took.append,
             exact=exact and not self._is_0_8_0,
         )
+        self.round_trip_s = min(took, default=None)
         if version.is_exact:
             return version
         if self._is_0_8_0:

@@ -34,7 +34,8 @@ _CORRELATION_ID = 1
 async def probe_version(
     address: Address,
     config: NetConfig,
-    progress: Callable[[str], object] | None = None,
+    progress: Callable[[str], object] = lambda text: None,
+    responded: Callable[[float], object] = lambda took_s: None,
     *,
     exact: bool = False,
 ) -> BrokerVersion:
@@ -44,6 +45,8 @@ async def probe_version(
         address: host and port; the host name is resolved anew for each connection.
         config: the options of the network layer.
         progress: called with a text that describes the current wait.
+        responded: called with the seconds that each response has taken. The requests are tiny, so
+            the shortest time is about a round trip.
         exact: see `detect_version()`.
 
     Raises:
@@ -55,7 +58,7 @@ async def probe_version(
     where = address_text(address)
     # End before the callers' deadlines: the error raised here says more than their timeouts.
     limit_s = config.request_timeout_s * 0.9
-    probing = _ProbeConnection(address, config, progress or (lambda text: None))
+    probing = _ProbeConnection(address, config, progress, responded)
     try:
         async with asyncio.timeout(limit_s):
             steps = detect_version(exact)
@@ -87,11 +90,17 @@ class _ProbeConnection:
     """A connection for one request at a time, with raw frames as responses."""
 
     def __init__(
-        self, address: Address, config: NetConfig, progress: Callable[[str], object]
+        self,
+        address: Address,
+        config: NetConfig,
+        progress: Callable[[str], object],
+        responded: Callable[[float], object],
     ) -> None:
         self._address = address
         self._config = config
         self._progress = progress
+        self._responded = responded
+        self._time = asyncio.get_running_loop().time
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.timeout_reason: str | None = None
         """Why the probe fails if it times out now, as text; None while connecting."""
@@ -119,6 +128,7 @@ class _ProbeConnection:
         name = type(probe.request).__name__
         self.timeout_reason = f"accepts connections but doesn't respond to {name}"
         self._progress(f"it {self.timeout_reason}")
+        sent_at = self._time()
         try:
             writer.writelines(
                 encode_request(
@@ -138,6 +148,7 @@ class _ProbeConnection:
             return None
         if decode_correlation_id(frame) != _CORRELATION_ID:
             raise KafkaProtocolError("not a Kafka broker: its response has a wrong correlation id")
+        self._responded(self._time() - sent_at)
         return frame
 
     async def close(self) -> None:

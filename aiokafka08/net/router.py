@@ -247,6 +247,17 @@ class Router:
             timed_out=lambda last: last or KafkaTimeoutError("no broker responded in time"),
         )
 
+    def expected_round_trip_s(self, node_id: int | None) -> float:
+        """Return the round trip to a broker that the probe of its version has measured.
+
+        If it wasn't probed, or without an id, return the shortest one of all; 0 if there is none.
+        """
+        node = None if node_id is None else self.nodes.get(node_id)
+        if node is not None and node.round_trip_s is not None:
+            return node.round_trip_s
+        known = (one.round_trip_s for one in self.nodes)
+        return min((seconds for seconds in known if seconds is not None), default=0.0)
+
     def _check(self) -> None:
         if self._stopped:
             raise IllegalStateError("the client was stopped")

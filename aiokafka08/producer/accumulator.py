@@ -10,9 +10,8 @@ Invariants:
   is put back becomes the head of its queue. So the messages of a partition keep their order through
   retries, leader changes and splits.
 - The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
-  in flight, the next one grows: that is how one partition fills a link with a long round trip. A
-  plain batch grows as far as `limit_growth` allows for its leader, a compressed one up to
-  `max_request_bytes`.
+  in flight, the next one grows up to `growth_bytes` of its leader: that is how one partition fills
+  a link with a long round trip.
 - A batch carries messages that were sent within a tenth of `delivery_timeout_s`, counted from its
   first message. So each message has at least nine tenths of that time, though its batch has one
   deadline. The fast path appends to `open_batch` without a clock: `expire` closes an open batch of
@@ -31,7 +30,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
-from aiokafka08.net.send_window import MIN_GROWTH_BYTES
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.compression import Codec
@@ -56,10 +54,12 @@ class Accumulator:
 
     Args:
         batch_bytes: size at which a batch is full (`max_batch_size`).
-        max_request_bytes: size up to which a batch may grow while it waits for an earlier batch.
+        max_request_bytes: upper limit of the size of a batch.
         linger_s: how long a batch waits for more messages.
         delivery_timeout_s: how long after its first message was sent a batch expires.
         codec: compression of the batches.
+        growth_bytes: returns the size to which a batch for this leader may grow while it waits for
+            an earlier batch.
         new_delivery: creates the delivery of a new batch.
         wake_sender: called when the sender has to run a pass soon.
 
@@ -76,6 +76,7 @@ class Accumulator:
         linger_s: float,
         delivery_timeout_s: float,
         codec: Codec,
+        growth_bytes: Callable[[int | None], int],
         new_delivery: Callable[[TopicPartition], BatchDelivery],
         wake_sender: Callable[[], object],
     ) -> None:
@@ -86,15 +87,10 @@ class Accumulator:
         self._linger_s = linger_s
         self._skip_linger = False
         self._codec = codec
+        self._growth_bytes = growth_bytes
         self._new_delivery = new_delivery
         self._wake_sender = wake_sender
         self._sender_is_awake = False
-        self._growth_bytes: dict[int | None, int] = {}  # by leader
-        self._first_growth_bytes = (
-            min(max(MIN_GROWTH_BYTES, batch_bytes), max_request_bytes)
-            if codec is Codec.NONE
-            else max_request_bytes
-        )
         # Queues with a due batch by leader, in the order in which they became ready. An entry
         # counts only while its queue is ready and still has that leader.
         self._ready: dict[int | None, deque[PartitionQueue]] = {}
@@ -145,18 +141,13 @@ class Accumulator:
         sent_at = now if since is None else since
         if queue.batches:
             batch = queue.batches[-1]
-            if (
-                batch.builder.size_bytes + size <= batch.limit_bytes
-                and sent_at + self._least_time_s <= batch.deadline
-                and batch.deadline <= sent_at + self.delivery_timeout_s
-                and (batch is queue.open_batch or batch.builder.magic == queue.magic)
-            ):
+            first, last = sent_at + self._least_time_s, sent_at + self.delivery_timeout_s
+            if first <= batch.deadline <= last and batch.accepts(size, queue.magic):
                 return batch
         self.close_batch(queue, now)
+        limit = self.batch_bytes
         if queue.muted_by is not None or queue.batches:
-            limit = self._growth_bytes.get(queue.leader, self._first_growth_bytes)
-        else:
-            limit = self.batch_bytes
+            limit = max(limit, self._growth_bytes(queue.leader))
         batch = Batch(
             queue,
             MessageSetBuilder(queue.magic, self._codec),
@@ -250,11 +241,6 @@ class Accumulator:
         queue.not_before = 0.0
         queue.is_ready = False
         self._schedule(queue, now)
-
-    def limit_growth(self, node: int, size_bytes: int) -> None:
-        """Let batches for a leader grow to this size; no effect on compressed ones."""
-        if self._codec is Codec.NONE:
-            self._growth_bytes[node] = max(size_bytes, self.batch_bytes)
 
     def begin_pass(self, now: float) -> None:
         """Begin a pass of the sender: queues whose linger or backoff is over become ready."""
@@ -443,7 +429,7 @@ class Accumulator:
 
     def _land(self, batch: Batch, now: float) -> None:
         """The request that carried the batch, if any, has ended."""
-        batch.in_flight = False
+        batch.in_flight = batch.is_written = False
         queue = batch.queue
         if queue.muted_by is batch:
             queue.muted_by = None

@@ -1,6 +1,6 @@
 """The state of one batch (`Batch`) and of one partition's queue of batches (`PartitionQueue`).
 
-Plain data without rules. `accumulator` creates both and is the only module that moves a batch
+Plain data. `accumulator` creates both and is the only module that moves a batch
 between states; `sink` encodes the batches that it sends, and `outcome` counts their retries.
 
 Invariant: the slots that the compiled twin (`_producer_c`) reads and writes directly are always
@@ -34,7 +34,8 @@ class Batch:
         deadline: when the batch expires.
         attempts: how often the batch was put back into its queue to be retried.
         unexplained_retries: how many of these retries had a reason that the client doesn't know.
-        in_flight: a request carries the batch.
+        in_flight: it was taken out of its queue for a request that hasn't ended.
+        is_written: that request was written, so the broker may have stored the batch.
         is_expired: the batch expired in flight, so its messages have failed already.
         last_error: the reason of the last retry.
     """
@@ -49,8 +50,14 @@ class Batch:
     attempts: int = 0
     unexplained_retries: int = 0
     in_flight: bool = False
+    is_written: bool = False
     is_expired: bool = False
     last_error: KafkaError | None = None
+
+    def accepts(self, size: int, magic: int) -> bool:
+        """Whether a message of this size and format still fits in."""
+        builder = self.builder
+        return builder.magic == magic and builder.size_bytes + size <= self.limit_bytes
 
     def __repr__(self) -> str:
         topic, partition = self.queue.topic_partition

@@ -97,11 +97,13 @@ class Deliveries:
     async def _wait(self) -> Sequence[RecordMetadata]:
         failed, first, cause = 0, self._count, None
         for number, group in enumerate(self._groups, 1):
-            await group.delivery.wait_finished()
-            for indices, error in _failed(group):
-                failed += len(indices)
-                if indices[0] < first:
-                    first, cause = indices[0], error
+            delivery = group.delivery
+            await delivery.wait_finished()
+            if delivery.error is not None or delivery.split_into is not None:
+                for indices, error in _failed(group):
+                    failed += len(indices)
+                    if indices[0] < first:
+                        first, cause = indices[0], error
             if number % _CHECK_EVERY == 0:
                 await self._loop_yield.yield_if_due()
         await self._loop_yield.yield_if_due()  # the caller may await many Deliveries in a row

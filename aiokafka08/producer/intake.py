@@ -225,11 +225,12 @@ class Intake:
         key = None if messages.keys is None else messages.keys[start]
         value = messages.values[start]
         timestamps = messages.timestamps_ms
-        since = self._clock()
-        size, now_ms = await self._reserve(
-            queue, key, value, None if timestamps is None else timestamps[start]
-        )
-        now = self._clock()
+        timestamp = None if timestamps is None else timestamps[start]
+        since = now = self._clock()
+        size, now_ms = self._measure(queue, key, value, timestamp)
+        if not memory.try_acquire(size):
+            size, now_ms = await self._reserve(queue, key, value, timestamp)
+            now = self._clock()
         batch = accumulator.batch_for(queue, size, now, since)
         builder = batch.builder
         first, size_before = batch.count, builder.size_bytes
@@ -249,7 +250,8 @@ class Intake:
             memory.release(size - (builder.size_bytes - size_before))
             accumulator.messages_added(batch, size, now)
         groups.append(DeliveryGroup(messages.indices[start:stop], batch.delivery, first, now_ms))
-        await self._loop_yield.yield_if_due()
+        if self._loop_yield.is_due():
+            await self._loop_yield.yield_now()
         return stop
 
     # --- what a message needs ---------------------------------------------------------------------

@@ -248,10 +248,12 @@ class BatchResolver:
         for batch in self._accumulator.expire(now):
             topic, partition = batch.queue.topic_partition
             limit_ms = self._accumulator.delivery_timeout_s * 1000
-            if batch.in_flight:
+            if batch.is_written:
                 why = "the broker hasn't responded; the messages may be in the log"
             elif batch.last_error is not None:
                 why = f"last error: {batch.last_error}"
+            elif batch.in_flight:
+                why = "the messages were still being compressed"
             elif batch.queue.leader is None:
                 why = "the partition has no leader"
             else:

@@ -29,12 +29,14 @@ from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
+from aiokafka08.net.send_window import growth_bytes
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
 from aiokafka08.producer.sink import Sink
+from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import TopicPartition
 
 _MIN_LEADER_RETRY_S: Final = 0.01
@@ -77,6 +79,7 @@ class Sender:
             linger_s=options.linger_s,
             delivery_timeout_s=options.delivery_timeout_s,
             codec=options.codec,
+            growth_bytes=self._growth_bytes,
             new_delivery=new_delivery,
             wake_sender=self.wake,
         )
@@ -206,6 +209,15 @@ class Sender:
             next_time = retry_at if next_time is None else min(retry_at, next_time)
         if next_time is not None:
             self.set_timer(next_time)
+
+    def _growth_bytes(self, leader: int | None) -> int:
+        """Return the size to which a batch may grow behind another one for the same partition."""
+        if self._options.codec is not Codec.NONE:
+            return self._options.max_request_size
+        sink = None if leader is None else self._sinks.get(leader)
+        if sink is not None:
+            return growth_bytes(sink.round_trip_s)
+        return growth_bytes(self._router.expected_round_trip_s(leader))
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
         try:

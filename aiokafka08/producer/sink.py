@@ -33,7 +33,7 @@ after any lost connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -56,7 +56,6 @@ from aiokafka08.protocol.api import (
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
-    Topic,
     by_topic,
 )
 from aiokafka08.protocol.compression import LONG_COMPRESS_BYTES, Codec
@@ -71,6 +70,10 @@ _BROKER_TIMEOUT_SHARE: Final = 0.9
 error code, then arrives before the client times out."""
 
 _MAX_INT32: Final = 2**31 - 1
+
+_BATCHES_PER_ITERATION: Final = 32
+"""After a request of many batches, the event loop runs once for each so many before the next one.
+To send them takes about a millisecond, and a busy task gets up to four (`loop_yield.HOLD_S`)."""
 
 
 class PassScheduler(Protocol):
@@ -95,7 +98,6 @@ class _ProduceInFlight:
         sent_at: when it was sent.
         is_alone: no other request was in flight then.
         connection: the connection.
-        magic: the message format that the broker knows.
         times_out_at: loop time at which the sink gives the request up.
         overdue_at: loop time at which the response is overdue, or overdue for another while.
         is_overdue: the response is overdue.
@@ -109,7 +111,6 @@ class _ProduceInFlight:
         "is_alone",
         "is_ended",
         "is_overdue",
-        "magic",
         "overdue_at",
         "sent_at",
         "sent_batches",
@@ -124,15 +125,16 @@ class _ProduceInFlight:
         size_bytes: int,
         connection: BrokerConnection,
         now: float,
+        *,
+        alone: bool,
     ) -> None:
         self._sink = sink
         self.batches = batches
         self.sent_batches = len(batches)
         self.sent_bytes = size_bytes
         self.sent_at = now
-        self.is_alone = not sink.in_flight
+        self.is_alone = alone
         self.connection = connection
-        self.magic = connection.version.magic
         self.times_out_at = 0.0
         self.overdue_at = now + watchdog.OVERDUE_S
         self.is_overdue = False
@@ -154,6 +156,43 @@ class _ProduceInFlight:
     def set_exception(self, error: KafkaConnectionError) -> None:
         """Tell the sink that the connection is lost."""
         self._sink.request_failed(self, error)
+
+    def match(
+        self, response: ProduceResponse, required_acks: int, snapshot: ClusterSnapshot
+    ) -> Iterator[tuple[Batch, ProducedPartition | None, int, int]]:
+        """Yield what the response says about each batch.
+
+        That is the batch, the broker's response for its partition (None if the broker left it out),
+        the offset of its first message if it is stored, and the message format in which it was
+        sent.
+
+        Brokers below 0.8.2 return the offset after a batch, not that of its first message, if they
+        waited for replicas. They wait if acks isn't 1 and a partition of the request has more than
+        one replica.
+        """
+        version = self.connection.version
+        returns_next_offset = (
+            required_acks != 1
+            and version.line < BrokerLine.V0_8_2
+            and any(self._is_replicated(batch, snapshot) for batch in self.batches)
+        )
+        # by name, not by index: brokers respond in the order of a hash map (docs/brokers.md 3.11)
+        responses = {
+            (topic.topic, partition.partition): partition
+            for topic in response.topics
+            for partition in topic.partitions
+        }
+        for batch in self.batches:
+            found = responses.get(batch.queue.topic_partition)
+            base_offset = -1 if found is None else found.offset
+            if returns_next_offset and base_offset >= batch.count:
+                base_offset -= batch.count
+            yield batch, found, base_offset, min(batch.builder.magic, version.magic)
+
+    def _is_replicated(self, batch: Batch, snapshot: ClusterSnapshot) -> bool:
+        topic, partition = batch.queue.topic_partition
+        known = snapshot.partitions(topic).get(partition)
+        return known is not None and len(known.replicas) > 1
 
 
 class Sink:
@@ -204,6 +243,11 @@ class Sink:
         """Number of produce requests in flight."""
         return len(self._requests)
 
+    @property
+    def round_trip_s(self) -> float:
+        """The round trip to the broker, as its `SendWindow` knows it."""
+        return self._window.round_trip_s
+
     def send_due(self) -> None:
         """Send due batches until none is left.
 
@@ -235,14 +279,26 @@ class Sink:
                 max_bytes, max_batches = min(PROBE_BYTES, max_bytes), PROBE_BATCHES
             elif self._window.is_full(sum(one.sent_batches for one in self._requests)):
                 return
-            self._send(
-                connection,
-                self._accumulator.drain(
-                    self._node_id, max_bytes, now, mute=mute, max_batches=max_batches
-                ),
+            batches = self._accumulator.drain(
+                self._node_id, max_bytes, now, mute=mute, max_batches=max_batches
             )
+            self._send(connection, batches)
+            pause = len(batches) // _BATCHES_PER_ITERATION
             if self._options.codec is not Codec.NONE and self._accumulator.has_ready(self._node_id):
-                self._next_send = self._loop.call_soon(self._send_next)
+                pause = max(pause, 1)
+            if pause:
+                self._next_send = self._loop.call_soon(self._pause, pause)
+
+    def _pause(self, iterations: int) -> None:
+        """Count an iteration of the event loop; after the last one, send."""
+        self._next_send = None
+        if iterations > 1:
+            self._next_send = self._loop.call_soon(self._pause, iterations - 1)
+            return
+        try:
+            self.send_due()
+        except Exception as error:
+            self._on_crash(error)
 
     def retry_moved(self, snapshot: ClusterSnapshot) -> None:
         """Take back batches from a silent broker if their partitions have another leader now.
@@ -334,7 +390,9 @@ class Sink:
             self._on_crash(error)
 
     def _new_window(self) -> SendWindow:
-        return SendWindow(self._options.max_request_size, self._accumulator.batch_bytes)
+        return SendWindow(
+            self._router.expected_round_trip_s(self._node_id), self._accumulator.batch_bytes
+        )
 
     def _fail_due(self, error: KafkaError) -> None:
         """Fail all due batches: this client can never speak to the broker."""
@@ -344,13 +402,6 @@ class Sink:
             if not batches:
                 return
             self._resolver.fail_all(batches, error, now)
-
-    def _send_next(self) -> None:
-        self._next_send = None
-        try:
-            self.send_due()
-        except Exception as error:
-            self._on_crash(error)
 
     def _send(self, connection: BrokerConnection, batches: list[Batch]) -> None:
         version = connection.version
@@ -412,6 +463,7 @@ class Sink:
                 continue
             partitions.append((topic, ProducePartition(partition, message_set)))
             size_bytes += len(message_set)
+            batch.is_written = True
             encoded.append(batch)
         if not encoded:
             return
@@ -422,7 +474,8 @@ class Sink:
             min(int(timeout_s * 1000 * _BROKER_TIMEOUT_SHARE), _MAX_INT32),
             by_topic(partitions),
         )
-        request = _ProduceInFlight(self, encoded, size_bytes, connection, now)
+        alone = not self._requests
+        request = _ProduceInFlight(self, encoded, size_bytes, connection, now, alone=alone)
         try:
             connection.send(produce, request)
             if acks == 0:
@@ -462,11 +515,12 @@ class Sink:
                     request.sent_bytes,
                     alone=request.is_alone,
                 )
-                self._accumulator.limit_growth(self._node_id, self._window.growth_bytes)
             if self._options.required_acks == 0:
                 self._finish_unacknowledged(request, None, now)
             else:
-                self._resolve_batches(request, response.topics, now)
+                snapshot = self._router.metadata.snapshot
+                for one in request.match(response, self._options.required_acks, snapshot):
+                    self._resolver.resolve(*one, now)
             self.send_due()
         except Exception as crash:
             self._on_crash(crash)
@@ -498,40 +552,6 @@ class Sink:
             text = f"node {self._node_id}: no response within {timeout_s * 1000:.0f} ms"
             self.request_failed(request, KafkaTimeoutError(text))
 
-    def _resolve_batches(
-        self, request: _ProduceInFlight, topics: list[Topic[ProducedPartition]], now: float
-    ) -> None:
-        # by name, not by index: brokers respond in the order of a hash map (docs/brokers.md 3.11)
-        responses: dict[tuple[str, int], ProducedPartition] = {
-            (topic.topic, partition.partition): partition
-            for topic in topics
-            for partition in topic.partitions
-        }
-        returns_next_offset = self._returns_next_offset(request)
-        for batch in request.batches:
-            response = responses.get(batch.queue.topic_partition)
-            base_offset = -1 if response is None else response.offset
-            if returns_next_offset and base_offset >= batch.count:
-                base_offset -= batch.count
-            magic = min(batch.builder.magic, request.magic)
-            self._resolver.resolve(batch, response, base_offset, magic, now)
-
-    def _returns_next_offset(self, request: _ProduceInFlight) -> bool:
-        """Whether the broker returns the offset after a batch instead of that of its first message.
-
-        Brokers below 0.8.2 do so if they waited for replicas. They wait if acks isn't 1 and a
-        partition of the request has more than one replica.
-        """
-        if self._options.required_acks == 1 or request.connection.version.line >= BrokerLine.V0_8_2:
-            return False
-        snapshot = self._router.metadata.snapshot
-        return any(
-            known is not None and len(known.replicas) > 1
-            for batch in request.batches
-            for topic, partition in (batch.queue.topic_partition,)
-            for known in (snapshot.partitions(topic).get(partition),)
-        )
-
     def _finish_unacknowledged(
         self, request: _ProduceInFlight, error: KafkaError | None, now: float
     ) -> None:
@@ -559,7 +579,10 @@ class Sink:
 
 
 def _encode_all(builders: list[MessageSetBuilder], magic: int) -> list[Buffer | Exception]:
-    """Return the message set of each builder, or the exception that encoding it raised."""
+    """Return the message set of each builder, or the exception that encoding it raised.
+
+    `magic`: the highest message format that the broker can read.
+    """
     return [_encode(builder, magic) for builder in builders]
 
 

@@ -71,8 +71,11 @@ async def test_every_line_of_the_embedded_cluster_is_detected(
 ) -> None:
     async with EmbeddedCluster(version=version, topics={"t": 1}) as cluster:
         (node,) = cluster.nodes.values()
-        found = await probe_version((node.host, node.port), config, exact=True)
+        took: list[float] = []
+        address = (node.host, node.port)
+        found = await probe_version(address, config, responded=took.append, exact=True)
         assert str(found.line) == version
+        assert len(took) >= 2  # seconds of the event loop; uvloop counts milliseconds
         await until(lambda: cluster.connections() == 0, "the connection was thrown away")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from aiokafka08.errors import KafkaError
-from aiokafka08.net.send_window import MIN_GROWTH_BYTES
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery
@@ -24,15 +23,15 @@ def make(
     linger_s: float = 0.0,
     delivery_timeout_s: float = 120.0,
     wake_sender: Callable[[], object] = lambda: None,
-    max_request_bytes: int = REQUEST_BYTES,
-    codec: Codec = Codec.NONE,
+    growth_bytes: Callable[[int | None], int] = lambda leader: REQUEST_BYTES,
 ) -> Accumulator:
     return Accumulator(
         batch_bytes=BATCH_BYTES,
-        max_request_bytes=max_request_bytes,
+        max_request_bytes=REQUEST_BYTES,
         linger_s=linger_s,
         delivery_timeout_s=delivery_timeout_s,
-        codec=codec,
+        codec=Codec.NONE,
+        growth_bytes=growth_bytes,
         new_delivery=lambda topic_partition: BatchDelivery(topic_partition, None),
         wake_sender=wake_sender,
     )
@@ -260,25 +259,25 @@ def test_batch_behind_one_in_flight_grows_to_request_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("codec", "limits"),
-    [
-        (Codec.NONE, (MIN_GROWTH_BYTES, BATCH_BYTES, 2 * MIN_GROWTH_BYTES)),
-        (Codec.GZIP, (4 * MIN_GROWTH_BYTES,) * 3),
-    ],
+    ("growth", "limit"),
+    [(0, BATCH_BYTES), (2 * BATCH_BYTES, 2 * BATCH_BYTES), (2 * REQUEST_BYTES, REQUEST_BYTES)],
 )
-def test_plain_batches_grow_as_far_as_their_leader_needs(
-    codec: Codec, limits: tuple[int, ...]
-) -> None:
-    accumulator = make(max_request_bytes=4 * MIN_GROWTH_BYTES, codec=codec)
-    accumulator.limit_growth(2, 1)
-    accumulator.limit_growth(3, 2 * MIN_GROWTH_BYTES)
-    for leader, limit in zip((1, 2, 3), limits, strict=True):
-        queue = add_queue(accumulator, leader, leader)
-        first = accumulator.append(queue, None, MESSAGE, -1, 100, 0.0)
-        accumulator.close_batch(queue, 0.0)
-        queue.magic = 1  # the next message needs another batch
-        second = accumulator.append(queue, None, MESSAGE, 0, 108, 0.0)
-        assert (first.limit_bytes, second.limit_bytes) == (BATCH_BYTES, limit)
+def test_batch_behind_another_grows_as_far_as_its_leader_needs(growth: int, limit: int) -> None:
+    leaders: list[int | None] = []
+
+    def growth_bytes(leader: int | None) -> int:
+        leaders.append(leader)
+        return growth
+
+    accumulator = make(growth_bytes=growth_bytes)
+    queue = add_queue(accumulator, leader=3)
+    [first] = add(accumulator, queue)
+    assert not leaders
+    accumulator.close_batch(queue, 0.0)
+    queue.magic = 1  # the next message needs another batch
+    second = accumulator.append(queue, None, MESSAGE, 0, 108, 0.0)
+    assert leaders == [3]
+    assert (first.limit_bytes, second.limit_bytes) == (BATCH_BYTES, limit)
 
 
 def test_drain_takes_at_most_max_batches() -> None:

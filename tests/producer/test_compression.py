@@ -116,7 +116,7 @@ async def test_batch_that_expires_meanwhile_is_not_sent(
 ) -> None:
     producer, offload = await held_producer(producer_for, cluster, delivery_timeout_ms=50)
     result = await producer.send("t", LARGE, partition=0)
-    with pytest.raises(KafkaTimeoutError, match="not acknowledged within 50 ms"):
+    with pytest.raises(KafkaTimeoutError, match="within 50 ms; the messages were still being comp"):
         await result
     used = producer.metrics()["buffer_used_bytes"]
     assert used > len(LARGE)  # the thread still reads the messages
@@ -234,6 +234,23 @@ async def test_failed_compression_fails_its_batch_only(
     await producer.send_and_wait("t", LARGE, partition=0)
     assert values(cluster) == [LARGE]
     assert producer.metrics()["buffer_used_bytes"] == 0
+
+
+async def test_request_is_compressed_in_the_loop_without_threads(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RuntimeError("can't start new thread") once ended the producer."""
+    producer = await producer_for(cluster, compression_type="gzip")
+    await producer.partitions_for("t")
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        await producer.send_and_wait("t", LARGE, partition=0)
+    assert GatedOffload.made.threads == [threading.get_ident()]
+    assert values(cluster) == [LARGE]
 
 
 async def test_loop_runs_between_two_compressed_requests(

@@ -1,10 +1,14 @@
-"""The requests that a sink holds back, though batches are due."""
+"""The requests that a sink holds back, though batches are due; and how large batches grow."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 
-from aiokafka08.net.send_window import SendWindow
+import pytest
+
+from aiokafka08.net.send_window import MIN_GROWTH_BYTES, SendWindow
+from aiokafka08.producer.sink import _BATCHES_PER_ITERATION
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.testing import Delay, EmbeddedCluster
 from tests.producer.conftest import MakeProducer as ProducerFor
@@ -20,7 +24,7 @@ async def test_probe_after_one_too_large_waits_until_it_is_alone(
         await producer.send_and_wait("t", b"connects", partition=0)
         assert producer._engine is not None
         [sink] = producer._engine.sender.sinks
-        window = SendWindow(1 << 20, 1 << 14)
+        window = SendWindow(0.0, 1 << 14)
         now = asyncio.get_running_loop().time()
         window.acknowledged(now - 10, now - 9, 1, 1 << 20, alone=True)
         sink._window = window
@@ -32,4 +36,56 @@ async def test_probe_after_one_too_large_waits_until_it_is_alone(
             await asyncio.sleep(0)
         assert producer.metrics()["requests_in_flight"] == 1
         await asyncio.gather(first, second)
-        assert window.round_trip_s is not None
+        assert window.round_trip_s > 0
+
+
+async def test_loop_runs_after_a_request_of_many_batches(
+    producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy task fills the next batches meanwhile, though linger and window would let them go."""
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 3600)
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 200}) as cluster:
+        producer = await producer_for(cluster)
+        await producer.send_and_wait("t", b"connects", partition=0)
+        assert producer._engine is not None
+        [sink] = producer._engine.sender.sinks
+        sink._window = SendWindow(0.0, 1 << 14)
+        sink._window.acknowledged(0.0, 3600.0, 1, 1, alone=True)  # neither full nor to be probed
+        before = producer.metrics()["requests_sent"]
+        results = [await producer.send("t", b"v", partition=number) for number in range(199)]
+        await asyncio.sleep(0)
+        assert producer.metrics()["requests_sent"] == before + 1
+        results.append(await producer.send("t", b"v", partition=199))
+        for _ in range(199 // _BATCHES_PER_ITERATION - 1):
+            await asyncio.sleep(0)
+            assert producer.metrics()["requests_sent"] == before + 1
+        await asyncio.gather(*results)
+        assert producer.metrics()["requests_sent"] == before + 2
+
+
+def sizes(cluster: EmbeddedCluster) -> list[int]:
+    """Return the sizes of all message sets that the cluster got."""
+    return [
+        len(partition.message_set)
+        for one in cluster.history
+        if isinstance(one.request, ProduceRequest)
+        for topic in one.request.topics
+        for partition in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize(
+    ("codec", "round_trip_s", "large"),
+    [(None, 0.001, False), (None, 0.05, True), ("gzip", 0.001, True)],
+)
+async def test_first_list_leaves_in_batches_that_fit_the_round_trip(
+    codec: str | None, round_trip_s: float, large: bool, producer_for: ProducerFor
+) -> None:
+    """The round trip is known from the probe of the version, before the first request."""
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        producer = await producer_for(cluster, compression_type=codec)
+        [node] = [one for one in producer._router.nodes if one.round_trip_s is not None]
+        node.round_trip_s = round_trip_s
+        values = [os.urandom(1000) for _ in range(3000)]
+        await (await producer.send_many("t", values, partition=0))
+        assert (sizes(cluster)[1] > MIN_GROWTH_BYTES) == large
