@@ -80,14 +80,20 @@ class RecordMetadata(NamedTuple):
     log_start_offset: int | None
 
 
+class _Extensible:
+    """Gives instances of a class with slots a `__dict__` for the attributes that others set."""
+
+    __slots__ = ("__dict__",)
+
+
 @dataclass(slots=True)
-class ConsumerRecord(Generic[KT, VT]):
+class ConsumerRecord(_Extensible, Generic[KT, VT]):
     """A record that the consumer returns.
 
     `timestamp` is in milliseconds since the epoch, `timestamp_type` is 0 (CreateTime) or 1
     (LogAppendTime); both are None for message format 0, which has no timestamps. `checksum` is the
     CRC-32 in the message. Sizes are in bytes, -1 for null. `headers` is always empty: message
-    formats 0 and 1 have none.
+    formats 0 and 1 have none. Other attributes may be set, as FastStream does.
     """
 
     topic: str

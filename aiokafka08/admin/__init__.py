@@ -5,7 +5,7 @@ of 0.8, which has no requests to create and delete topics, so it does that throu
 brokers of every version.
 """
 
-from aiokafka08.admin.client import AIOKafkaAdminClient, TopicErrors
+from aiokafka08.admin.client import AIOKafkaAdminClient
 from aiokafka08.admin.group_description import (
     GroupDescription,
     GroupDescriptions,
@@ -13,9 +13,11 @@ from aiokafka08.admin.group_description import (
 )
 from aiokafka08.admin.new_topic import NewPartitions, NewTopic
 from aiokafka08.admin.records_to_delete import RecordsToDelete
+from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
 
 __all__ = [
     "AIOKafkaAdminClient",
+    "DeletionErrors",
     "GroupDescription",
     "GroupDescriptions",
     "MemberDescription",

@@ -15,7 +15,7 @@ import asyncio
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +30,7 @@ from aiokafka08.admin.new_topic import (
     spread,
 )
 from aiokafka08.admin.records_to_delete import RecordsToDelete
+from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
 from aiokafka08.errors import (
     BrokerResponseError,
     InvalidPartitionsError,
@@ -52,13 +53,6 @@ from aiokafka08.zookeeper.topics import TopicNodes
 
 _POLL_S = 0.05
 """The pause between two checks whether a topic has its leaders, or is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicErrors:
-    """The result of each topic: (topic, error code, text); (topic, 0, None) if it succeeded."""
-
-    topic_errors: list[tuple[str, int, str | None]]
 
 
 class AIOKafkaAdminClient(GroupCalls):
@@ -267,7 +261,7 @@ class AIOKafkaAdminClient(GroupCalls):
                 )
                 await self._wait_leaders(topic.name, len(assignment), limit_ms)
 
-        return await _per_topic((topic.name, create(topic)) for topic in new_topics)
+        return TopicErrors(await _per_topic((topic.name, create(topic)) for topic in new_topics))
 
     async def create_partitions(
         self,
@@ -309,9 +303,12 @@ class AIOKafkaAdminClient(GroupCalls):
                 await asyncio.to_thread(nodes.add_partitions, topic, new)
                 await self._wait_leaders(topic, wanted.total_count, limit_ms)
 
-        return await _per_topic((name, grow(name, new)) for name, new in topic_partitions.items())
+        work = ((name, grow(name, new)) for name, new in topic_partitions.items())
+        return TopicErrors(await _per_topic(work))
 
-    async def delete_topics(self, topics: list[str], timeout_ms: int | None = None) -> TopicErrors:
+    async def delete_topics(
+        self, topics: list[str], timeout_ms: int | None = None
+    ) -> DeletionErrors:
         """Delete topics and wait until they are gone.
 
         Brokers delete topics only with `delete.topic.enable=true`, which isn't their default before
@@ -348,7 +345,8 @@ class AIOKafkaAdminClient(GroupCalls):
                     "Brokers delete it with delete.topic.enable=true and all replicas alive"
                 ) from None
 
-        return await _per_topic((name, delete(name)) for name in check_topic_names(topics))
+        work = ((name, delete(name)) for name in check_topic_names(topics))
+        return DeletionErrors(await _per_topic(work))
 
     # --- refused ----------------------------------------------------------------------------------
 
@@ -413,7 +411,9 @@ class AIOKafkaAdminClient(GroupCalls):
             ) from None
 
 
-async def _per_topic(work: Iterable[tuple[str, Awaitable[None]]]) -> TopicErrors:
+async def _per_topic(
+    work: Iterable[tuple[str, Awaitable[None]]],
+) -> list[tuple[str, int, str | None]]:
     """Await the work of each topic in order; errors with a Kafka code go into the result."""
     results: list[tuple[str, int, str | None]] = []
     for name, task in work:
@@ -423,7 +423,7 @@ async def _per_topic(work: Iterable[tuple[str, Awaitable[None]]]) -> TopicErrors
             results.append((name, error.errno, error.text or error.description))
         else:
             results.append((name, NoError.errno, None))
-    return TopicErrors(results)
+    return results
 
 
 def _unsent(call: str, request: str, release: str) -> UnsupportedVersionError:

@@ -53,7 +53,7 @@ from aiokafka08.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.list_offsets import list_offsets
-from aiokafka08.net.offsets_for_times import offsets_for_times
+from aiokafka08.net.offsets_for_times import offsets_for_times, wait_for_partitions
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
@@ -529,12 +529,16 @@ class AIOKafkaConsumer:
 
     async def _restart(self, partitions: Collection[TopicPartition], start: StartPosition) -> bool:
         self._engine.check()
-        cursors = self._engine.select(partitions)
-        if not cursors:
-            raise IllegalStateError("seek: no partitions are assigned")
+        cursors = self._select(partitions)
         for cursor in cursors:
             self._engine.restart(cursor, start)
         return await self._engine.wait_positions([cursor.topic_partition for cursor in cursors])
+
+    def _select(self, partitions: Collection[TopicPartition]) -> list[Cursor]:
+        cursors = self._engine.select(partitions)
+        if not cursors:
+            raise IllegalStateError("seek: no partitions are assigned")
+        return cursors
 
     async def seek_to_committed(
         self, *partitions: TopicPartition
@@ -542,11 +546,11 @@ class AIOKafkaConsumer:
         """Continue at the committed offsets, and return them; None where nothing is committed.
 
         Raises as `committed`, and:
-            IllegalStateError: a partition isn't assigned.
+            IllegalStateError: a partition isn't assigned, or none is.
         """
         self._engine.check()
+        selected = {one.topic_partition: one for one in self._select(partitions)}
         self._engine.require_store()
-        selected = {one.topic_partition: one for one in self._engine.select(partitions)}
         offsets = await self._stop_scope.run(self._engine.fetch_committed(selected))
         for tp, offset in offsets.items():
             # If the cursor was replaced, the partition was revoked meanwhile. Another member may
@@ -709,13 +713,14 @@ class AIOKafkaConsumer:
 
         Raises:
             TypeError, ValueError: a time or a partition isn't possible.
-            KafkaTimeoutError, UnknownTopicOrPartitionError: as `beginning_offsets`.
+            KafkaTimeoutError: not found, or no such partition, within `request_timeout_ms`.
         """
         times = {
             tp: _time_ms(tp, at)
             for tp, at in zip(check_partitions(timestamps), timestamps.values(), strict=True)
         }
         self._engine.check()
+        await self._stop_scope.run(wait_for_partitions(self._router, times))
         return await self._stop_scope.run(offsets_for_times(self._router, times))
 
     # --- health -----------------------------------------------------------------------------------

@@ -89,8 +89,8 @@ def net_config(
     `request_timeout_ms`.
 
     Raises:
-        IllegalArgumentError: a value is wrong.
-        KafkaConfigurationError: `security_protocol` and `ssl_context` contradict each other.
+        IllegalArgumentError: a value is wrong, or the `ssl_context` for "SSL" is missing.
+        KafkaConfigurationError: there is an `ssl_context` without "SSL".
         UnsupportedVersionError: an option asks for SASL, which this client doesn't support.
     """
     if security_protocol not in ("PLAINTEXT", "SSL"):
@@ -116,7 +116,7 @@ def net_config(
                 "doesn't support; expected no SASL options"
             )
     if security_protocol == "SSL" and ssl_context is None:
-        raise KafkaConfigurationError(
+        raise IllegalArgumentError(
             "security_protocol='SSL': expected an ssl_context too. Create one with "
             "aiokafka08.helpers.create_ssl_context()"
         )

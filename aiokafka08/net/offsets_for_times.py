@@ -23,16 +23,18 @@ broker could search this segment.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Collection, Mapping
 
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.net.list_offsets import (
     PartitionResults,
     find_first_messages,
     list_offsets,
     request_from_leaders,
 )
+from aiokafka08.net.retry import retry
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import (
     LATEST,
@@ -82,6 +84,36 @@ async def offsets_for_times(
         tp: None if segment is None or tp in with_timestamps else OffsetAndTimestamp(segment, None)
         for tp, segment in segments.items()
     }
+
+
+async def wait_for_partitions(router: Router, tps: Collection[TopicPartition]) -> None:
+    """Wait until the metadata has these partitions: one may be new, or about to be created.
+
+    Raises:
+        KafkaTimeoutError: one doesn't exist within `request_timeout_ms`, as in aiokafka.
+        InvalidTopicError: a topic name is invalid.
+    """
+    config, metadata = router.config, router.metadata
+
+    def missing() -> list[TopicPartition]:
+        return [tp for tp in tps if tp.partition not in metadata.snapshot.partitions(tp.topic)]
+
+    async def attempt(limit_s: float) -> bool | KafkaError:
+        for topic in dict.fromkeys(tp.topic for tp in missing()):
+            await metadata.wait_for_topic(topic, timeout_s=limit_s)
+        if missing():
+            await metadata.refresh()
+        return not missing() or KafkaTimeoutError("the metadata lacks a partition")
+
+    def timed_out(last: KafkaError | None) -> KafkaError:
+        return KafkaTimeoutError(
+            f"offsets_for_times: no partition {', '.join(map(str, missing()))} within "
+            f"{config.request_timeout_s * 1000:.0f} ms"
+        )
+
+    if missing():
+        deadline = asyncio.get_running_loop().time() + config.request_timeout_s
+        await retry(attempt, deadline=deadline, backoff=config.backoff(), timed_out=timed_out)
 
 
 def _start_offset(older: list[int], listed: list[int]) -> int | None:

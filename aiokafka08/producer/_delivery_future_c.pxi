@@ -55,7 +55,7 @@ cdef class DeliveryFuture:
             return "pending"
         if delivery.error is not None:
             return f"failed: {delivery.error}"
-        return f"offset {self.result().offset}"
+        return "sent" if delivery.base_offset < 0 else f"offset {self.result().offset}"
 
     def _current_delivery(self):
         return current(self)
@@ -234,12 +234,12 @@ cdef object result_of(DeliveryFuture future):
     ):
         raise future.exception().with_traceback(None)
     base = get(delivery, delivery_base)
+    if base < 0:
+        return None
     if get(delivery, delivery_has_timestamps) is True:
         at = get(delivery, delivery_timestamp)
         timestamp, kind = (timestamp_at(origin, future._index), 0) if at < 0 else (at, 1)
-    return record_metadata(
-        get(delivery, delivery_partition), base + index if base >= 0 else -1, timestamp, kind
-    )
+    return record_metadata(get(delivery, delivery_partition), base + index, timestamp, kind)
 
 
 cdef object last_made = None  # the `RecordMetadata` that was made last

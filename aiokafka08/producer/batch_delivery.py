@@ -339,10 +339,11 @@ else:
 class PureDeliveryFuture(_Future):
     """The future of one message; the producer makes it, `send()` returns it.
 
-    The result is a `RecordMetadata`; `send()` documents the errors. The future works with `await`,
-    `asyncio.gather`, `wait`, `wait_for`, `shield`, `isfuture` and callbacks as an `asyncio.Future`
-    does, but isn't an instance of that class, and can't be referenced weakly. A task that awaits
-    many completed futures in a row yields to the event loop now and then.
+    The result is a `RecordMetadata`, or None with acks=0, as in aiokafka; `send()` documents the
+    errors. The future works with `await`, `asyncio.gather`, `wait`, `wait_for`, `shield`,
+    `isfuture` and callbacks as an `asyncio.Future` does, but isn't an instance of that class, and
+    can't be referenced weakly. A task that awaits many completed futures in a row yields to the
+    event loop now and then.
 
     Args:
         delivery: the outcome of the message's batch.
@@ -381,7 +382,7 @@ class PureDeliveryFuture(_Future):
             return "pending"
         if delivery.error is not None:
             return f"failed: {delivery.error}"
-        return f"offset {self.result().offset}"
+        return "sent" if delivery.base_offset < 0 else f"offset {self.result().offset}"
 
     def _current_delivery(self) -> BatchDelivery:
         """Return the delivery that the message belongs to after all splits so far."""
@@ -414,7 +415,7 @@ class PureDeliveryFuture(_Future):
         return self._cancelled_by is not None
 
     def result(self) -> RecordMetadata:
-        """Return the partition and the offset that the message was stored at.
+        """Return the partition and the offset that the message was stored at; None with acks=0.
 
         Raises:
             asyncio.InvalidStateError: the batch isn't acknowledged yet.
@@ -426,6 +427,8 @@ class PureDeliveryFuture(_Future):
         if delivery.split_into is not None:
             delivery, index = delivery.locate(index)
         if delivery.done and delivery.error is None and self._cancelled_by is None:
+            if delivery.base_offset < 0:  # the type would make every user of other acks check it
+                return None  # type: ignore[return-value]
             return delivery.metadata(index, origin.timestamp_at(self._index))
         error = self.exception()
         assert error is not None

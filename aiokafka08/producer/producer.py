@@ -79,9 +79,10 @@ class AIOKafkaProducer:
         bootstrap_servers: "host:port,…" or a list of them: some of the cluster's brokers.
         api_version: "auto" (or None) detects the version of each broker; (0, 8, 2) or "0.8.2" pins
             it.
-        acks: 0: don't wait for the broker. Offsets are -1. Brokers report errors by closing the
-            connection; the messages that were on their way are then counted as `acks0_unknown`,
-            in addition to `messages_sent`.
+        acks: 0: don't wait for the broker. The results of `send()`, `send_and_wait()` and
+            `send_batch()` are None; those of `send_many()` have offsets of -1. Brokers report
+            errors by closing the connection; the messages that were on their way are then counted
+            as `acks0_unknown`, in addition to `messages_sent`.
             1: the leader has stored the message. "all" or -1: all in-sync replicas have. Other
             numbers of replicas: brokers of the 0.8 lines only.
         compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on).
@@ -355,7 +356,8 @@ class AIOKafkaProducer:
 
         Returns:
             An awaitable with the interface of `asyncio.Future`. A task that awaits many completed
-            ones yields to the event loop now and then. The result is a `RecordMetadata`. The errors
+            ones yields to the event loop now and then. The result is a `RecordMetadata`, or None
+            with acks=0. The errors
             are `KafkaTimeoutError` (not acknowledged within `delivery_timeout_ms`; if the broker
             didn't respond, the message may be stored), `MessageSizeTooLargeError`, and the errors
             that brokers report. A batch may be stored twice when it is retried after a lost

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.consumer import AIOKafkaConsumer
-from aiokafka08.errors import UnknownTopicOrPartitionError
+from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.net.offsets_for_times import FILE_TIME_GRAIN_MS, _start_offset
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.message_set import encode_entry
-from aiokafka08.structs import OffsetAndTimestamp
+from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster, Silence
 from tests.consumer.conftest import tp, values
 
@@ -58,11 +58,19 @@ async def test_offsets_for_times(timed: EmbeddedCluster, clock: Clock) -> None:
         assert await consumer.offsets_for_times({}) == {}
         with pytest.raises(ValueError, match="from 0 to"):
             await consumer.offsets_for_times({tp(0): -1})
-        with pytest.raises(UnknownTopicOrPartitionError):
-            await consumer.offsets_for_times({tp(9): 1})
         assert await consumer.end_offsets([tp(0), tp(1)]) == {tp(0): 10, tp(1): 0}
         timed.delete_before("t", 0, 3)
         assert await consumer.beginning_offsets([tp(0), tp(1)]) == {tp(0): 3, tp(1): 0}
+
+
+async def test_missing_partition_is_waited_for(timed: EmbeddedCluster) -> None:
+    servers = timed.bootstrap_servers
+    async with AIOKafkaConsumer(bootstrap_servers=servers, request_timeout_ms=300) as consumer:
+        with pytest.raises(KafkaTimeoutError, match=r"no partition .*partition=9\) within 300 ms"):
+            await consumer.offsets_for_times({tp(0): 1, tp(9): 1})
+    async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
+        created = TopicPartition("created", 0)
+        assert await consumer.offsets_for_times({created: 0}) == {created: None}
 
 
 async def test_brokers_with_timestamps_find_the_first_message(clock: Clock) -> None:

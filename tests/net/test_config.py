@@ -203,7 +203,7 @@ def test_sasl_is_refused_with_the_reason(protocol: str) -> None:
 
 def test_tls_needs_a_context_and_a_context_needs_tls() -> None:
     context = ssl.create_default_context()
-    with pytest.raises(KafkaConfigurationError, match="expected an ssl_context too"):
+    with pytest.raises(IllegalArgumentError, match="expected an ssl_context too"):
         net_config(**OPTIONS | {"security_protocol": "SSL"})
     with pytest.raises(KafkaConfigurationError, match="Set security_protocol='SSL'"):
         net_config(**OPTIONS | {"ssl_context": context})

@@ -62,11 +62,16 @@ async def test_timestamp_is_the_brokers_if_it_set_one() -> None:
     assert (result.offset, result.timestamp, result.timestamp_type) == (8, 5555, 1)
 
 
-async def test_format_0_has_no_timestamps_and_acks_0_no_offsets() -> None:
+async def test_format_0_has_no_timestamps_and_acks_0_no_result() -> None:
+    delivery, futures = make()
+    delivery.acknowledge(5, -1, has_timestamps=False)
+    result = futures[2].result()
+    assert (result.offset, result.timestamp, result.timestamp_type) == (7, None, None)
     delivery, futures = make()
     delivery.acknowledge(-1, -1, has_timestamps=False)
-    result = futures[2].result()
-    assert (result.offset, result.timestamp, result.timestamp_type) == (-1, None, None)
+    assert futures[2].result() is None
+    assert await futures[2] is None
+    assert "sent" in repr(futures[2])
 
 
 async def test_result_of_a_pending_future_raises() -> None:

@@ -96,7 +96,9 @@ class Library:
         return await self.run(consumer)
 
     async def admin(self, **options: Any) -> Any:
-        """Return a started admin client."""
+        """Return a started admin client. Only this package's takes the address of ZooKeeper."""
+        if self.kafka.__name__ == "aiokafka08":
+            options["zookeeper_connect"] = self._cluster.zookeeper_connect
         client = self.module("admin").AIOKafkaAdminClient(
             bootstrap_servers=self.bootstrap_servers, **options
         )

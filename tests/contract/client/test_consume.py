@@ -346,7 +346,6 @@ async def test_offsets_of_unknown_partition_raise(broker: Broker) -> None:
     for call in (
         reader.end_offsets([missing]),
         reader.beginning_offsets([TopicPartition(topic, 0), missing]),
-        reader.offsets_for_times({missing: 0}),
     ):
         with pytest.raises(UnknownTopicOrPartitionError, match="no partition 5"):
             await call
