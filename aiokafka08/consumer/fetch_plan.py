@@ -104,6 +104,8 @@ class FetchQueue:
         if cursor not in self.cursors or not cursor.wants_fetch:
             self._leave_out(cursor)
             self._memory.stop_waiting(cursor)
+        elif cursor in self._ready and not cursor.urgent and not cursor.not_before:
+            return False  # the usual case: its buffer was read
         elif cursor.not_before > now:
             self._leave_out(cursor)
             self._number += 1

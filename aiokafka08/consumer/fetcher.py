@@ -186,6 +186,8 @@ class Fetcher:
             if cursor.borrowed_bytes:
                 self._release_memory(cursor)
             self._update_queue(cursor)
+            if not self._memory.waiters:
+                return
         else:
             self._memory.remove(cursor)
             if not self._memory.is_overdrawn:  # it may have been until now

@@ -253,7 +253,7 @@ class RecordBuffer:
     def decoded_count(self) -> int:
         """How many decoded records weren't returned yet."""
         left = length_hint(self.remaining)
-        return left + sum(len(one.records) for one in self._slices)
+        return left + sum(len(one.records) for one in self._slices) if self._slices else left
 
     def reset(self, position: int) -> None:
         """Drop all sets and records, and continue at `position`.
