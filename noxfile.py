@@ -130,7 +130,8 @@ def tests(session: nox.Session) -> None:
     run_types(session)
     fetch_brokers(session)
     run_pytest_in_parallel(session)
-    run_pytest_in_parallel(session, *PURE, twin="python")
+    # `full` runs these on both loops: the pure twins know as little of loops as the compiled ones.
+    run_pytest_in_parallel(session, *PURE, "--loop=asyncio", twin="python")
 
 
 def install_for_tests(session: nox.Session) -> None:

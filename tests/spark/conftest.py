@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
+SHORT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""Options of a JVM that runs for seconds: the optimising compiler would cost more than it saves."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
@@ -48,7 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             .config("spark.local.dir", str(folder))
             .config(
                 "spark.driver.extraJavaOptions",
-                f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder}",
+                f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder} {SHORT_JVM}",
             )
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")

@@ -1,6 +1,6 @@
 """Copy a topic with a Spark job whose executors are separate processes.
 
-    python executor_job.py BOOTSTRAP_SERVERS [ZIP_OF_THE_PACKAGE]
+    python executor_job.py BOOTSTRAP_SERVERS JVM_OPTIONS [ZIP_OF_THE_PACKAGE]
 
 The job reads topic `t`, writes it to topic `copy`, and prints a summary as JSON. With a zip, Spark
 sends that to the executors; otherwise the package is installed there. test_executors runs it.
@@ -27,11 +27,12 @@ def where(_: Iterable[int]) -> Iterable[tuple[int, str, str]]:
     yield os.getppid(), aiokafka08.__file__, IMPLEMENTATION
 
 
-def main(servers: str, package: str = "") -> None:
+def main(servers: str, jvm: str, package: str = "") -> None:
     spark = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .config("spark.submit.pyFiles", package)
         .config("spark.executor.memory", "640m")
+        .config("spark.executor.extraJavaOptions", jvm)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")

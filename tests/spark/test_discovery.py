@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import fill
+from tests.spark.conftest import SHORT_JVM, fill
 
 pytestmark = pytest.mark.spark
 
@@ -40,6 +40,7 @@ def test_session_reads_without_register(cluster: EmbeddedCluster, tmp_path: Path
         PYSPARK_PYTHON=sys.executable,
         SPARK_LOCAL_IP="127.0.0.1",
         SPARK_LOCAL_DIRS=str(tmp_path),
+        SPARK_SUBMIT_OPTS=SHORT_JVM,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     found = json.loads(done.stdout.splitlines()[-1])

@@ -16,7 +16,7 @@ import pytest
 
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import spark_home
+from tests.spark.conftest import SHORT_JVM, spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -85,7 +85,7 @@ def run(
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": spark_home(folder),
         "SPARK_LOCAL_DIRS": str(folder),
-        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder}",
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder} {SHORT_JVM}",
     }
     if package is not None:
         environment["PYTHONPATH"] = str(package)
@@ -94,6 +94,7 @@ def run(
             sys.executable,
             str(ROOT / "tests" / "spark" / "executor_job.py"),
             cluster.bootstrap_servers,
+            SHORT_JVM,
             *([] if package is None else [str(package)]),
         ],
         cwd=folder,

@@ -21,7 +21,7 @@ from aiokafka08.spark.writer import write_task
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import require_real_brokers
-from tests.spark.conftest import ROOT, fill, spark_home
+from tests.spark.conftest import ROOT, SHORT_JVM, fill, spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -56,7 +56,7 @@ def start(
             "SPARK_LOCAL_IP": "127.0.0.1",
             # A killed process doesn't remove its files.
             "SPARK_LOCAL_DIRS": str(folder),
-            "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder}",
+            "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder} {SHORT_JVM}",
         },
         start_new_session=True,
     )
@@ -94,7 +94,8 @@ def sink(folder: Path) -> list[str]:
     ]
 
 
-EXPECTED = sorted(f"{p}-{i}" for p, count in enumerate(COUNTS) for i in range(count))
+def expected(counts: list[int]) -> list[str]:
+    return sorted(f"{p}-{i}" for p, count in enumerate(counts) for i in range(count))
 
 
 def python_workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -116,19 +117,20 @@ def filled(cluster: EmbeddedCluster) -> EmbeddedCluster:
     return cluster
 
 
-def test_killed_driver_resumes_exactly_once(filled: EmbeddedCluster, tmp_path: Path) -> None:
-    first = start(filled.bootstrap_servers, tmp_path, "follow")
+def test_killed_driver_resumes_exactly_once(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    fill(cluster, HALF)
+    first = start(cluster.bootstrap_servers, tmp_path, "follow")
     try:
         wait(lambda: committed(tmp_path) >= 3)
     finally:
         end(first)
-    assert committed(tmp_path) * 500 < sum(COUNTS)
-    last = start(filled.bootstrap_servers, tmp_path)
+    assert committed(tmp_path) * 500 < sum(HALF)
+    last = start(cluster.bootstrap_servers, tmp_path)
     try:
         assert last.wait(600) == 0
     finally:
         end(last)
-    assert sorted(sink(tmp_path)) == EXPECTED
+    assert sorted(sink(tmp_path)) == expected(HALF)
 
 
 def kill_workers(job: subprocess.Popen[bytes], folder: Path, count: int) -> None:
@@ -155,7 +157,7 @@ def test_killed_python_workers_and_broker_lose_nothing(
         assert job.wait(600) == 0
     finally:
         end(job)
-    assert sorted(sink(tmp_path)) == EXPECTED
+    assert sorted(sink(tmp_path)) == expected(COUNTS)
 
 
 @pytest.mark.full
@@ -184,7 +186,7 @@ def test_killed_real_broker_workers_and_driver_lose_nothing(tmp_path: Path) -> N
             end(last)
         stored = log(real)
     # A produce request whose response was lost may be stored twice.
-    assert sorted(set(stored)) == EXPECTED
+    assert sorted(set(stored)) == expected(COUNTS)
     assert sorted(sink(tmp_path)) == sorted(stored)
 
 
