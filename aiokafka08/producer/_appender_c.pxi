@@ -173,9 +173,12 @@ cdef object choose(object route, object key):
     return route.choose(key) if type(queue) is not queue_type else queue
 
 
-def choose_each(route, keys, Py_ssize_t start, Py_ssize_t stop, dict chosen not None):
+def choose_each(
+    route, keys, values, Py_ssize_t start, Py_ssize_t stop, dict chosen not None
+):
     cdef Py_ssize_t index
-    cdef object key = None, queue, indices
+    cdef object key = None, queue, found
+    cdef tuple columns
     for index in range(start, stop):
         if keys is not None:
             key = keys[index]
@@ -183,8 +186,10 @@ def choose_each(route, keys, Py_ssize_t start, Py_ssize_t stop, dict chosen not 
             queue = choose(route, key)
         else:
             queue = route.choose(key)
-        indices = chosen.get(queue)
-        if indices is None:
-            chosen[queue] = [index]
-        else:
-            (<list?>indices).append(index)
+        found = chosen.get(queue)
+        if found is None:
+            found = chosen[queue] = ([], [], [])
+        columns = <tuple?>found
+        (<list?>columns[0]).append(index)
+        (<list?>columns[1]).append(key)
+        (<list?>columns[2]).append(values[index])

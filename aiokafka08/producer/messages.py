@@ -27,7 +27,7 @@ from aiokafka08.partitioner import (
     partitions_of,
 )
 from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import choose_each
+from aiokafka08.producer.fast_path import Columns, choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import message_size
 
@@ -138,19 +138,20 @@ class ListedMessages:
         # A partitioner that is notified of new batches expects them before its next choices.
         most = _STEP_MESSAGES if isinstance(route.partitioner, BatchAware) else _SPLIT_MESSAGES
         end = min(start + most, len(self.values))
-        chosen: dict[PartitionQueue, list[int]] = {}
+        chosen: dict[PartitionQueue, Columns] = {}
         for first in range(start, end, _STEP_MESSAGES):
             if first > start:
                 yield
-            choose_each(route, self.keys, first, min(first + _STEP_MESSAGES, end), chosen)
-        return ((queue, self._select(indices)) for queue, indices in chosen.items()), end
+            last = min(first + _STEP_MESSAGES, end)
+            choose_each(route, self.keys, self.values, first, last, chosen)
+        return ((queue, self._part(*columns)) for queue, columns in chosen.items()), end
 
-    def _select(self, indices: list[int]) -> ListedMessages:
-        keys, values, timestamps = self.keys, self.values, self.timestamps_ms
+    def _part(self, indices: list[int], keys: list[Data], values: list[Data]) -> ListedMessages:
+        timestamps = self.timestamps_ms
         return ListedMessages(
             indices,
-            None if keys is None else [keys[index] for index in indices],
-            [values[index] for index in indices],
+            None if self.keys is None else keys,
+            values,
             None if timestamps is None else [timestamps[index] for index in indices],
         )
 

@@ -42,7 +42,7 @@ from aiokafka08.partitioner import (
 )
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import choose_each, pure_choose_each
+from aiokafka08.producer.fast_path import Columns, choose_each, pure_choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol import _murmur2_py
 from aiokafka08.structs import TopicPartition
@@ -386,29 +386,32 @@ def route(partitioner: Partitioner) -> TopicRoute:
 def test_choose_each_chooses_as_route_choose(each: Any, name: str) -> None:
     one = route(PARTITIONERS[name]())
     keys = [b"%d" % number for number in range(100)] + [b"", b"\xff" * 7]
-    places: dict[PartitionQueue, list[int]] = {}
-    each(one, keys, 3, 50, places)
-    each(one, keys, 50, 102, places)
-    assert sorted(index for indices in places.values() for index in indices) == [*range(3, 102)]
-    for queue, indices in places.items():
+    values = [b"value of %b" % key for key in keys]
+    chosen: dict[PartitionQueue, Columns] = {}
+    each(one, keys, values, 3, 50, chosen)
+    each(one, keys, values, 50, 102, chosen)
+    assert sorted(index for columns in chosen.values() for index in columns[0]) == [*range(3, 102)]
+    for queue, (indices, some_keys, some_values) in chosen.items():
         assert [one.choose(keys[index]) for index in indices] == [queue] * len(indices)
         assert indices == sorted(indices)
+        assert some_keys == [keys[index] for index in indices]
+        assert some_values == [values[index] for index in indices]
 
 
 @pytest.mark.parametrize("each", [choose_each, pure_choose_each])
 def test_choose_each_spreads_keyless_messages_over_leaders(each: Any) -> None:
     one = route(DefaultPartitioner())
     for keys in (None, [None] * 300):
-        places: dict[PartitionQueue, list[int]] = {}
-        each(one, keys, 0, 300, places)
-        assert {queue.topic_partition.partition for queue in places} == {1, 3}
-        assert min(map(len, places.values())) > 90
+        chosen: dict[PartitionQueue, Columns] = {}
+        each(one, keys, [b"v"] * 300, 0, 300, chosen)
+        assert {queue.topic_partition.partition for queue in chosen} == {1, 3}
+        assert min(len(indices) for indices, _, _ in chosen.values()) > 90
 
 
 @pytest.mark.parametrize("each", [choose_each, pure_choose_each])
 def test_choose_each_raises_for_a_missing_partition(each: Any) -> None:
     with pytest.raises(IllegalArgumentError, match="the partitioner chose 7"):
-        each(route(lambda key, partitions, available: 7), None, 0, 1, {})
+        each(route(lambda key, partitions, available: 7), None, [b"v"], 0, 1, {})
 
 
 async def test_predicted_partition_is_that_of_the_next_send(cluster: EmbeddedCluster) -> None:
