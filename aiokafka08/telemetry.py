@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.fields import ByFields
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS = 30.0
@@ -29,8 +30,8 @@ The same holds for exceptions of one type that the `on_event` hook raises.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Event(ByFields):
     """Base class of all events.
 
     Attributes:
@@ -49,7 +50,7 @@ class Event:
         return 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Connected(Event):
     """A lane (a connection with one purpose) was opened.
 
@@ -62,7 +63,7 @@ class Connected(Event):
     broker: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Disconnected(Event):
     """A lane was closed by the client or the broker.
 
@@ -76,7 +77,7 @@ class Disconnected(Event):
     lost: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ConnectFailed(Event):
     """A connection could not be made, or the peer isn't a supported broker."""
 
@@ -86,7 +87,7 @@ class ConnectFailed(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MetadataChanged(Event):
     """A metadata response changed brokers, topics or leaders.
 
@@ -98,7 +99,7 @@ class MetadataChanged(Event):
     topics: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MetadataFailed(Event):
     """No broker responded to a metadata request."""
 
@@ -107,7 +108,7 @@ class MetadataFailed(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BatchRetried(Event):
     """A batch was not acknowledged and is sent again.
 
@@ -123,7 +124,7 @@ class BatchRetried(Event):
     may_be_stored: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BatchFailed(Event):
     """A batch failed: the futures of its messages have the error."""
 
@@ -135,7 +136,7 @@ class BatchFailed(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Acks0Unknown(Event):
     """The broker closed the lane after messages with acks=0: they may be stored or lost."""
 
@@ -150,7 +151,7 @@ class Acks0Unknown(Event):
         return self.messages
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionFailed(Event):
     """A fetch of a partition failed.
 
@@ -164,7 +165,7 @@ class PartitionFailed(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OffsetReset(Event):
     """`auto_offset_reset` moved a position that was outside the log."""
 
@@ -176,7 +177,7 @@ class OffsetReset(Event):
     new_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CommitFailed(Event):
     """An automatic commit failed; the next one is due after the usual interval."""
 
@@ -186,7 +187,7 @@ class CommitFailed(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupJoined(Event):
     """This member joined a generation of its group; `partitions` are assigned to it."""
 
@@ -199,7 +200,7 @@ class GroupJoined(Event):
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupJoinFailed(Event):
     """Joining the group failed; it is retried."""
 
@@ -210,7 +211,7 @@ class GroupJoinFailed(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupLeft(Event):
     """This member left its group."""
 
@@ -221,7 +222,7 @@ class GroupLeft(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rebalanced(Event):
     """The consumer's assignment changed."""
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import pickle
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import aiokafka08
+from aiokafka08.fields import ByFields
 from tests.distribution import LINK, absolute_links, check_sdist, check_wheel, copy_project
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -38,6 +41,57 @@ def test_import_loads_only_the_package_itself() -> None:
         "aiokafka08.lazy",
     }
     assert not new & FIRST_CHOICE
+
+
+def test_importing_the_producer_loads_few_modules() -> None:
+    """An import takes about a millisecond for each module, and more for generated code."""
+    before = modules_after("import asyncio, dataclasses, logging, ssl")
+    new = modules_after("import aiokafka08\naiokafka08.AIOKafkaProducer") - before
+    ours = {name for name in new if name.startswith("aiokafka08")}
+    assert not {name.split(".")[1] for name in ours if "." in name} & {
+        *("admin", "consumer", "coordinator", "offset_store", "spark", "testing", "zookeeper"),
+    }
+    others = {name.partition(".")[0] for name in new - ours}
+    assert not others & {
+        *("concurrent", "email", "http", "importlib", "inspect", "ipaddress", "multiprocessing"),
+        *("queue", "typing_extensions", "unittest", "urllib", "uuid", "xml"),
+    }
+    assert len(others) < 20
+    assert len(ours) < 80
+
+
+@pytest.mark.parametrize("module", ["aiokafka08.protocol.api", "aiokafka08.telemetry"])
+def test_structs_and_events_have_no_generated_methods(module: str) -> None:
+    """Methods that dataclass generates take most of the time of an import; see `fields`."""
+    classes = [
+        one
+        for one in vars(importlib.import_module(module)).values()
+        if isinstance(one, type) and dataclasses.is_dataclass(one) and one.__module__ == module
+    ]
+    assert len(classes) > 15
+    for one in classes:
+        assert not {"__eq__", "__repr__", "__hash__"} & set(vars(one)), one
+        assert issubclass(one, ByFields)
+
+
+def test_fields_are_compared_and_printed_as_by_dataclass() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Generated:
+        a: int
+        b: str = "x"
+
+    @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+    class Shared(ByFields):
+        a: int
+        b: str = "x"
+
+    values: list[Any] = [(1,), (1, "x"), (2,), (1, "y")]
+    for one in values:
+        for other in values:
+            assert (Shared(*one) == Shared(*other)) == (Generated(*one) == Generated(*other))
+        assert hash(Shared(*one)) == hash(Shared(*one))
+        assert repr(Shared(*one)).replace("Shared", "Generated") == repr(Generated(*one))
+    assert Shared(1) != Generated(1)
 
 
 def test_using_the_package_imports_no_extra() -> None:

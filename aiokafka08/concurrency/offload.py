@@ -19,9 +19,9 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -33,7 +33,9 @@ class Offload:
     """The threads of one client; they start when there is work. For use in one event loop."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="aiokafka08")
+        self._executor = concurrent.futures.ThreadPoolExecutor(
+            _MAX_THREADS, thread_name_prefix="aiokafka08"
+        )
         self._running: set[asyncio.Future[Any]] = set()
         self._stopped = False
 

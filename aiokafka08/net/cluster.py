@@ -33,7 +33,7 @@ from aiokafka08.structs import TopicPartition
 INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
 """Topics that brokers use themselves; Metadata 0 doesn't mark them."""
 
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
+_TOPIC_NAME = r"[a-zA-Z0-9._-]{1,255}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ def check_topic_name(topic: object) -> str:
     Raises:
         InvalidTopicError: it isn't 1 to 255 letters, digits, ".", "_", "-", or it is "." or "..".
     """
-    if not isinstance(topic, str) or not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+    if not isinstance(topic, str) or not re.fullmatch(_TOPIC_NAME, topic) or topic in (".", ".."):
         raise InvalidTopicError(
             f"invalid topic name {_shortened(topic)}: expected 1 to 255 characters of a-z A-Z 0-9 "
             '. _ -, but not "." or ".."'

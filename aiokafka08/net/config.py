@@ -9,7 +9,6 @@ what is expected. It also shows the value, except that of a SASL option, which m
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 import ssl
@@ -23,7 +22,7 @@ from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
 DEFAULT_PORT = 9092
 
-_NOT_IN_HOST = re.compile(r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]")
+_NOT_IN_HOST = r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]"
 
 Address = tuple[str, int]
 BootstrapServers = str | Iterable[str | Address]
@@ -230,6 +229,8 @@ def _host(where: object, host: str) -> str:
             f"bootstrap_servers: {where!r} has no host; expected 'host:port'"
         )
     if ":" in host:
+        import ipaddress  # takes milliseconds, and few addresses are of IPv6
+
         try:
             ipaddress.IPv6Address(host)
         except ValueError as error:
@@ -239,7 +240,7 @@ def _host(where: object, host: str) -> str:
                 "commas"
             ) from None
         return host
-    if found := _NOT_IN_HOST.search(host):
+    if found := re.search(_NOT_IN_HOST, host):
         raise IllegalArgumentError(
             f"bootstrap_servers: {where!r} has {found[0]!r} in the host name; expected "
             "'host:port'. Separate addresses by commas"

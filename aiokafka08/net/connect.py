@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import ipaddress
 import os
 import re
 import socket
@@ -76,6 +75,8 @@ async def connect_to_any_ip(
 
 async def resolve(host: str, port: int) -> list[str]:
     """Return the current IP addresses of a host name."""
+    import ipaddress  # takes milliseconds, and a program may only construct its client
+
     try:
         ipaddress.ip_address(host)
     except ValueError:

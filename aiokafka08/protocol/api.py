@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.fields import ByFields
 from aiokafka08.protocol.types import (
     Boolean,
     Buffer,
@@ -62,8 +63,8 @@ P = TypeVar("P")
 R = TypeVar("R", bound="Response")
 
 
-@dataclass(slots=True)
-class Topic(Generic[P]):
+@dataclass(slots=True, eq=False, repr=False)
+class Topic(ByFields, Generic[P]):
     """What most requests and responses consist of: a topic, and one item per partition."""
 
     topic: String
@@ -78,13 +79,13 @@ def by_topic(parts: Iterable[tuple[str, P]]) -> list[Topic[P]]:
     return [Topic(topic, some) for topic, some in topics.items()]
 
 
-class Response:
+class Response(ByFields):
     """The base class of all responses."""
 
     __slots__ = ()
 
 
-class Request(Generic[R]):
+class Request(ByFields, Generic[R]):
     """The base class of all requests; `R` is the response's class."""
 
     __slots__ = ()
@@ -101,14 +102,14 @@ class Request(Generic[R]):
 # --- Produce (0) --------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class ProducePartition:
+@dataclass(slots=True, eq=False, repr=False)
+class ProducePartition(ByFields):
     partition: Int32
     message_set: Bytes
 
 
-@dataclass(slots=True)
-class ProducedPartition:
+@dataclass(slots=True, eq=False, repr=False)
+class ProducedPartition(ByFields):
     """The result for one partition.
 
     `offset` is the offset of the first message; -1 with error 0 means that nothing was stored.
@@ -121,13 +122,13 @@ class ProducedPartition:
     timestamp: Annotated[Int64, Since(2, absent=-1)] = -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ProduceResponse(Response):
     topics: list[Topic[ProducedPartition]]
     throttle_time_ms: Annotated[Int32, Since(1, absent=0)] = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ProduceRequest(Request[ProduceResponse]):
     """Message sets to store.
 
@@ -151,28 +152,28 @@ class ProduceRequest(Request[ProduceResponse]):
 # --- Fetch (1) ----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class FetchPartition:
+@dataclass(slots=True, eq=False, repr=False)
+class FetchPartition(ByFields):
     partition: Int32
     fetch_offset: Int64
     max_bytes: Int32
 
 
-@dataclass(slots=True)
-class FetchedPartition:
+@dataclass(slots=True, eq=False, repr=False)
+class FetchedPartition(ByFields):
     partition: Int32
     error_code: Int16
     high_watermark: Int64
     message_set: Bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class FetchResponse(Response):
     throttle_time_ms: Annotated[Int32, Since(1, absent=0)]
     topics: list[Topic[FetchedPartition]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class FetchRequest(Request[FetchResponse]):
     """A long poll: the broker responds once it has `min_bytes`, or after `max_wait_ms`.
 
@@ -198,15 +199,15 @@ EARLIEST = -2
 """A `ListOffsetsPartition.timestamp` for the log start: the offset of the first message."""
 
 
-@dataclass(slots=True)
-class ListOffsetsPartition:
+@dataclass(slots=True, eq=False, repr=False)
+class ListOffsetsPartition(ByFields):
     partition: Int32
     timestamp: Int64
     max_num_offsets: Annotated[Int32, Since(0, last=0, absent=1)] = 1
 
 
-@dataclass(slots=True)
-class ListedOffsets:
+@dataclass(slots=True, eq=False, repr=False)
+class ListedOffsets(ByFields):
     """The offsets of one partition.
 
     Version 0 has `offsets`: the start offsets of segments, descending; for `LATEST` the log end
@@ -222,12 +223,12 @@ class ListedOffsets:
     offset: Annotated[Int64, Since(1, absent=-1)] = -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ListOffsetsResponse(Response):
     topics: list[Topic[ListedOffsets]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """Offsets by time: version 0 compares with the times of segment files, version 1 with the
     timestamps of messages (KIP-79, brokers from 0.10.1 on)."""
@@ -243,16 +244,16 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
 # --- Metadata (3) -------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Broker:
+@dataclass(slots=True, eq=False, repr=False)
+class Broker(ByFields):
     node_id: Int32
     host: String
     port: Int32
     rack: Annotated[NullableString, Since(1, absent=None)] = None
 
 
-@dataclass(slots=True)
-class PartitionState:
+@dataclass(slots=True, eq=False, repr=False)
+class PartitionState(ByFields):
     error_code: Int16
     partition: Int32
     leader: Int32
@@ -260,22 +261,22 @@ class PartitionState:
     isr: list[Int32]
 
 
-@dataclass(slots=True)
-class TopicState:
+@dataclass(slots=True, eq=False, repr=False)
+class TopicState(ByFields):
     error_code: Int16
     topic: String
     is_internal: Annotated[Boolean, Since(1, absent=False)]
     partitions: list[PartitionState]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class MetadataResponse(Response):
     brokers: list[Broker]
     controller_id: Annotated[Int32, Since(1, absent=-1)]
     topics: list[TopicState]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class MetadataRequest(Request[MetadataResponse]):
     """All topics are `[]` in version 0 and None in version 1, where `[]` means no topic."""
 
@@ -289,26 +290,26 @@ class MetadataRequest(Request[MetadataResponse]):
 # --- OffsetCommit (8), OffsetFetch (9), GroupCoordinator (10) ------------------------------------
 
 
-@dataclass(slots=True)
-class CommitPartition:
+@dataclass(slots=True, eq=False, repr=False)
+class CommitPartition(ByFields):
     partition: Int32
     offset: Int64
     timestamp: Annotated[Int64, Since(1, last=1, absent=-1)]
     metadata: NullableString
 
 
-@dataclass(slots=True)
-class PartitionError:
+@dataclass(slots=True, eq=False, repr=False)
+class PartitionError(ByFields):
     partition: Int32
     error_code: Int16
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class OffsetCommitResponse(Response):
     topics: list[Topic[PartitionError]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """Offsets to commit.
 
@@ -327,20 +328,20 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
     topics: list[Topic[CommitPartition]]
 
 
-@dataclass(slots=True)
-class CommittedPartition:
+@dataclass(slots=True, eq=False, repr=False)
+class CommittedPartition(ByFields):
     partition: Int32
     offset: Int64
     metadata: NullableString
     error_code: Int16
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class OffsetFetchResponse(Response):
     topics: list[Topic[CommittedPartition]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """Version 0 reads from ZooKeeper, version 1 from `__consumer_offsets`."""
 
@@ -352,7 +353,7 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
     topics: list[Topic[Int32]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class GroupCoordinatorResponse(Response):
     error_code: Int16
     node_id: Int32
@@ -360,7 +361,7 @@ class GroupCoordinatorResponse(Response):
     port: Int32
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
     """Named ConsumerMetadata in 0.8.2, GroupCoordinator in 0.9, FindCoordinator later."""
 
@@ -374,19 +375,19 @@ class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
 # --- Groups (11 – 16) ---------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class GroupProtocol:
+@dataclass(slots=True, eq=False, repr=False)
+class GroupProtocol(ByFields):
     name: String
     metadata: Bytes
 
 
-@dataclass(slots=True)
-class JoinedMember:
+@dataclass(slots=True, eq=False, repr=False)
+class JoinedMember(ByFields):
     member: String
     metadata: Bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class JoinGroupResponse(Response):
     error_code: Int16
     generation: Int32
@@ -396,7 +397,7 @@ class JoinGroupResponse(Response):
     members: list[JoinedMember]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class JoinGroupRequest(Request[JoinGroupResponse]):
     """In version 0 the session timeout is also the limit for a rebalance."""
 
@@ -411,14 +412,14 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     protocols: list[GroupProtocol]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class GroupError(Response):
     """A response that is only an error code (Heartbeat, LeaveGroup)."""
 
     error_code: Int16
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class HeartbeatRequest(Request[GroupError]):
     api = ApiKey.HEARTBEAT
     versions = range(1)
@@ -429,7 +430,7 @@ class HeartbeatRequest(Request[GroupError]):
     member: String
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class LeaveGroupRequest(Request[GroupError]):
     api = ApiKey.LEAVE_GROUP
     versions = range(1)
@@ -439,19 +440,19 @@ class LeaveGroupRequest(Request[GroupError]):
     member: String
 
 
-@dataclass(slots=True)
-class MemberAssignment:
+@dataclass(slots=True, eq=False, repr=False)
+class MemberAssignment(ByFields):
     member: String
     assignment: Bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class SyncGroupResponse(Response):
     error_code: Int16
     assignment: Bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class SyncGroupRequest(Request[SyncGroupResponse]):
     api = ApiKey.SYNC_GROUP
     versions = range(1)
@@ -463,8 +464,8 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
     assignments: list[MemberAssignment]
 
 
-@dataclass(slots=True)
-class DescribedMember:
+@dataclass(slots=True, eq=False, repr=False)
+class DescribedMember(ByFields):
     member: String
     client_id: String
     client_host: String
@@ -472,8 +473,8 @@ class DescribedMember:
     assignment: Bytes
 
 
-@dataclass(slots=True)
-class DescribedGroup:
+@dataclass(slots=True, eq=False, repr=False)
+class DescribedGroup(ByFields):
     error_code: Int16
     group: String
     state: String
@@ -482,12 +483,12 @@ class DescribedGroup:
     members: list[DescribedMember]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class DescribeGroupsResponse(Response):
     groups: list[DescribedGroup]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     api = ApiKey.DESCRIBE_GROUPS
     versions = range(1)
@@ -496,19 +497,19 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     groups: list[String]
 
 
-@dataclass(slots=True)
-class ListedGroup:
+@dataclass(slots=True, eq=False, repr=False)
+class ListedGroup(ByFields):
     group: String
     protocol_type: String
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ListGroupsResponse(Response):
     error_code: Int16
     groups: list[ListedGroup]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ListGroupsRequest(Request[ListGroupsResponse]):
     api = ApiKey.LIST_GROUPS
     versions = range(1)
@@ -518,20 +519,20 @@ class ListGroupsRequest(Request[ListGroupsResponse]):
 # --- ApiVersions (18) ---------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class VersionRange:
+@dataclass(slots=True, eq=False, repr=False)
+class VersionRange(ByFields):
     api_key: Int16
     min_version: Int16
     max_version: Int16
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ApiVersionsResponse(Response):
     error_code: Int16
     api_versions: list[VersionRange]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     """For brokers ≥ 0.10: 0.8 closes the connection, 0.9 never responds (docs/brokers.md 2.2)."""
 
@@ -565,8 +566,8 @@ APIS: dict[int, type[Request[Any]]] = {
 # --- frames: header and body, of requests and responses -------------------------------------------
 
 
-@dataclass(slots=True)
-class RequestHeader:
+@dataclass(slots=True, eq=False, repr=False)
+class RequestHeader(ByFields):
     api_key: Int16
     api_version: Int16
     correlation_id: Int32
