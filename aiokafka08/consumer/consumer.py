@@ -270,7 +270,8 @@ class AIOKafkaConsumer:
         """Stop reading, make the last automatic commit, leave the group, close all connections.
 
         Calls that wait raise `ConsumerStoppedError`, but a `getmany()` that waits returns `{}`.
-        Messages that were fetched but not returned are dropped. Safe to call more than once.
+        Messages that were fetched but not returned are dropped. A compressed message that is being
+        opened in a thread is waited for, up to about a second. Safe to call more than once.
 
         Raises:
             IllegalStateError: the consumer belongs to another event loop or process, and goes on
