@@ -294,6 +294,9 @@ FLOOR_ONE = Client("floors", "one_by_one", "floor: a Protocol on uvloop")
 FLOOR_ONE_ASYNCIO = Client("floors", "one_by_one_asyncio", "floor: a Protocol on asyncio")
 FLOOR_KEPT = Client("floors", "send_kept", "floor: an object of 32 bytes per message")
 FLOOR_LOOPS = Client("floors", "loops", "floor: a future per message on uvloop")
+FLOOR_LOOPS_IN_COROUTINES = Client(
+    "floors", "loops_in_coroutines", "floor: a future and a coroutine per message on uvloop"
+)
 FLOOR_LOOPS_ASYNCIO = Client("floors", "loops_asyncio", "floor: a future per message on asyncio")
 
 PRODUCE = produce(
@@ -406,6 +409,7 @@ CASES = [
         (
             Client("ours", "loops", "aiokafka08 on uvloop", loops_goal(FLOOR_LOOPS, 1.35, 300_000)),
             FLOOR_LOOPS,
+            FLOOR_LOOPS_IN_COROUTINES,
             Client(
                 "ours",
                 "loops_asyncio",
