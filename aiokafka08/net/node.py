@@ -70,6 +70,7 @@ class Node:
         node_id: None for a bootstrap address.
         round_trip_s: the shortest time that the broker took to respond while its version was
             probed; None if it wasn't probed yet.
+        needs_exact_line: probe the exact line with the version; see `exact_version()`.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Node:
         self._version = config.pinned_version
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
-        self._needs_exact_line = False
+        self.needs_exact_line = False
         # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, through lost
         # connections too, until the broker can't be reached.
         self._is_0_8_0 = False
@@ -197,7 +198,7 @@ class Node:
         limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
         clock = asyncio.get_running_loop().time
         deadline = clock() + limit_s
-        self._needs_exact_line = True
+        self.needs_exact_line = True
         if self._version is not None and self._version.is_exact:
             return self._version
         connection = await self.connection(Lane.CONTROL, timeout_s=limit_s)
@@ -364,7 +365,7 @@ class Node:
         return version
 
     async def _probe_once(self) -> BrokerVersion:
-        exact = self._needs_exact_line
+        exact = self.needs_exact_line
         took: list[float] = []
         version = await probe_version(
             self.address,
@@ -378,7 +379,7 @@ class Node:
             return version
         if self._is_0_8_0:
             return BrokerVersion.of(BrokerLine.V0_8_0)
-        if self._needs_exact_line and not exact:  # a caller has asked for it meanwhile
+        if self.needs_exact_line and not exact:  # a caller has asked for it meanwhile
             return await self._probe_once()
         return version
 

@@ -226,6 +226,8 @@ class Router:
 
         async def attempt(timeout_s: float) -> BrokerVersion | KafkaError:
             if node_id is None:
+                for node in self.nodes:  # those that are connected later
+                    node.needs_exact_line = True
                 nodes = [node for node in self.nodes if node.version is not None]
             else:
                 nodes = [self._node(node_id)]

@@ -80,6 +80,7 @@ async def test_large_messages_are_stored(broker: Broker) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 async def test_every_codec_of_the_line(broker: Broker, codec: str | None) -> None:
     if codec == "lz4" and not broker.has_lz4:
+        await broker.create_topic()
         with pytest.raises(UnsupportedCodecError, match=r"from 0\.8\.2 on"):
             await broker.producer(compression_type=codec)
         return
@@ -91,6 +92,18 @@ async def test_every_codec_of_the_line(broker: Broker, codec: str | None) -> Non
     log = await broker.log(topic)
     assert [(one.key, one.value) for one in log] == [(b"%d" % len(v), v) for v in values]
     assert {one.codec for one in log} == {CODECS[codec]}
+
+
+@on_targets(below="0.8.2")
+async def test_lz4_without_any_topic_is_refused_by_the_first_send(broker: Broker) -> None:
+    """Before the first topic, 0.8.1 and 0.8.2 can't be told apart."""
+
+    async def start_and_send() -> None:
+        producer = await broker.producer(compression_type="lz4")
+        await producer.send_and_wait(broker.unique_topic(), b"value")
+
+    with pytest.raises(UnsupportedCodecError, match=r"from 0\.8\.2 on"):
+        await start_and_send()
 
 
 async def test_serializers_are_applied(broker: Broker) -> None:
