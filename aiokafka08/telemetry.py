@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from aiokafka08.errors import IllegalArgumentError
@@ -29,12 +29,16 @@ REPEAT_SECONDS = 30.0
 The same holds for exceptions of one type that the `on_event` hook raises.
 """
 
+_MAX_LISTED = 20
+"""How many partitions or brokers a log line names."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Event(ByFields):
-    """Base class of all events.
+    """Base class of all events. `str()` of an event is a sentence, which is logged.
 
     Attributes:
+        client_id: The client that emitted the event. Equality ignores it.
         name: The counter in `metrics()` that the event increases.
         level: The level of its log line.
         logger: Its logger, below "aiokafka08".
@@ -43,6 +47,7 @@ class Event(ByFields):
     name: ClassVar[str] = ""
     level: ClassVar[int] = logging.INFO
     logger: ClassVar[str] = "net"
+    client_id: str = field(default="", kw_only=True, compare=False)
 
     @property
     def amount(self) -> int:
@@ -62,6 +67,9 @@ class Connected(Event):
     lane: str
     broker: str
 
+    def __str__(self) -> str:
+        return f"connected to {self.address} for {self.lane}, broker line {self.broker}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Disconnected(Event):
@@ -76,6 +84,10 @@ class Disconnected(Event):
     reason: str
     lost: int
 
+    def __str__(self) -> str:
+        lost = f"; {self.lost} responses are lost" if self.lost else ""
+        return f"connection to {self.address} for {self.lane} closed: {self.reason}{lost}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ConnectFailed(Event):
@@ -85,6 +97,9 @@ class ConnectFailed(Event):
     level = logging.WARNING
     address: str
     reason: str
+
+    def __str__(self) -> str:
+        return f"no connection to {self.address}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -98,6 +113,9 @@ class MetadataChanged(Event):
     brokers: tuple[int, ...]
     topics: int
 
+    def __str__(self) -> str:
+        return f"metadata changed: brokers {_join(self.brokers)}; {self.topics} topics"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MetadataFailed(Event):
@@ -106,6 +124,9 @@ class MetadataFailed(Event):
     name = "metadata_failures"
     level = logging.WARNING
     reason: str
+
+    def __str__(self) -> str:
+        return f"metadata not refreshed: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -123,6 +144,10 @@ class BatchRetried(Event):
     reason: str
     may_be_stored: bool
 
+    def __str__(self) -> str:
+        doubt = "; the broker may have stored them" if self.may_be_stored else ""
+        return f"{_name(self.partition)}: {self.messages} messages retried{doubt}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BatchFailed(Event):
@@ -134,6 +159,9 @@ class BatchFailed(Event):
     partition: TopicPartition
     messages: int
     reason: str
+
+    def __str__(self) -> str:
+        return f"{_name(self.partition)}: {self.messages} messages failed: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -150,6 +178,9 @@ class Acks0Unknown(Event):
     def amount(self) -> int:
         return self.messages
 
+    def __str__(self) -> str:
+        return f"{self.messages} messages with acks=0 may be lost: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionFailed(Event):
@@ -164,6 +195,9 @@ class PartitionFailed(Event):
     partition: TopicPartition
     reason: str
 
+    def __str__(self) -> str:
+        return f"{_name(self.partition)}: fetch failed: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OffsetReset(Event):
@@ -176,6 +210,10 @@ class OffsetReset(Event):
     old_offset: int | None
     new_offset: int
 
+    def __str__(self) -> str:
+        old = "no position" if self.old_offset is None else f"offset {self.old_offset}"
+        return f"{_name(self.partition)}: auto_offset_reset from {old} to {self.new_offset}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CommitFailed(Event):
@@ -185,6 +223,9 @@ class CommitFailed(Event):
     level = logging.WARNING
     logger = "consumer"
     reason: str
+
+    def __str__(self) -> str:
+        return f"automatic commit failed: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -199,6 +240,13 @@ class GroupJoined(Event):
     leader: bool
     partitions: tuple[TopicPartition, ...]
 
+    def __str__(self) -> str:
+        role = " as leader" if self.leader else ""
+        return (
+            f"group {self.group!r}: joined generation {self.generation}{role}, member "
+            f"{self.member}; assigned: {_join(self.partitions)}"
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupJoinFailed(Event):
@@ -209,6 +257,9 @@ class GroupJoinFailed(Event):
     logger = "consumer"
     group: str
     reason: str
+
+    def __str__(self) -> str:
+        return f"group {self.group!r}: not joined: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -221,6 +272,9 @@ class GroupLeft(Event):
     member: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"group {self.group!r}: member {self.member} left: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rebalanced(Event):
@@ -231,6 +285,24 @@ class Rebalanced(Event):
     assigned: tuple[TopicPartition, ...]
     revoked: tuple[TopicPartition, ...]
 
+    def __str__(self) -> str:
+        return f"assignment changed: new {_join(self.assigned)}; revoked {_join(self.revoked)}"
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"topic {partition.topic!r}, partition {partition.partition}"
+
+
+def _join(items: Collection[object]) -> str:
+    """Return the first items as text, and how many there are if these aren't all."""
+    texts = [
+        f"{item.topic}/{item.partition}" if isinstance(item, TopicPartition) else str(item)
+        for item, _ in zip(items, range(_MAX_LISTED), strict=False)
+    ]
+    if len(items) > _MAX_LISTED:
+        texts.append(f"… ({len(items)} in all)")
+    return ", ".join(texts) or "none"
+
 
 class Telemetry:
     """Count, log and pass on the events of one client.
@@ -239,6 +311,7 @@ class Telemetry:
         on_event: The user's hook, called in the event loop. It should return quickly. What it
             raises is logged, and has no other effect.
         clock: Returns monotonic seconds, for the rate limit of the log.
+        client_id: The client's id: log lines begin with it, and events have it.
 
     Attributes:
         counters: The sum of `amount` of all events, by `name`.
@@ -251,16 +324,20 @@ class Telemetry:
         self,
         on_event: Callable[[Event], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        client_id: str = "",
     ) -> None:
         if on_event is not None and not callable(on_event):
             raise IllegalArgumentError(f"on_event={on_event!r}: expected a callable or None")
         self.counters: Counter[str] = Counter()
         self._on_event = on_event
         self._clock = clock
+        self._client_id = client_id
         self._logged: dict[Hashable, float] = {}
 
     def emit(self, event: Event) -> None:
         """Count the event, log it, and call the hook."""
+        event = replace(event, client_id=self._client_id)
         self.counters[event.name] += event.amount
         self._log(event)
         if self._on_event is not None:
@@ -269,14 +346,15 @@ class Telemetry:
             except Exception as error:
                 logging.getLogger("aiokafka08").log(
                     self._level(("hook", type(error).__name__), logging.ERROR),
-                    "the on_event hook failed on %r",
+                    "%s: the on_event hook failed on: %s",
+                    self._client_id,
                     event,
                     exc_info=True,
                 )
 
     def _log(self, event: Event) -> None:
         logging.getLogger(f"aiokafka08.{event.logger}").log(
-            self._level(event, event.level), "%s", event
+            self._level(event, event.level), "%s: %s", self._client_id, event
         )
 
     def _level(self, what: Hashable, level: int) -> int:

@@ -121,7 +121,7 @@ class AIOKafkaAdminClient(GroupCalls):
             sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
         self._timeout_ms = request_timeout_ms
-        self._router = Router(config, Telemetry(on_event))
+        self._router = Router(config, Telemetry(on_event, client_id=config.client_id))
         self._lifecycle = Lifecycle("AIOKafkaAdminClient", "close()")
         self._topic_nodes = (
             TopicNodes(zookeeper_connect, config.request_timeout_s)

@@ -224,7 +224,7 @@ class AIOKafkaConsumer:
         self._lifecycle = Lifecycle("AIOKafkaConsumer")
         self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
-        self._router = Router(net, Telemetry(on_event))
+        self._router = Router(net, Telemetry(on_event, client_id=net.client_id))
         self._client = ClientAttributes(self._router, bootstrap_servers, net.request_timeout_s)
         self._wanted = Subscription(exclude_internal_topics=self._config.exclude_internal_topics)
         self._engine = ConsumerEngine(self._router, self._config, self._wanted, self._lifecycle)

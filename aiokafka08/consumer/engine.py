@@ -342,7 +342,7 @@ class ConsumerEngine:
         self._router.telemetry.emit(Rebalanced(tuple(sorted(new - old)), tuple(sorted(old - new))))
         listener = self._subscription.listener
         if listener is not None:
-            await _call_listener(listener.on_partitions_assigned, new)
+            await self._call_listener(listener.on_partitions_assigned, new)
         # Fetching begins only now: the listener may seek before the first message comes.
         self._fetcher.set_cursors(self.cursors.values())
 
@@ -420,7 +420,9 @@ class ConsumerEngine:
     def task_failed(self, error: BaseException) -> None:
         """See `ConsumerObserver`."""
         _log.error(
-            "consumer failed: internal error in a background task; calls raise it", exc_info=error
+            "%s: consumer failed: internal error in a background task; calls raise it",
+            self._router.config.client_id,
+            exc_info=error,
         )
         self._crash = error
         self.collector.changed.notify()
@@ -486,24 +488,29 @@ class ConsumerEngine:
         await self.commits.commit_revoked(partitions)
         listener = self._subscription.listener
         if listener is not None:
-            await _call_listener(listener.on_partitions_revoked, partitions)
+            await self._call_listener(listener.on_partitions_revoked, partitions)
 
     def _messages_returned(self) -> int:
         return self._returned_count + sum(
             cursor.buffer.returned_count for cursor in self.cursors.values()
         )
 
-
-async def _call_listener(
-    method: Callable[[Collection[TopicPartition]], object], partitions: frozenset[TopicPartition]
-) -> None:
-    """Call a rebalance listener. Log what it raises, as aiokafka does."""
-    try:
-        result = method(partitions)
-        if inspect.isawaitable(result):
-            await result
-    except (Exception, asyncio.CancelledError) as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # this task was cancelled, not one that the listener awaits
-        _log.exception("rebalance listener failed for partitions %s", sorted(partitions))
+    async def _call_listener(
+        self,
+        method: Callable[[Collection[TopicPartition]], object],
+        partitions: frozenset[TopicPartition],
+    ) -> None:
+        """Call a rebalance listener. Log what it raises, as aiokafka does."""
+        try:
+            result = method(partitions)
+            if inspect.isawaitable(result):
+                await result
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # this task was cancelled, not one that the listener awaits
+            _log.exception(
+                "%s: rebalance listener failed for partitions %s",
+                self._router.config.client_id,
+                sorted(partitions),
+            )

@@ -45,7 +45,7 @@ from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
 from aiokafka08.consumer.fetch_request import by_partition, exchange, make_request
 from aiokafka08.consumer.next_fetch import may_hide_large
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
-from aiokafka08.errors import KafkaError, KafkaProtocolError
+from aiokafka08.errors import KafkaError, KafkaProtocolError, broker_error
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
@@ -406,10 +406,10 @@ class Fetcher:
                 self._emit_failure(cursor, f"offset {fetch.offset} was refused")
                 self._observer.offset_refused(cursor)
             case FetchResult.REFRESH:
-                self._emit_failure(cursor, f"error code {error_code}")
+                self._emit_failure(cursor, broker_error(error_code))
                 self._router.metadata.request_refresh()
             case FetchResult.RETRY:
-                self._emit_failure(cursor, f"error code {error_code}")
+                self._emit_failure(cursor, broker_error(error_code))
         self.update(cursor)
 
     def _request_failed(self, queue: FetchQueue, plan: FetchPlan, error: KafkaError) -> None:

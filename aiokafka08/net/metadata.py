@@ -315,7 +315,9 @@ class Metadata:
             try:
                 listener(snapshot)
             except Exception:
-                _logger.exception("metadata listener failed: %r", listener)
+                _logger.exception(
+                    "%s: metadata listener failed: %r", self._config.client_id, listener
+                )
 
     async def _refresh_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -339,5 +341,7 @@ class Metadata:
                 self._wanted.set()  # `MetadataFailed` has reported the error; try again
             except Exception:
                 self._wanted.set()
-                _logger.exception("metadata refresh failed: internal error")
+                _logger.exception(
+                    "%s: metadata not refreshed: internal error", self._config.client_id
+                )
             last = loop.time()

@@ -56,6 +56,7 @@ class ProducerEngine:
         self._loop = asyncio.get_running_loop()
         self.loop_yield = LoopYield()
         self.crash: KafkaError | None = None
+        self._client_id = router.config.client_id
         self._memory = BufferMemory(options.buffer_memory)
         self._offload = Offload()
         callback_queue = CallbackQueue(self._loop, run_callbacks)
@@ -98,7 +99,7 @@ class ProducerEngine:
     def _crashed(self, error: Exception) -> None:
         if self.crash is not None:
             return
-        _log.error("producer failed: internal error", exc_info=error)
+        _log.error("%s: producer failed: internal error", self._client_id, exc_info=error)
         self.crash = KafkaError(
             f"producer failed: internal error {error!r}, see the log for the traceback; brokers "
             "may have stored messages that weren't acknowledged. Stop this producer and make a new "

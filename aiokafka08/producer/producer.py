@@ -209,7 +209,7 @@ class AIOKafkaProducer:
             self._new_partitioner = partitioner_factory(partitioner)
         except (TypeError, ValueError) as error:
             raise IllegalArgumentError(f"partitioner={partitioner!r}: {error}") from None
-        self._telemetry = Telemetry(on_event)
+        self._telemetry = Telemetry(on_event, client_id=self._config.client_id)
         self._router = Router(self._config, self._telemetry)
         self.client = ClientAttributes(self._router, bootstrap_servers, self._options.max_block_s)
         self._engine: ProducerEngine | None = None

@@ -328,7 +328,9 @@ class TopicRoutes:
             if queue is None:
                 queue = route.queues[partition] = self._accumulator.new_queue(topic_partition)
                 if isinstance(route.partitioner, BatchAware):
-                    queue.on_new_batch = partial(_call_on_new_batch, route.partitioner)
+                    queue.on_new_batch = partial(
+                        _call_on_new_batch, self._router.config.client_id, route.partitioner
+                    )
             leader = snapshot.leader(topic_partition)
             self._accumulator.set_leader(queue, leader, now)
             if leader is not None:
@@ -337,9 +339,9 @@ class TopicRoutes:
         route.available = available
 
 
-def _call_on_new_batch(partitioner: BatchAware, partition: int) -> None:
+def _call_on_new_batch(client_id: str, partitioner: BatchAware, partition: int) -> None:
     """Call the user's code; an exception there must not stop the sending of batches."""
     try:
         partitioner.on_new_batch(partition)
     except Exception:
-        _log.exception("%r failed in on_new_batch(%d)", partitioner, partition)
+        _log.exception("%s: %r failed in on_new_batch(%d)", client_id, partitioner, partition)

@@ -392,7 +392,7 @@ def message_set_reader(options: ReadOptions, tp: TopicPartition, raw: RawSet) ->
 
 
 async def _start_router(config: NetConfig, leaders: PartitionLeaders | None) -> Router:
-    router = Router(config, Telemetry())
+    router = Router(config, Telemetry(client_id=config.client_id))
     # Request all topics: a broker may create a topic that a Metadata request names.
     router.metadata.all_topics, router.metadata.may_create_topics = True, False
     await router.start(leaders)

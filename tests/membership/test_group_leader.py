@@ -57,7 +57,7 @@ def test_garbage_metadata_leaves_other_members_whole(
     garbage: bytes, strategy: type[AbstractPartitionAssignor]
 ) -> None:
     good = ConsumerProtocolMemberMetadata(0, ["a"], b"").encode()
-    members = decode_members("g", [JoinedMember("m1", good), JoinedMember("m2", garbage)])
+    members = decode_members("c", "g", [JoinedMember("m1", good), JoinedMember("m2", garbage)])
     partitions = {"a": {0, 1, 2}}
     assignments = assign_members(strategy(), members, partitions)
     owned = [

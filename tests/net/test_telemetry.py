@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,42 @@ def test_events_go_to_the_logger_of_their_part(caplog: pytest.LogCaptureFixture)
         ("aiokafka08.consumer", "WARNING"),
     ]
     assert "kafka1:9092" in caplog.records[0].getMessage()
+
+
+def test_log_line_is_the_client_id_and_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    told = Telemetry(client_id="billing-1")
+    told.emit(FAILED)
+    told.emit(BatchFailed(TopicPartition("orders", 0), 5, "no leader"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "billing-1: no connection to kafka1:9092: Connection refused",
+        "billing-1: topic 'orders', partition 0: 5 messages failed: no leader",
+    ]
+
+
+def test_every_kind_of_event_has_a_sentence_of_its_own() -> None:
+    values: dict[str, Any] = {
+        "int": 3,
+        "bool": True,
+        "str": "text",
+        "int | None": None,
+        "TopicPartition": TopicPartition("orders", 0),
+        "tuple[int, ...]": tuple(range(50)),
+        "tuple[TopicPartition, ...]": (TopicPartition("orders", 0),) * 50,
+    }
+    kinds = Event.__subclasses__()
+    assert len(kinds) > 10
+    for kind in kinds:
+        event = kind(**{one.name: values[str(one.type)] for one in fields(kind)})
+        assert "__str__" in vars(kind)
+        assert kind.__name__ not in str(event)
+        assert len(str(event)) < 600
+
+
+def test_events_carry_the_client_id() -> None:
+    seen: list[Event] = []
+    Telemetry(seen.append, Clock(), client_id="billing-1").emit(FAILED)
+    assert seen == [FAILED]
+    assert seen[0].client_id == "billing-1"
 
 
 def test_a_repeated_event_is_logged_at_intervals(caplog: pytest.LogCaptureFixture) -> None:

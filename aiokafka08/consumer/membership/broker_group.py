@@ -197,8 +197,9 @@ class BrokerGroup:
         if self._is_idle:  # noticed before, during the rebalance that has just ended
             return
         _log.warning(
-            "group %r: no call for records within max_poll_interval_ms=%.0f; leaving the group "
+            "%s: group %r: no call for records within max_poll_interval_ms=%.0f; leaving the group "
             "until the next call",
+            self._router.config.client_id,
             self._coordinator.group,
             self._config.max_poll_interval_s * 1000,
         )
@@ -225,7 +226,12 @@ class BrokerGroup:
                 else:
                     await self._notifier.wait()
         except Exception as error:
-            _log.error("group %r: the membership failed", self._coordinator.group, exc_info=error)
+            _log.error(
+                "%s: group %r: the membership failed",
+                self._router.config.client_id,
+                self._coordinator.group,
+                exc_info=error,
+            )
             self._fail(error)
         finally:
             self._heartbeat.cancel()
@@ -370,18 +376,30 @@ class BrokerGroup:
 
     async def _assign_members(self, joined: JoinGroupResponse) -> list[MemberAssignment]:
         """Refresh the metadata of all members' topics and compute the members' assignments."""
-        members = decode_members(self._coordinator.group, joined.members)
+        members = decode_members(
+            self._router.config.client_id, self._coordinator.group, joined.members
+        )
         topics = frozenset(topic for one in members.values() for topic in one.subscription)
         metadata = self._router.metadata
         for topic in topics:
             try:
                 metadata.add_topics([topic])
             except InvalidTopicError as error:
-                _log.warning("group %r: topic not assigned: %s", self._coordinator.group, error)
+                _log.warning(
+                    "%s: group %r: topic not assigned: %s",
+                    self._router.config.client_id,
+                    self._coordinator.group,
+                    error,
+                )
         try:
             await metadata.refresh()
         except KafkaError as error:  # retried in the background; `on_change` compares the result
-            _log.info("group %r: assigning with old metadata: %s", self._coordinator.group, error)
+            _log.info(
+                "%s: group %r: assigning with old metadata: %s",
+                self._router.config.client_id,
+                self._coordinator.group,
+                error,
+            )
         self._assigned = self._partitions(topics)
         return assign_members(self._assignors[joined.protocol], members, self._assigned)
 

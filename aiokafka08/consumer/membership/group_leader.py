@@ -81,7 +81,7 @@ def make_assignors(strategies: Iterable[object]) -> dict[str, AbstractPartitionA
 
 
 def decode_members(
-    group: str, members: Iterable[JoinedMember]
+    client_id: str, group: str, members: Iterable[JoinedMember]
 ) -> dict[str, ConsumerProtocolMemberMetadata]:
     """Return the metadata of the members by id; leave out those that can't be decoded."""
     decoded = {}
@@ -90,7 +90,8 @@ def decode_members(
             decoded[member.member] = ConsumerProtocolMemberMetadata.decode(member.metadata)
         except KafkaProtocolError as error:
             _log.warning(
-                "group %r: member %r gets no partitions: its metadata can't be decoded: %s",
+                "%s: group %r: member %r gets no partitions: its metadata can't be decoded: %s",
+                client_id,
                 group,
                 member.member,
                 error,

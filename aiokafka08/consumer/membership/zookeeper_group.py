@@ -202,7 +202,12 @@ class ZookeeperGroup:
                 else:
                     await self._notifier.wait()
         except Exception as error:
-            _log.error("group %r: the membership failed", self._group, exc_info=error)
+            _log.error(
+                "%s: group %r: the membership failed",
+                self._router.config.client_id,
+                self._group,
+                exc_info=error,
+            )
             self._fail(error)
             try:
                 await self._assignee.revoke()
@@ -307,7 +312,13 @@ class ZookeeperGroup:
             try:
                 await asyncio.to_thread(registry.leave, claimed)
             except KafkaError as error:
-                _log.warning("group %r: %s not unregistered: %s", self._group, member, error.text)
+                _log.warning(
+                    "%s: group %r: %s not unregistered: %s",
+                    self._router.config.client_id,
+                    self._group,
+                    member,
+                    error,
+                )
                 if not await self._back_off():
                     self._is_stale = True
                     return
