@@ -83,6 +83,9 @@ def server_properties(
             "zookeeper.connection.timeout.ms": 30000,
             # The default up to 2.4, here for all versions (18 s later on).
             "zookeeper.session.timeout.ms": 6000,
+            # 30 s by default: a broker makes known no new leaders while it waits as long, twice,
+            # for a paused one that it replicates from (docs/brokers.md 9.4).
+            "replica.socket.timeout.ms": 5000,
         }
     else:
         properties |= {

@@ -176,7 +176,9 @@ def numbers(start: int, end: int) -> list[str]:
     return [f"0-{i}" for i in range(start, end)]
 
 
-@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "40"}])
+@pytest.mark.parametrize(
+    "limits", [{}, pytest.param({"maxOffsetsPerTrigger": "40"}, marks=pytest.mark.full)]
+)
 def test_lower_end_fails_each_restart_until_it_is_skipped(
     stream: Stream, cluster: EmbeddedCluster, limits: dict[str, str]
 ) -> None:
