@@ -179,14 +179,15 @@ class Collector:
         """As `get_many`, but return columns.
 
         Decoding stops after `limit` messages, or when the task has held the event loop for too long
-        (`LoopSlice.is_over`): the result then has fewer messages.
+        (`LoopSlice.is_over`): the result then has fewer messages. The caller has checked that the
+        consumer runs; it may have been stopped since.
         """
-        self._observer.check()
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             while True:
+                self._observer.check()
                 count = self.changed.count
                 await self._yield_if_due()
                 collected = self._pop_columns(partitions, limit)
@@ -195,7 +196,6 @@ class Collector:
                     continue
                 if collected.runs or not await self._wait(partitions, deadline, count):
                     return collected
-                self._observer.check()
         except ConsumerStoppedError:
             return self._no_columns()
 

@@ -122,7 +122,7 @@ class Comparison:
     async def __call__(self, observe: Observe[T]) -> T:
         """Return what `observe` returns with aiokafka; fail if it differs with this package."""
         theirs, ours = [await self._run(name, observe) for name in NAMES]
-        assert ours == theirs, "ours, theirs"
+        assert ours == theirs, f"ours {ours}, theirs {theirs}"
         return theirs
 
     async def _run(self, name: str, observe: Observe[T]) -> T:
