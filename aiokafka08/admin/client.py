@@ -41,7 +41,13 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.cluster import check_topic_name, check_topic_names
-from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config, positive
+from aiokafka08.net.config import (
+    ApiVersion,
+    BootstrapServers,
+    SecurityProtocol,
+    net_config,
+    positive,
+)
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
@@ -89,7 +95,7 @@ class AIOKafkaAdminClient(GroupCalls):
         connections_max_idle_ms: int = 540000,
         retry_backoff_ms: int = 100,
         metadata_max_age_ms: int = 300000,
-        security_protocol: str = "PLAINTEXT",
+        security_protocol: SecurityProtocol = "PLAINTEXT",
         ssl_context: ssl.SSLContext | None = None,
         api_version: ApiVersion = None,
         sasl_mechanism: str = "PLAIN",

@@ -24,7 +24,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.cluster import INTERNAL_TOPICS
-from aiokafka08.net.config import one_of
+from aiokafka08.net.config import OffsetsStorage, one_of
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.list_offsets import list_offsets
@@ -129,7 +129,7 @@ class GroupCalls:
         group_coordinator_id: int | None = None,
         partitions: list[TopicPartition] | None = None,
         *,
-        offsets_storage: str | None = None,
+        offsets_storage: OffsetsStorage | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that a group has committed.
 
@@ -163,7 +163,7 @@ class GroupCalls:
         group_id: str,
         partitions: list[TopicPartition] | None = None,
         *,
-        offsets_storage: str | None = None,
+        offsets_storage: OffsetsStorage | None = None,
     ) -> dict[TopicPartition, int | None]:
         """Return how many offsets a group is behind the end of each partition.
 
@@ -183,7 +183,7 @@ class GroupCalls:
         group_id: str,
         offsets: Mapping[TopicPartition, ResetTarget],
         *,
-        offsets_storage: str | None = None,
+        offsets_storage: OffsetsStorage | None = None,
     ) -> dict[TopicPartition, int]:
         """Move the offsets of a group whose consumers are all stopped.
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from aiokafka08.consumer.cursor import StartPosition
 from aiokafka08.consumer.record_buffer import Decoding, Deserializer
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from aiokafka08.net.config import boolean, callable_or_none, not_negative, one_of, positive
 from aiokafka08.net.coordinator_lookup import check_group_id
+
+AutoOffsetReset = Literal["earliest", "latest", "none"]
 
 _RESETS = {"earliest": StartPosition.EARLIEST, "latest": StartPosition.LATEST, "none": None}
 

@@ -35,7 +35,7 @@ from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import Collector
 from aiokafka08.consumer.commits import LAST_OFFSET, CommitOffsets, check_offsets
-from aiokafka08.consumer.config import consumer_config
+from aiokafka08.consumer.config import AutoOffsetReset, consumer_config
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.engine import ConsumerEngine
 from aiokafka08.consumer.membership.choose import check_subscribe
@@ -50,7 +50,13 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.client_attributes import ClientAttributes
 from aiokafka08.net.cluster import INTERNAL_TOPICS, check_partitions
-from aiokafka08.net.config import ApiVersion, BootstrapServers, net_config
+from aiokafka08.net.config import (
+    ApiVersion,
+    BootstrapServers,
+    OffsetsStorage,
+    SecurityProtocol,
+    net_config,
+)
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times, wait_for_partitions
@@ -135,7 +141,7 @@ class AIOKafkaConsumer:
         max_partition_fetch_bytes: int = 1048576,
         request_timeout_ms: int = 40000,
         retry_backoff_ms: int = 100,
-        auto_offset_reset: str = "latest",
+        auto_offset_reset: AutoOffsetReset = "latest",
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5000,
         check_crcs: bool = True,
@@ -148,7 +154,7 @@ class AIOKafkaConsumer:
         consumer_timeout_ms: int = 200,
         max_poll_records: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        security_protocol: str = "PLAINTEXT",
+        security_protocol: SecurityProtocol = "PLAINTEXT",
         api_version: ApiVersion = None,
         exclude_internal_topics: bool = True,
         connections_max_idle_ms: int | None = 540000,
@@ -160,7 +166,7 @@ class AIOKafkaConsumer:
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: object = None,
         client_rack: str | None = None,
-        offsets_storage: str | None = None,
+        offsets_storage: OffsetsStorage | None = None,
         zookeeper_connect: str | None = None,
         rebalance_backoff_ms: int = 2000,
         rebalance_max_retries: int = 4,

@@ -14,6 +14,7 @@ import re
 import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.net.backoff import Backoff
@@ -27,6 +28,8 @@ _NOT_IN_HOST = r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]"
 Address = tuple[str, int]
 BootstrapServers = str | Iterable[str | Address]
 ApiVersion = str | tuple[int, ...] | None
+SecurityProtocol = Literal["PLAINTEXT", "SSL"]
+OffsetsStorage = Literal["kafka", "zookeeper", "dual"]
 
 
 def address_text(address: Address) -> str:

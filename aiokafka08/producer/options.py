@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -34,6 +34,9 @@ _CODECS: Final = {
     "lz4": Codec.LZ4,
 }
 _MAX_ACKS: Final = 0x7FFF
+
+Acks = Literal["all"] | int
+CompressionType = Literal["gzip", "snappy", "lz4"]
 
 
 @dataclass(frozen=True, slots=True)

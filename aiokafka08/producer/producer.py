@@ -31,6 +31,7 @@ from aiokafka08.net.client_attributes import ClientAttributes
 from aiokafka08.net.config import (
     ApiVersion,
     BootstrapServers,
+    SecurityProtocol,
     callable_or_none,
     net_config,
     not_negative,
@@ -43,7 +44,7 @@ from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.engine import NO_METRICS, ProducerEngine
 from aiokafka08.producer.fast_path import DeliveryFuture, Send
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
-from aiokafka08.producer.options import check_duration, producer_options
+from aiokafka08.producer.options import Acks, CompressionType, check_duration, producer_options
 from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import RecordMetadata, TopicPartition
@@ -131,16 +132,16 @@ class AIOKafkaProducer:
         metadata_max_age_ms: int = 300000,
         request_timeout_ms: int = 40000,
         api_version: ApiVersion = None,
-        acks: int | str = 1,
+        acks: Acks = 1,
         key_serializer: Callable[[Any], bytes | None] | None = None,
         value_serializer: Callable[[Any], bytes | None] | None = None,
-        compression_type: str | None = None,
+        compression_type: CompressionType | None = None,
         max_batch_size: int = 16384,
         partitioner: str | Partitioner = _DEFAULT_PARTITIONER,
         max_request_size: int = 1048576,
         linger_ms: float = 0,
         retry_backoff_ms: int = 100,
-        security_protocol: str = "PLAINTEXT",
+        security_protocol: SecurityProtocol = "PLAINTEXT",
         ssl_context: ssl.SSLContext | None = None,
         connections_max_idle_ms: int | None = 540000,
         enable_idempotence: bool = False,

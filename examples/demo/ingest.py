@@ -11,10 +11,12 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from time import perf_counter as clock  # the clock of uvloop counts milliseconds
+from typing import cast
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.partitioner import DefaultPartitioner
 from aiokafka08.producer.deliveries import Deliveries
+from aiokafka08.producer.options import CompressionType
 from examples.demo.progress import Meter
 from examples.demo.run import Acknowledged, Run, Speed, on_loop
 from examples.demo.timeline import percentile
@@ -86,7 +88,7 @@ def _producer(run: Run, linger_ms: int) -> AIOKafkaProducer:
     return AIOKafkaProducer(
         bootstrap_servers=run.bootstrap,
         acks="all",
-        compression_type=run.codec,
+        compression_type=cast("CompressionType | None", run.codec),
         linger_ms=linger_ms,
         max_batch_size=256 * 1024,
         delivery_timeout_ms=30_000,

@@ -24,10 +24,14 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
+
+if TYPE_CHECKING:
+    from aiokafka08.producer.options import CompressionType
 
 MIB = 1024 * 1024
 SIZES = (256 * 1024, MIB, 8 * MIB, 60 * MIB)
@@ -110,7 +114,7 @@ async def _measure(
     partition = TopicPartition(topic, 0)
     async with AIOKafkaProducer(
         bootstrap_servers=servers,
-        compression_type=None if codec == "none" else codec,
+        compression_type=cast("CompressionType | None", None if codec == "none" else codec),
         max_batch_size=LIMIT_BYTES,
         max_request_size=LIMIT_BYTES,
         buffer_memory=2 * LIMIT_BYTES,

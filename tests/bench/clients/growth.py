@@ -6,13 +6,16 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka08 import AIOKafkaProducer, TopicPartition
 from aiokafka08.producer.accumulator import Accumulator
 from tests.bench.clients.ours import read, take_many
 from tests.bench.clients.running import run
 from tests.bench.measure import Measurement, TickingMeter
+
+if TYPE_CHECKING:
+    from aiokafka08.producer.options import CompressionType
 
 YIELD_EVERY = 100
 """Messages between two yields to the event loop."""
@@ -96,7 +99,10 @@ def _produce(
 
     async def work() -> Measurement:
         async with AIOKafkaProducer(
-            bootstrap_servers=bootstrap, acks=1, compression_type=compression, **options
+            bootstrap_servers=bootstrap,
+            acks=1,
+            compression_type=cast("CompressionType | None", compression),
+            **options,
         ) as producer:
             for topic, partition in places:  # open the connections, and know each partition
                 await producer.send(topic, values[0], partition=partition)

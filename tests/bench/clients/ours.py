@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import uvloop
 
@@ -14,6 +15,9 @@ from tests.bench.cases import BATCH_BYTES, LINGER_MS, LISTED, LOOPS, PARTITIONS,
 from tests.bench.clients.gathering import send_all
 from tests.bench.clients.running import run
 from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
+
+if TYPE_CHECKING:
+    from aiokafka08.producer.options import CompressionType
 
 DEFAULT_FETCH_MAX_BYTES = 50 * 1024 * 1024
 TIMES = 10
@@ -28,7 +32,7 @@ def _producer(
         acks=1,
         linger_ms=linger_ms,
         max_batch_size=BATCH_BYTES,
-        compression_type=compression,
+        compression_type=cast("CompressionType | None", compression),
     )
 
 
@@ -151,7 +155,7 @@ def fill(
             acks=1,
             max_batch_size=set_bytes,
             max_request_size=set_bytes,  # else batches grow while others are in flight
-            compression_type=compression,
+            compression_type=cast("CompressionType | None", compression),
         ) as producer:
             parts = [
                 await producer.send_many(topic, values[part::partitions], partition=part)

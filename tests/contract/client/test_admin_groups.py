@@ -19,6 +19,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from aiokafka08.net.config import OffsetsStorage
 from tests.contract.client.broker import Broker, Consumer, read_records
 from tests.contract.targets import on_targets
 from tests.waiting import eventually
@@ -106,7 +107,7 @@ async def test_option_of_newer_brokers_raises(broker: Broker) -> None:
     with pytest.raises(IllegalArgumentError, match="group_id=''"):
         await admin.list_consumer_group_offsets("")
     with pytest.raises(IllegalArgumentError, match="offsets_storage='disk'"):
-        await admin.list_consumer_group_offsets("g", offsets_storage="disk")
+        await admin.list_consumer_group_offsets("g", offsets_storage="disk")  # type: ignore[arg-type]
 
 
 # --- offsets --------------------------------------------------------------------------------------
@@ -141,7 +142,10 @@ async def test_group_offsets_come_from_named_store(broker: Broker) -> None:
     await one.commit({tp: 5})
     admin = await broker.admin()
     coordinator = await admin.find_coordinator(group)
-    for storage, offset in (("kafka", -1), ("zookeeper", 5), ("dual", 5), (None, -1)):
+    stores: list[tuple[OffsetsStorage | None, int]] = [
+        *(("kafka", -1), ("zookeeper", 5), ("dual", 5), (None, -1)),
+    ]
+    for storage, offset in stores:
         found = await admin.list_consumer_group_offsets(
             group, coordinator, [tp], offsets_storage=storage
         )
