@@ -112,9 +112,8 @@ class Committer:
     def positions(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions of these partitions, as far as they are known."""
-        known = {tp: self._cursors[tp].position for tp in partitions if tp in self._cursors}
-        return {tp: OffsetAndMetadata(at, "") for tp, at in known.items() if at is not None}
+        """Return the positions of these partitions, as far as they are assigned and known."""
+        return known_positions({tp: one for tp, one in self._cursors.items() if tp in partitions})
 
     def commit(
         self,
@@ -284,6 +283,14 @@ class Committer:
             if not error.retriable and not isinstance(error, CommitFailedError):
                 self._error = error
                 self._observer.commit_failed()
+
+
+def known_positions(
+    cursors: Mapping[TopicPartition, Cursor],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the positions that are known, as offsets to commit."""
+    positions = {tp: cursor.position for tp, cursor in cursors.items()}
+    return {tp: OffsetAndMetadata(at, "") for tp, at in positions.items() if at is not None}
 
 
 def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:

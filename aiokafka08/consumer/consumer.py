@@ -34,7 +34,12 @@ from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import Collector
-from aiokafka08.consumer.commits import LAST_OFFSET, CommitOffsets, check_offsets
+from aiokafka08.consumer.commits import (
+    LAST_OFFSET,
+    CommitOffsets,
+    check_offsets,
+    known_positions,
+)
 from aiokafka08.consumer.config import AutoOffsetReset, consumer_config
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.engine import ConsumerEngine
@@ -370,8 +375,13 @@ class AIOKafkaConsumer:
         self._engine.subscription_changed()
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are assigned to this consumer now."""
-        return set(self._engine.cursors)
+        """Return the partitions that are assigned to this consumer now.
+
+        While its group rebalances, these are still the former ones: `position()`, `commit()`,
+        `seek()` and the other calls about them work until the new ones are there. After that each
+        partition continues at its committed offset, also one that was assigned before.
+        """
+        return set(self._engine.assigned)
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -562,7 +572,7 @@ class AIOKafkaConsumer:
         for tp, offset in offsets.items():
             # If the cursor was replaced, the partition was revoked meanwhile. Another member may
             # have committed since, so this offset may be stale.
-            if offset is not None and self._engine.cursors.get(tp) is selected[tp]:
+            if offset is not None and self._engine.assigned.get(tp) is selected[tp]:
                 self.seek(tp, offset)
         return offsets
 
@@ -587,7 +597,7 @@ class AIOKafkaConsumer:
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
-        return {tp for tp, cursor in self._engine.cursors.items() if cursor.paused}
+        return {tp for tp, cursor in self._engine.assigned.items() if cursor.paused}
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return messages of paused partitions again."""
@@ -620,9 +630,9 @@ class AIOKafkaConsumer:
         self._engine.check()
         self._engine.require_store()
         if offsets is None:
-            if not self._engine.cursors:
+            if not self._engine.assigned:
                 raise IllegalStateError("commit(): no partitions are assigned")
-            commits = self._engine.commits.positions(self._engine.cursors)
+            commits = known_positions(self._engine.assigned)
         else:
             commits = check_offsets(offsets)
             for tp in commits:

@@ -235,6 +235,13 @@ class Cursor:
         self.seek(0)
         self.start = start
 
+    def drop_buffer(self) -> None:
+        """Free the buffer, and end iterators over it. The position stays."""
+        start, position = self.start, self.position
+        self.seek(position or 0)
+        if position is None:
+            self.start = start
+
     def resume(self) -> None:
         """Fetch and return messages again after a pause."""
         self.paused = False

@@ -6,7 +6,9 @@ is the `Assignee` that the membership drives. Its other methods are for the publ
 
 Invariant: `cursors` holds exactly the partitions that are assigned now, also while one is being
 revoked (`Cursor.revoked`). A partition that was removed and is assigned again gets a new cursor, so
-a part that still holds the old one can't affect it.
+a part that still holds the old one can't affect it. While a member of a broker's group joins again,
+`cursors` is empty, and `assigned` shows the partitions of the last generation to the public
+consumer, with their positions. No part fetches or returns messages of these.
 
 The engine holds no reference to the public consumer. So a consumer that is dropped without `stop()`
 is collected, and warns.
@@ -17,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.consumer.collector import Collector
@@ -71,6 +73,7 @@ class ConsumerEngine:
         lifecycle: Lifecycle,
     ) -> None:
         self.cursors: dict[TopicPartition, Cursor] = {}
+        self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
         self._router = router
         self._config = config
         self._subscription = subscription
@@ -202,13 +205,18 @@ class ConsumerEngine:
         found = {tp: committed.get(tp) for tp in partitions}
         return {tp: None if one is None else one.offset for tp, one in found.items()}
 
+    @property
+    def assigned(self) -> Mapping[TopicPartition, Cursor]:
+        """The partitions that are assigned; during a rebalance those of the last generation."""
+        return self.cursors or self._former
+
     def cursor(self, partition: TopicPartition) -> Cursor:
         """Return the cursor of an assigned partition.
 
         Raises:
             IllegalStateError: it isn't assigned.
         """
-        cursor = self.cursors.get(partition)
+        cursor = self.assigned.get(partition)
         if cursor is None:
             raise IllegalStateError(
                 f"partition {partition}: not assigned to this consumer. Use assign() or "
@@ -225,7 +233,7 @@ class ConsumerEngine:
         """
         if not all(isinstance(partition, TopicPartition) for partition in partitions):
             raise TypeError(f"partitions={partitions!r}: expected TopicPartition instances")
-        return [self.cursor(tp) for tp in partitions or list(self.cursors)]
+        return [self.cursor(tp) for tp in partitions or list(self.assigned)]
 
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign just these partitions. Those that stay keep their position and buffer."""
@@ -346,7 +354,7 @@ class ConsumerEngine:
         # Fetching begins only now: the listener may seek before the first message comes.
         self._fetcher.set_cursors(self.cursors.values())
 
-    async def revoke(self) -> None:
+    async def revoke(self, *, rejoins: bool = False) -> None:
         """See `Assignee`."""
         # The user may have called assign() since the membership decided to revoke: before this
         # method began, or while it awaited a commit or the listener. The membership must not revoke
@@ -362,7 +370,11 @@ class ConsumerEngine:
         await self.commits.wait_pending(deadline)
         if self._subscription.kind is not SubscriptionKind.ASSIGNED:
             self.commits.cancel_pending()
+            former = dict(self.assigned)
             self.set_partitions(())
+            # ZooKeeper would accept a commit of these after another member has read further.
+            if rejoins and self._config.offsets_storage in (None, "kafka"):
+                self._former = former
 
     def activity(self) -> int | None:
         """See `Assignee`."""
@@ -448,12 +460,13 @@ class ConsumerEngine:
     def _set_partitions(
         self, partitions: Iterable[TopicPartition], new_partitions: Collection[TopicPartition]
     ) -> None:
+        self._former = {}
         wanted = dict.fromkeys(partitions)
         for tp in [tp for tp in self.cursors if tp not in wanted]:
             cursor = self.cursors.pop(tp)
             self.collector.remove(cursor)
             self._start_offsets.remove(cursor)
-            cursor.seek(0)  # frees the buffer, and ends iterators over it
+            cursor.drop_buffer()
             self._returned_count += cursor.buffer.returned_count
         config = self._router.config
         for tp in wanted:

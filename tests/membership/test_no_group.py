@@ -21,7 +21,7 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[set[TopicPartition], set[TopicPartition]]] = []
 
-    async def revoke(self) -> None:
+    async def revoke(self, *, rejoins: bool = False) -> None:
         raise AssertionError
 
     async def assign(

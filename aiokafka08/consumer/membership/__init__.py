@@ -24,13 +24,18 @@ class Assignee(Protocol):
     A read call is the user's `getone()`, `getmany()`, `getmany_arrow()` or a step of `async for`.
     """
 
-    async def revoke(self) -> None:
+    async def revoke(self, *, rejoins: bool = False) -> None:
         """Stop reading all partitions.
 
         As soon as `revoke` is called, the consumer returns no more records. It commits the
         positions if auto commit is on, then it calls the listener, also if there are no partitions:
         that is so before the first join. A second call before the next `assign` doesn't call the
         listener again. When `revoke` returns, no commit of these partitions is pending any more.
+
+        Args:
+            rejoins: the member stays in its group and joins again, and the broker fences commits of
+                its last generation. Until the next `assign`, the user sees the partitions as
+                assigned and may commit them.
         """
 
     async def assign(

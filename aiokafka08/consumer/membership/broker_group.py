@@ -243,7 +243,7 @@ class BrokerGroup:
     async def _rebalance(self) -> None:
         """Go from one generation to the next, or leave the group."""
         if self._generation is not None or self._subscription.by_topic:
-            await self._assignee.revoke()
+            await self._assignee.revoke(rejoins=self._subscription.by_topic and not self._is_idle)
         if self._is_idle or not self._subscription.by_topic:
             await self._heartbeat.stop()
             # A commit that begins from now on follows LeaveGroup on the same connection.

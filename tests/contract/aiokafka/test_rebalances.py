@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
@@ -91,3 +92,72 @@ async def test_new_subscription_revokes_the_old_partitions(compare: Comparison) 
         ("revoked", [0, 1]),
         ("assigned", [0]),
     ]
+
+
+# --- calls during a rebalance ---------------------------------------------------------------------
+
+
+async def test_former_partitions_work_during_rebalance(compare: Comparison) -> None:
+    """One member waits in a rebalance until the listener of the other one returns."""
+
+    async def observe(library: Library) -> list[Any]:
+        topic, group = await library.create_topic(partitions=3), unique_name("g")
+        found: list[Any] = []
+        joins: list[str] = []
+        watched, revoked, assigned, gate = (asyncio.Event() for _ in range(4))
+        options = {"group_id": group, "heartbeat_interval_ms": 100, "enable_auto_commit": False}
+        one, two = library.new_consumer(**options), library.new_consumer(**options)
+        base: Any = library.kafka.ConsumerRebalanceListener
+
+        async def use(when: str) -> None:
+            """Use a partition that `one` had before the rebalance."""
+            partition = min(one.assignment())
+            position = await one.position(partition)
+            one.seek(partition, position + 1)
+            if when == "revoked":  # aiokafka's later commits wait behind its JoinGroup
+                await one.commit()
+                await one.commit({partition: position + 1})
+            found.append((when, await one.position(partition)))
+
+        class Watching(base):
+            async def on_partitions_revoked(self, partitions: Collection[Any]) -> None:
+                if watched.is_set():
+                    await use("revoked")
+                    revoked.set()
+
+            async def on_partitions_assigned(self, partitions: Collection[Any]) -> None:
+                joins.append("one")
+                if watched.is_set():
+                    found.append(("assigned", set(partitions) == one.assignment()))
+                    found.append(all([await one.position(tp) >= 0 for tp in partitions]))
+                    assigned.set()
+
+        class Holding(base):
+            async def on_partitions_revoked(self, partitions: Collection[Any]) -> None:
+                await gate.wait()
+
+            def on_partitions_assigned(self, partitions: Collection[Any]) -> None:
+                joins.append("two")
+
+        one.subscribe([topic], listener=Watching())
+        two.subscribe([topic], listener=Holding())
+        gate.set()
+        await library.run(one)
+        await library.run(two)
+        await until(lambda: sorted(joins) == ["one", "one", "two"], "sharing", timeout_s=20)
+        watched.set()
+        gate.clear()
+        joining = asyncio.create_task(library.consumer(topic, **options))
+        await asyncio.wait_for(revoked.wait(), 20)
+        try:
+            for _ in range(3):  # JoinGroup is in flight until the other member's listener returns
+                await use("joining")
+        finally:
+            gate.set()
+        await joining
+        await asyncio.wait_for(assigned.wait(), 20)
+        return found
+
+    joining = [("joining", position) for position in (2, 3, 4)]
+    expected = [("revoked", 1), *joining, ("assigned", True), True]
+    assert await compare(observe) == expected
