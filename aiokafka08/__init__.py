@@ -1,6 +1,7 @@
 """An asyncio client of the Kafka 0.8 wire protocol, for brokers 0.8.0 to 3.9.
 
-The names of this module are those of aiokafka 0.14. The rest of this package's public API is in
+The names of this module are those of aiokafka 0.14, and the two types of what `send()` and
+`send_many()` return: `DeliveryFuture` and `Deliveries`. The rest of this package's public API is in
 `aiokafka08.abc`, `.admin`, `.coordinator`, `.errors`, `.helpers`, `.partitioner`, `.structs`,
 `.telemetry` (events) and `.testing` (an embedded cluster). Each name is imported on first use; see
 `lazy`. An import of one of aiokafka's internal modules raises an ImportError with the reason; see
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from aiokafka08.client import AIOKafkaClient
     from aiokafka08.consumer import AIOKafkaConsumer
     from aiokafka08.errors import ConsumerStoppedError, IllegalOperation
-    from aiokafka08.producer import AIOKafkaProducer
+    from aiokafka08.producer import AIOKafkaProducer, Deliveries, DeliveryFuture
     from aiokafka08.structs import (
         ConsumerRecord,
         OffsetAndMetadata,
@@ -35,7 +36,7 @@ else:
             "errors": ["ConsumerStoppedError", "IllegalOperation"],
             "helpers": [],
             "partitioner": [],
-            "producer": ["AIOKafkaProducer"],
+            "producer": ["AIOKafkaProducer", "Deliveries", "DeliveryFuture"],
             "structs": [
                 "ConsumerRecord",
                 "OffsetAndMetadata",
@@ -58,6 +59,8 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerStoppedError",
+    "Deliveries",
+    "DeliveryFuture",
     "IllegalOperation",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",

@@ -27,14 +27,14 @@ def create_ssl_context(
     lower `minimum_version` of the returned context.
 
     Args:
-        cafile: PEM file of the authorities that sign the brokers' certificates.
-        capath: Folder of such files, named as OpenSSL expects.
-        cadata: Such certificates as PEM text or DER bytes. Without any of the three, the system's
-            authorities are trusted.
-        certfile: PEM file of the client's certificate, for brokers that request one.
-        keyfile: Its private key, if it isn't in `certfile`.
-        password: The password of the private key. None: OpenSSL prompts on the terminal if it needs
-            one.
+        cafile: PEM file of the authorities that sign the brokers' certificates (default None).
+        capath: Folder of such files, named as OpenSSL expects (default None).
+        cadata: Such certificates as PEM text or DER bytes (default None). Without any of the three,
+            the system's authorities are trusted.
+        certfile: PEM file of the client's certificate, for brokers that request one (default None).
+        keyfile: Its private key; None: it is in `certfile` (default None).
+        password: The password of the private key, or a function that returns it. None: OpenSSL
+            prompts on the terminal if it needs one (default None).
 
     Raises:
         OSError: A file can't be read.

@@ -6,6 +6,12 @@ brokers of every version.
 """
 
 from aiokafka08.admin.client import AIOKafkaAdminClient
+from aiokafka08.admin.cluster_description import (
+    BrokerDescription,
+    ClusterDescription,
+    PartitionDescription,
+    TopicDescription,
+)
 from aiokafka08.admin.group_description import (
     GroupDescription,
     GroupDescriptions,
@@ -17,12 +23,16 @@ from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
 
 __all__ = [
     "AIOKafkaAdminClient",
+    "BrokerDescription",
+    "ClusterDescription",
     "DeletionErrors",
     "GroupDescription",
     "GroupDescriptions",
     "MemberDescription",
     "NewPartitions",
     "NewTopic",
+    "PartitionDescription",
     "RecordsToDelete",
+    "TopicDescription",
     "TopicErrors",
 ]

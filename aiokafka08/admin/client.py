@@ -17,8 +17,13 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
 from types import TracebackType
-from typing import Any, Self
+from typing import NoReturn, Self, cast
 
+from aiokafka08.admin.cluster_description import (
+    BrokerDescription,
+    ClusterDescription,
+    TopicDescription,
+)
 from aiokafka08.admin.config_resource import ConfigResource
 from aiokafka08.admin.groups import GroupCalls
 from aiokafka08.admin.new_topic import (
@@ -65,20 +70,38 @@ class AIOKafkaAdminClient(GroupCalls):
     """Describe a cluster and its groups, create and delete topics, and move groups' offsets.
 
     Args:
-        bootstrap_servers: "host:port,…", or a list of them.
-        client_id: the name that brokers log.
-        request_timeout_ms: the timeout of a call.
+        loop: without effect: the client uses the event loop in which `start()` is called
+            (default None).
+        bootstrap_servers: addresses of some of the cluster's brokers: "host:port,…", or a list of
+            "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
+            port needs brackets (default "localhost").
+        client_id: the name that brokers log, at most 32767 bytes (default "aiokafka08").
+        request_timeout_ms: the timeout of a request, and of a call without a `timeout_ms`, in
+            milliseconds, from 1 on (default 40000).
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; None: `request_timeout_ms`. A service that starts before its cluster needs more.
-        connections_max_idle_ms: close a connection after so many idle milliseconds.
-        retry_backoff_ms: the pause before a request is retried.
-        metadata_max_age_ms: refresh the metadata at this age.
-        security_protocol: "PLAINTEXT" or "SSL" (with `ssl_context`).
-        api_version: "auto" or None detects the broker line, the release series of the brokers
-            ("0.8.2", "0.9", …); such a value pins it.
-        zookeeper_connect: "host:port/chroot" of the cluster's ZooKeeper. `create_topics`,
-            `delete_topics` and `create_partitions` need it, and groups on 0.8.
-        on_event: called with each `aiokafka08.telemetry.Event`.
+            raises; in milliseconds, from 1 on. A service that starts before its cluster needs more.
+            None: `request_timeout_ms` (default None).
+        retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
+            a second. In milliseconds, from 0 on (default 100).
+        metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
+            (default 300000).
+        api_version: the version of the brokers. None or "auto" detects that of each broker;
+            "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
+        security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
+        ssl_context: the `ssl.SSLContext` of "SSL", for example of
+            `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
+        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
+            never closes one (default 540000).
+        sasl_mechanism: of SASL, which isn't supported: a SASL option with a value other than its
+            default raises `UnsupportedVersionError` (default "PLAIN").
+        sasl_plain_username, sasl_plain_password: of SASL, see `sasl_mechanism` (default None).
+        sasl_kerberos_service_name: of SASL, see `sasl_mechanism` (default "kafka").
+        sasl_kerberos_domain_name, sasl_oauth_token_provider: of SASL, see `sasl_mechanism`
+            (default None).
+        zookeeper_connect: "host:port,…/chroot" of the cluster's ZooKeeper. `create_topics`,
+            `delete_topics` and `create_partitions` need it, and groups on 0.8 (default None).
+        on_event: called with each event of `aiokafka08.telemetry`, in the event loop
+            (default None).
 
     Raises:
         IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError: an option has a
@@ -92,7 +115,7 @@ class AIOKafkaAdminClient(GroupCalls):
         bootstrap_servers: BootstrapServers = "localhost",
         client_id: str = "aiokafka08",
         request_timeout_ms: int = 40000,
-        connections_max_idle_ms: int = 540000,
+        connections_max_idle_ms: int | None = 540000,
         retry_backoff_ms: int = 100,
         metadata_max_age_ms: int = 300000,
         security_protocol: SecurityProtocol = "PLAINTEXT",
@@ -190,7 +213,7 @@ class AIOKafkaAdminClient(GroupCalls):
         """Return the names of all topics; one that was just created may be missing."""
         return [state.topic for state in await self._all_topics()]
 
-    async def describe_topics(self, topics: list[str] | None = None) -> list[Any]:
+    async def describe_topics(self, topics: list[str] | None = None) -> list[TopicDescription]:
         """Return topics as dicts.
 
         The keys are error_code, topic, is_internal and partitions; those of a partition are
@@ -199,7 +222,7 @@ class AIOKafkaAdminClient(GroupCalls):
         leaves out dead brokers, and `isr` may be stale (docs/brokers.md 4.7, 4.8).
 
         Args:
-            topics: names; None for all topics.
+            topics: names; None for all topics (default None).
 
         Raises:
             InvalidTopicError: brokers don't accept the name.
@@ -208,9 +231,10 @@ class AIOKafkaAdminClient(GroupCalls):
         states = {state.topic: state for state in await self._all_topics()}
         wanted = list(states) if topics is None else check_topic_names(topics)
         unknown = UnknownTopicOrPartitionError.errno
-        return [asdict(states.get(name) or TopicState(unknown, name, False, [])) for name in wanted]
+        described = (states.get(name) or TopicState(unknown, name, False, []) for name in wanted)
+        return [cast(TopicDescription, asdict(state)) for state in described]
 
-    async def describe_cluster(self) -> dict[str, Any]:
+    async def describe_cluster(self) -> ClusterDescription:
         """Return `{"brokers": [{node_id, host, port, rack}, …], "controller_id": …}`.
 
         `controller_id` is -1 and `rack` None on brokers before 0.10. `brokers` is empty on an 0.8
@@ -220,7 +244,7 @@ class AIOKafkaAdminClient(GroupCalls):
         self._lifecycle.check()
         response = await self._router.metadata.fetch_all()
         return {
-            "brokers": [asdict(broker) for broker in response.brokers],
+            "brokers": [cast(BrokerDescription, asdict(broker)) for broker in response.brokers],
             "controller_id": response.controller_id,
         }
 
@@ -240,9 +264,9 @@ class AIOKafkaAdminClient(GroupCalls):
 
         Args:
             new_topics: the topics.
-            timeout_ms: how long to wait for the leaders of a topic; `request_timeout_ms` by
-                default.
-            validate_only: check the topics, and create nothing.
+            timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
+                None: `request_timeout_ms` (default None).
+            validate_only: True checks the topics, and creates nothing (default False).
 
         Raises:
             UnsupportedVersionError: there is no `zookeeper_connect`.
@@ -277,8 +301,15 @@ class AIOKafkaAdminClient(GroupCalls):
     ) -> TopicErrors:
         """Add partitions to topics and wait for their leaders.
 
-        New messages of a key may go to another partition than its old ones. Arguments and errors
-        are those of `create_topics`.
+        New messages of a key may go to another partition than its old ones.
+
+        Args:
+            topic_partitions: for each topic its new number of partitions.
+            timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
+                None: `request_timeout_ms` (default None).
+            validate_only: True checks the arguments, and adds nothing (default False).
+
+        Raises as `create_topics`.
         """
         nodes = self._require_topic_nodes("create_partitions")
         limit_ms = self._limit_ms(timeout_ms)
@@ -320,7 +351,12 @@ class AIOKafkaAdminClient(GroupCalls):
         Brokers delete topics only with `delete.topic.enable=true`, which isn't their default before
         1.0. If they refuse, the topic's result is UnsupportedVersion (35). Brokers of 0.8.0 and
         0.8.1 can't delete topics safely: with these the call raises UnsupportedVersionError before
-        the first topic. Arguments and other errors are those of `create_topics`.
+        the first topic. Other errors are those of `create_topics`.
+
+        Args:
+            topics: names.
+            timeout_ms: how long to wait until a topic is gone, in milliseconds, from 1 on; None:
+                `request_timeout_ms` (default None).
         """
         nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
@@ -360,7 +396,7 @@ class AIOKafkaAdminClient(GroupCalls):
         self,
         records_to_delete: dict[TopicPartition, RecordsToDelete],
         timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, int]:
+    ) -> NoReturn:
         """Raise UnsupportedVersionError: brokers before 0.11 can't delete records on request.
 
         The topic's `retention.ms` and `retention.bytes` delete records by age and by size.
@@ -369,11 +405,11 @@ class AIOKafkaAdminClient(GroupCalls):
 
     async def describe_configs(
         self, config_resources: list[ConfigResource], include_synonyms: bool = False
-    ) -> list[Any]:
+    ) -> NoReturn:
         """Raise UnsupportedVersionError: brokers before 0.11 don't describe their configuration."""
         raise _unsent("describe_configs", "DescribeConfigs", "0.11")
 
-    async def alter_configs(self, config_resources: list[ConfigResource]) -> list[Any]:
+    async def alter_configs(self, config_resources: list[ConfigResource]) -> NoReturn:
         """Raise UnsupportedVersionError: brokers before 0.11 can't be configured by a request.
 
         Kafka's kafka-configs.sh (0.8: kafka-topics.sh) changes a topic's settings in ZooKeeper.

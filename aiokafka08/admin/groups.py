@@ -52,6 +52,10 @@ class GroupCalls:
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
         """Return the node id of a group's coordinator (brokers from 0.8.2 on).
 
+        Args:
+            group_id: the group.
+            coordinator_type: 0 for a group (default 0).
+
         Raises:
             UnsupportedVersionError: the brokers have no coordinators; or `coordinator_type` isn't
                 0, which needs brokers from 0.11 on.
@@ -75,7 +79,7 @@ class GroupCalls:
         0.8 the groups in ZooKeeper are listed.
 
         Args:
-            broker_ids: ask only these brokers.
+            broker_ids: the node ids of the brokers to ask; None for all (default None).
 
         Raises:
             UnsupportedVersionError: the brokers are of 0.8, and there is no `zookeeper_connect`.
@@ -105,7 +109,9 @@ class GroupCalls:
 
         Args:
             group_ids: the names.
-            group_coordinator_id: the coordinator of all these groups, if it is known.
+            group_coordinator_id: the node id of the coordinator of all these groups; None finds it
+                (default None).
+            include_authorized_operations: True raises `UnsupportedVersionError` (default False).
 
         Raises:
             UnsupportedVersionError: the brokers are of 0.8, and there is no `zookeeper_connect`; or
@@ -135,11 +141,11 @@ class GroupCalls:
 
         Args:
             group_id: the group.
-            group_coordinator_id: its coordinator, if it is known.
+            group_coordinator_id: the node id of its coordinator; None finds it (default None).
             partitions: return these, with offset -1 where nothing is committed. None: return all
-                partitions that have a committed offset.
+                partitions that have a committed offset (default None).
             offsets_storage: "kafka", "zookeeper" or "dual", the same as the group's consumers;
-                None for the default of the brokers' line (`docs/groups.md`).
+                None for the default of the brokers' line (`docs/groups.md`; default None).
 
         Raises:
             KafkaConfigurationError: the brokers are of 0.8.0, and there is no `zookeeper_connect`.
@@ -168,7 +174,8 @@ class GroupCalls:
         """Return how many offsets a group is behind the end of each partition.
 
         The lag counts offsets, not messages: compaction and transactions leave gaps. It is None
-        where nothing is committed. Arguments and errors are those of `list_consumer_group_offsets`.
+        where nothing is committed. The arguments are those of `list_consumer_group_offsets`, with
+        the same defaults, and so are the errors.
         """
         committed = await self.list_consumer_group_offsets(
             group_id, partitions=partitions, offsets_storage=offsets_storage
@@ -196,7 +203,7 @@ class GroupCalls:
                 A datetime means the offset that `AIOKafkaConsumer.offsets_for_times` returns for
                 it: a reader that begins there gets all messages of that time or later. It means
                 "latest" if there is no such message.
-            offsets_storage: as in `list_consumer_group_offsets`.
+            offsets_storage: as in `list_consumer_group_offsets` (default None).
 
         Returns:
             The offsets that are committed now.

@@ -65,8 +65,9 @@ class NewTopic:
         num_partitions: the number of partitions, or -1 with `replica_assignments`.
         replication_factor: the number of replicas of each partition, or -1 with
             `replica_assignments`.
-        replica_assignments: partition → node ids, in place of the two numbers.
-        topic_configs: settings of the topic, such as `{"retention.ms": "60000"}`.
+        replica_assignments: partition → node ids, in place of the two numbers (default None).
+        topic_configs: settings of the topic, such as `{"retention.ms": "60000"}`; None for the
+            brokers' own (default None).
 
     Raises:
         IllegalArgumentError: neither the numbers nor an assignment is given, or both are.
@@ -101,7 +102,8 @@ class NewPartitions:
 
     Args:
         total_count: the number of partitions afterwards.
-        new_assignments: node ids for each new partition; None to place them by round robin.
+        new_assignments: node ids for each new partition; None places them by round robin
+            (default None).
     """
 
     def __init__(

@@ -77,52 +77,104 @@ ARROW_ROWS = 10_000
 class AIOKafkaConsumer:
     """Read messages from a Kafka cluster with brokers 0.8.0 to 3.9.
 
-    The keyword arguments are those of aiokafka; see its documentation for those not listed here.
     `async with` starts and stops the consumer.
 
     Args:
         topics: topics to subscribe to, as with `subscribe()`.
-        bootstrap_servers: "host:port,..." or a list of these; some brokers of the cluster.
-        api_version: "auto" (or None) detects the version of each broker; (0, 8, 2) or "0.8.2" sets
-            it.
+        loop: deprecated, without effect: the consumer uses the event loop in which `start()` is
+            called (default None).
+        bootstrap_servers: addresses of some of the cluster's brokers: "host:port,…", or a list of
+            "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
+            port needs brackets (default "localhost").
+        client_id: the name that brokers log, at most 32767 bytes. None or "":
+            "aiokafka08-consumer" (default None).
         group_id: the group that shares the partitions of `subscribe()`, and owns the committed
-            offsets.
-        fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
-            partitions and brokers (see `consumer.fetch_memory`), and the size of the largest
-            message that can be fetched. In aiokafka it bounds one response of one broker.
-        max_partition_fetch_bytes: the usual size of a fetch of one partition. Larger messages are
-            fetched too, up to `fetch_max_bytes`.
-        fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`. Brokers 0.8.0 and 0.8.1
-            hold back the error of a partition, and sometimes data, until the whole wait is over;
-            so a client with a `group_id` lets them wait for at most 100 ms.
+            offsets; None for a consumer without a group (default None).
+        group_instance_id: of static members, which need brokers from 2.3 on: other values raise
+            `UnsupportedVersionError` (default None).
+        key_deserializer, value_deserializer: called with the bytes of a key or value, or with None
+            if it is null; the result is the `key` or `value` of the record. What they raise is
+            raised by the call that would return the message, each time until you `seek()` past it.
+            None leaves bytes as they are (default None).
+        fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, in milliseconds, from 0
+            on (default 500). Brokers 0.8.0 and 0.8.1 hold back the error of a partition, and
+            sometimes data, until the whole wait is over; so a client with a `group_id` lets them
+            wait for at most 100 ms.
             Messages that are in the log come without this wait, also after a `seek()`, `resume()`
             or a new assignment: the client then opens a second connection to the broker.
-        key_deserializer, value_deserializer: called with bytes or None. What they raise is raised
-            by the call that would return the message, each time until you `seek()` past it.
-        check_crcs: whether to check the CRC-32 of each message.
-        request_timeout_ms: how long to wait for the response of a broker, and for the metadata of
-            a topic.
+        fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
+            partitions and brokers (see `consumer.fetch_memory`), and the size of the largest
+            message that can be fetched. In aiokafka it bounds one response of one broker. From 1 on
+            (default 52428800).
+        fetch_min_bytes: a broker that has fewer bytes waits for more, up to `fetch_max_wait_ms`.
+            From 0 on (default 1).
+        max_partition_fetch_bytes: the usual size of a fetch of one partition, in bytes, from 1 on.
+            Larger messages are fetched too, up to `fetch_max_bytes` (default 1048576).
+        request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata, in
+            milliseconds, from 1 on (default 40000).
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; None: `request_timeout_ms`. A service that starts before its cluster needs more.
-        enable_auto_commit: whether to commit positions every `auto_commit_interval_ms`, before
-            partitions are revoked, and at the stop. Needs a `group_id`.
+            raises; in milliseconds, from 1 on. A service that starts before its cluster needs more.
+            None: `request_timeout_ms` (default None).
+        retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
+            a second. In milliseconds, from 0 on (default 100).
+        metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
+            (default 300000).
+        auto_offset_reset: where to begin in a partition without a committed offset, or whose offset
+            the broker no longer has: at the "earliest" message, at the "latest" (after the last
+            message); "none" raises an error (default "latest").
+        enable_auto_commit: True commits positions every `auto_commit_interval_ms`, before
+            partitions are revoked, and at the stop, if there is a `group_id` (default True).
+        auto_commit_interval_ms: the time between automatic commits, in milliseconds, from 0 on
+            (default 5000).
+        check_crcs: whether to check the CRC-32 of each message (default True).
+        partition_assignment_strategy: a list of classes derived from
+            `coordinator.assignors.abstract.AbstractPartitionAssignor`, in order of preference. An
+            empty list means roundrobin, then range; for groups in ZooKeeper, range (default ()).
+        max_poll_interval_ms: a consumer that takes no messages for this long leaves its group until
+            it takes some. In milliseconds, from 1 on (default 300000).
+        rebalance_timeout_ms: without effect: see `session_timeout_ms` (default None).
+        session_timeout_ms: a member that sends no heartbeat for this long is removed from its
+            group. In a group that brokers coordinate, a rebalance also waits this long for each
+            member: `rebalance_timeout_ms` has no effect, since JoinGroup 0 doesn't have it. In
+            milliseconds, from 1 on; brokers allow a range, by
+            default 6,000 to 30,000 or more (default 10000).
+        heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on
+            (default 3000).
+        consumer_timeout_ms: without effect, as in aiokafka (default 200).
+        max_poll_records: the most messages that `getmany()` returns, from 1 on; None for no limit
+            (default None).
+        api_version: the version of the brokers. None or "auto" detects that of each broker;
+            "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
+        security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
+        ssl_context: the `ssl.SSLContext` of "SSL", for example of
+            `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
+        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
+            never closes one (default 540000).
+        exclude_internal_topics: True hides internal topics from patterns and from `topics()`
+            (default True).
+        isolation_level: "read_uncommitted"; "read_committed", which needs brokers from 0.11 on,
+            raises `UnsupportedVersionError` (default "read_uncommitted").
+        sasl_mechanism: of SASL, which isn't supported: a SASL option with a value other than its
+            default raises `UnsupportedVersionError` (default "PLAIN").
+        sasl_plain_username, sasl_plain_password: of SASL, see `sasl_mechanism` (default None).
+        sasl_kerberos_service_name: of SASL, see `sasl_mechanism` (default "kafka").
+        sasl_kerberos_domain_name, sasl_oauth_token_provider: of SASL, see `sasl_mechanism`
+            (default None).
+        client_rack: for fetches from followers, which need brokers from 2.4 on: other values raise
+            `UnsupportedVersionError` (default None).
         offsets_storage: where committed offsets are stored: "kafka" (brokers from 0.8.2 on),
             "zookeeper", or "dual" (both; the larger offset is read). None means ZooKeeper on 0.8.0
             and 0.8.1, Kafka from 0.9 on. On 0.8.2 it means ZooKeeper if `zookeeper_connect` is
-            given, else Kafka.
-        zookeeper_connect: "host:port,.../chroot". Needed for groups on all brokers before 0.9, and
-            for committed offsets on 0.8.0.
-        session_timeout_ms: a member that sends no heartbeat for this long is removed from its
-            group. In a group that brokers coordinate, a rebalance also waits this long for each
-            member: `rebalance_timeout_ms` has no effect, since JoinGroup 0 doesn't have it.
-        max_poll_interval_ms: a consumer that takes no messages for this long leaves its group until
-            it takes some.
-        partition_assignment_strategy: classes derived from
-            `coordinator.assignors.abstract.AbstractPartitionAssignor`. The default is roundrobin
-            and range, in this order of preference. For groups in ZooKeeper the default is range.
-        rebalance_backoff_ms, rebalance_max_retries: for groups in ZooKeeper, as in the Scala
-            consumer: how long and how often to wait for other members to release partitions.
-        on_event: called with each event of `aiokafka08.telemetry`.
+            given, else Kafka (default None).
+        zookeeper_connect: "host:port,.../chroot" of the cluster's ZooKeeper. Needed for groups on
+            all brokers before 0.9, and for committed offsets on 0.8.0 (default None).
+        rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
+            the next attempt to claim partitions that other members haven't released yet. In
+            milliseconds, from 1 on (default 2000).
+        rebalance_max_retries: for groups in ZooKeeper: the number of these attempts, from 1 on
+            (default 4).
+        on_event: called with each event of `aiokafka08.telemetry`, in the event loop
+            (default None).
 
     Raises:
         IllegalArgumentError: an option has a wrong value (this is a `ValueError` too).
@@ -328,6 +380,11 @@ class AIOKafkaConsumer:
         begins to read a new partition, or a new topic that matches, when a metadata refresh shows
         it (`metadata_max_age_ms`).
 
+        Args:
+            topics: a list of names (default ()).
+            pattern: a regular expression that matches the beginning of names (default None).
+            listener: called when partitions are revoked and assigned (default None).
+
         Raises:
             IllegalStateError: there is a subscription of another kind.
             TypeError: not exactly one of topics and pattern is given, the pattern is bytes, or the
@@ -361,7 +418,7 @@ class AIOKafkaConsumer:
         self._engine.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, in place of those assigned before.
+        """Read these `partitions`, in place of those assigned before.
 
         Raises:
             TypeError: not a list of partitions.
@@ -393,6 +450,9 @@ class AIOKafkaConsumer:
         `ready()` returns False at once, and `on_event` and the log give the reason
         (`PartitionFailed`).
 
+        Args:
+            partitions: the partitions to read; by default all that are assigned.
+
         Raises:
             ConsumerStoppedError: the consumer was stopped.
             CorruptRecordException: the next message is damaged. The error has its offset; `seek()`
@@ -418,9 +478,10 @@ class AIOKafkaConsumer:
         Returns `{}` if there are none within `timeout_ms`, or if `stop()` is called meanwhile.
 
         Args:
-            partitions: the partitions to read; by default all.
-            timeout_ms: how long to wait, in milliseconds; 0 doesn't wait.
-            max_records: the most messages to return; by default `max_poll_records`.
+            partitions: the partitions to read; by default all that are assigned.
+            timeout_ms: how long to wait, in milliseconds; 0 doesn't wait (default 0).
+            max_records: the most messages to return, from 1 on; None: `max_poll_records`
+                (default None).
 
         Raises as `getone`, but only if there are no messages to return.
         """
@@ -433,13 +494,19 @@ class AIOKafkaConsumer:
     ) -> arrow.RecordBatch:
         """As `getmany`, but return one `pyarrow.RecordBatch`; it is empty if nothing came.
 
-        The columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`). There are at most
-        `max_records` rows, by default `max_poll_records` or 10,000, and fewer if they have over
-        4 MiB of keys and values, or if more would hold the event loop for more than a few
-        milliseconds. The first call imports pyarrow, in a thread.
+        The columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`). There are fewer
+        rows than `max_records` if they have over 4 MiB of keys and values, or if more would hold
+        the event loop for more than a few milliseconds. The first call imports pyarrow, in a
+        thread.
 
         The caller may keep batches. The memory of a batch is reused for a later one only when
         nothing refers to it any more.
+
+        Args:
+            partitions: the partitions to read; by default all that are assigned.
+            timeout_ms: how long to wait, in milliseconds; 0 doesn't wait (default 0).
+            max_records: the most rows to return, from 1 on; None: `max_poll_records`, or 10,000
+                without that (default None).
 
         Raises as `getmany`, and:
             KafkaConfigurationError: pyarrow isn't installed (`aiokafka08[arrow]`).
@@ -496,7 +563,7 @@ class AIOKafkaConsumer:
     # --- positions --------------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next message of a partition.
+        """Return the offset of the next message of `partition`.
 
         Raises:
             IllegalStateError: the partition isn't assigned.
@@ -518,7 +585,7 @@ class AIOKafkaConsumer:
         return position
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at `offset`; messages of the partition that were fetched are dropped.
+        """Continue in `partition` at `offset`; its messages that were fetched are dropped.
 
         Raises:
             IllegalStateError: the partition isn't assigned.
@@ -529,7 +596,10 @@ class AIOKafkaConsumer:
         self._engine.seek(self._engine.cursor(partition), offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Continue at the first messages that the brokers have; by default of all partitions.
+        """Continue at the first messages that the brokers have.
+
+        Args:
+            partitions: by default all that are assigned.
 
         Returns:
             False if the offsets weren't found within `request_timeout_ms`. The search goes on.
@@ -541,7 +611,7 @@ class AIOKafkaConsumer:
         return await self._restart(partitions, StartPosition.EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Continue after the last messages; otherwise as `seek_to_beginning`."""
+        """Continue after the last messages of `partitions`; otherwise as `seek_to_beginning`."""
         return await self._restart(partitions, StartPosition.LATEST)
 
     async def _restart(self, partitions: Collection[TopicPartition], start: StartPosition) -> bool:
@@ -562,6 +632,9 @@ class AIOKafkaConsumer:
     ) -> dict[TopicPartition, int | None]:
         """Continue at the committed offsets, and return them; None where nothing is committed.
 
+        Args:
+            partitions: by default all that are assigned.
+
         Raises as `committed`, and:
             IllegalStateError: a partition isn't assigned, or none is.
         """
@@ -577,22 +650,27 @@ class AIOKafkaConsumer:
         return offsets
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark, which is the offset of the next message to be written; None if
-        it isn't known yet."""
+        """Return the high watermark of `partition`: the offset of the next message to be written.
+
+        None: it isn't known yet.
+        """
         cursor = self._engine.cursor(partition)
         return None if cursor.high_watermark < 0 else cursor.high_watermark
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return None: the protocol of 0.8 has no last stable offset (it came with 0.11)."""
+        """Return None: before 0.11 a `partition` has no last stable offset."""
         self._engine.cursor(partition)
         return None
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return when `highwater` came, in milliseconds since the epoch; None: not yet."""
+        """Return when the `highwater` of `partition` came, in milliseconds since the epoch.
+
+        None: it isn't known yet.
+        """
         return self._engine.cursor(partition).polled_at_ms
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no messages of these partitions; what was fetched is kept."""
+        """Return no messages of these `partitions`; what was fetched is kept."""
         self._each(partitions, self._engine.pause)
 
     def paused(self) -> set[TopicPartition]:
@@ -600,7 +678,7 @@ class AIOKafkaConsumer:
         return {tp for tp, cursor in self._engine.assigned.items() if cursor.paused}
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Return messages of paused partitions again."""
+        """Return messages of these paused `partitions` again."""
         self._each(partitions, self._engine.resume)
 
     def _each(self, partitions: Collection[TopicPartition], act: Callable[[Cursor], None]) -> None:
@@ -615,7 +693,7 @@ class AIOKafkaConsumer:
 
         Args:
             offsets: for each partition the offset of the next message to read, or a pair of that
-                and a metadata string.
+                and a metadata string; None commits the positions (default None).
 
         Raises:
             CommitFailedError: the group has rebalanced without this member.
@@ -640,8 +718,9 @@ class AIOKafkaConsumer:
         await self._stop_scope.run(self._engine.commits.commit(commits))
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the committed offset of a partition, also of one that isn't assigned; None if
-        nothing is committed.
+        """Return the committed offset of `partition`, also of one that isn't assigned.
+
+        None: nothing is committed.
 
         Raises:
             IllegalOperation: there is no `group_id`.
@@ -669,14 +748,15 @@ class AIOKafkaConsumer:
         }
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partitions of a topic, or None if the consumer has no metadata of it."""
+        """Return the partitions of `topic`, or None if the consumer has no metadata of it."""
         return set(self._router.metadata.snapshot.partitions(topic)) or None
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first message that the brokers have, per partition. Positions
-        don't change.
+        """Return for each of `partitions` the offset of the first message that the brokers have.
+
+        Positions don't change.
 
         Raises:
             KafkaTimeoutError: not found within `request_timeout_ms`.
@@ -686,7 +766,10 @@ class AIOKafkaConsumer:
         return await self._log_ends(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last message, per partition; raise as `beginning_offsets`."""
+        """Return for each of `partitions` the offset after the last message.
+
+        Raises as `beginning_offsets`.
+        """
         return await self._log_ends(partitions, LATEST)
 
     async def _log_ends(
@@ -722,7 +805,7 @@ class AIOKafkaConsumer:
         upgrade of the broker.
 
         Args:
-            timestamps: milliseconds since the epoch.
+            timestamps: for each partition the milliseconds since the epoch.
 
         Returns:
             `OffsetAndTimestamp`, with timestamp None for the start of a segment; None if there is

@@ -72,7 +72,7 @@ class BatchBuilder:
             timestamp: milliseconds since the epoch; None for now.
             key: the key, or what `key_serializer` takes.
             value: the value, or what `value_serializer` takes.
-            headers: must be empty.
+            headers: None or empty: message formats 0 and 1 have no headers (default ()).
 
         Raises:
             UnsupportedVersionError: headers; or a timestamp for brokers below 0.10.

@@ -48,7 +48,7 @@ class Deliveries:
     the broker has read the messages, the connection is lost, or `delivery_timeout_ms` is over. If
     messages failed, it raises the error of the first one and the text names that message;
     `errors()` returns all errors. It may be awaited more than once, and by several tasks;
-    cancelling one of them affects nothing else.
+    cancelling one of them affects nothing else. `len()` is the number of messages.
     """
 
     __slots__ = ("_count", "_groups", "_loop_yield", "_timestamps_ms")

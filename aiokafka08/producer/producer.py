@@ -73,46 +73,85 @@ Headers = Sequence[tuple[str, bytes]] | None
 class AIOKafkaProducer:
     """Send messages to a Kafka cluster of brokers 0.8.0 to 3.9, in batches.
 
-    The keyword arguments are aiokafka's; those not described here work as there. `async with`
-    starts and stops the producer.
+    `async with` starts and stops the producer.
 
     Args:
-        bootstrap_servers: "host:port,…" or a list of them: some of the cluster's brokers.
-        api_version: "auto" (or None) detects the version of each broker; (0, 8, 2) or "0.8.2" pins
-            it.
-        acks: 0: don't wait for the broker. The results of `send()`, `send_and_wait()` and
+        loop: deprecated: the event loop in which `start()` will be called (default None).
+        bootstrap_servers: addresses of some of the cluster's brokers: "host:port,…", or a list of
+            "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
+            port needs brackets (default "localhost").
+        client_id: the name that brokers log, at most 32767 bytes. None or "":
+            "aiokafka08-producer-" and a number (default None).
+        request_timeout_ms: how long to wait for a broker's response, in milliseconds, from 1 on
+            (default 40000).
+        start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
+            raises; in milliseconds, from 1 on. A service that starts before its cluster needs more.
+            None: `request_timeout_ms` (default None).
+        retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
+            a second. In milliseconds, from 0 on (default 100).
+        metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
+            (default 300000).
+        acks: when a message is acknowledged (default 1).
+            0: don't wait for the broker. The results of `send()`, `send_and_wait()` and
             `send_batch()` are None; those of `send_many()` have offsets of -1. Brokers report
             errors by closing the connection; the messages that were on their way are then counted
             as `acks0_unknown`, in addition to `messages_sent`.
             1: the leader has stored the message. "all" or -1: all in-sync replicas have. Other
             numbers of replicas: brokers of the 0.8 lines only.
-        compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on).
+        key_serializer, value_serializer: called with the key or value of each message; return bytes
+            or None. None: keys and values are bytes (default None).
+        compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on). "zstd", which
+            needs brokers from 2.1 on, raises `UnsupportedVersionError` (default None).
         max_batch_size: size in bytes at which a partition's batch is sent without waiting for more
-            messages. While one batch is in flight, the next one grows up to `max_request_size`.
-        max_request_size: the largest request, and the largest message, in bytes before compression.
+            messages, from 1 on. While one batch is in flight, the next one grows up to
+            `max_request_size` (default 16384).
+        partitioner: "murmur2" (that of Java's producer), "round_robin", "sticky", "random",
+            "scala-0.8.0", "scala-0.8.0-string", "scala-0.8.2", "scala-0.8.2-string" (see
+            `aiokafka08.partitioner`), or a callable
+            `(key_bytes, all_partitions, available) -> partition` (default `DefaultPartitioner()`,
+            which is "murmur2").
+        max_request_size: the largest request, and the largest message, in bytes before compression;
+            from 1 on (default 1048576).
         linger_ms: how long a batch waits for more messages, but no longer than a tenth of
-            `delivery_timeout_ms`.
-        partitioner: a name in `aiokafka08.partitioner.PARTITIONERS`, or a callable
-            `(key_bytes, all_partitions, available) -> partition`.
+            `delivery_timeout_ms`. In milliseconds, from 0 on, with fractions (default 0).
+        api_version: the version of the brokers. None or "auto" detects that of each broker;
+            "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
+        security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
+        ssl_context: the `ssl.SSLContext` of "SSL", for example of
+            `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
+        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
+            never closes one (default 540000).
+        enable_idempotence: True, which needs brokers from 0.11 on, raises `UnsupportedVersionError`
+            (default False).
+        transactional_id: of transactions, which need brokers from 0.11 on: other values raise
+            `UnsupportedVersionError` (default None).
+        transaction_timeout_ms: without effect, since there are no transactions (default 60000).
+        sasl_mechanism: of SASL, which isn't supported: a SASL option with a value other than its
+            default raises `UnsupportedVersionError` (default "PLAIN").
+        sasl_plain_username, sasl_plain_password: of SASL, see `sasl_mechanism` (default None).
+        sasl_kerberos_service_name: of SASL, see `sasl_mechanism` (default "kafka").
+        sasl_kerberos_domain_name, sasl_oauth_token_provider: of SASL, see `sasl_mechanism`
+            (default None).
         buffer_memory: bytes of messages that may be buffered or in flight (in wire format, before
-            compression). While it is full, `send()` waits. With the default values of the other
-            options, the process takes at most 16 MiB more: for socket buffers, the spare capacity
-            of growing buffers, and the overhead of the allocator.
+            compression), from 1 on (default 33554432). While it is full, `send()` waits. With the
+            default values of the other options, the process takes at most 16 MiB more: for socket
+            buffers, the spare capacity of growing buffers, and the overhead of the allocator.
         delivery_timeout_ms: the longest time from the call of `send()` until the message is
             acknowledged or fails; it includes retries, leader elections and waiting for memory. It
             may be up to a tenth shorter, since a batch has one deadline for messages that were sent
             within that time, and longer by the time for which a task holds the event loop. In
-            `send_many` it counts from the step that buffers the message.
-        request_timeout_ms: how long to wait for a broker's response.
-        start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; None: `request_timeout_ms`. A service that starts before its cluster needs more.
+            `send_many` it counts from the step that buffers the message. In milliseconds, from 1 on
+            (default 120000).
+        max_in_flight_requests_per_connection: produce requests in flight per broker, from 1 on.
+            Unless acks=0, no two of them carry batches of the same partition, so retries keep the
+            order (default 5).
         max_block_ms: how long a send waits for the metadata of a topic that isn't known yet, and
-            `partitions_for()`; None: `request_timeout_ms`. If the brokers say that the topic
-            doesn't exist and isn't created, and say so again a second later, the wait ends then.
-            Waiting for memory counts towards `delivery_timeout_ms` only, unlike in Java.
-        max_in_flight_requests_per_connection: produce requests in flight per broker. Unless acks=0,
-            no two of them carry batches of the same partition, so retries keep the order.
-        on_event: called with each `aiokafka08.telemetry` event.
+            `partitions_for()`; in milliseconds, from 0 on; None: `request_timeout_ms` (default
+            None). If the brokers say that the topic doesn't exist and isn't created, and say so
+            again a second later, the wait ends then. Waiting for memory counts towards
+            `delivery_timeout_ms` only, unlike in Java.
+        on_event: called with each event of `aiokafka08.telemetry`, in the event loop
+            (default None).
 
     Raises:
         IllegalArgumentError: a value isn't allowed (a `ValueError` too).
@@ -278,9 +317,9 @@ class AIOKafkaProducer:
         store those in flight), and everything is closed.
 
         Args:
-            timeout: for how many seconds to go on sending; messages not acknowledged by then fail
-                with `KafkaTimeoutError`. None: until each message is acknowledged or has failed,
-                which takes at most `delivery_timeout_ms`.
+            timeout: for how many seconds to go on sending, from 0 on; messages not acknowledged by
+                then fail with `KafkaTimeoutError`. None: until each message is acknowledged or has
+                failed, which takes at most `delivery_timeout_ms` (default None).
         """
         if timeout is not None:
             check_duration("timeout", timeout)
@@ -349,11 +388,13 @@ class AIOKafkaProducer:
 
         Args:
             topic: the topic.
-            value: bytes, or what `value_serializer` takes. None is a tombstone, and needs a key.
-            key: bytes, or what `key_serializer` takes.
-            partition: None lets the partitioner choose.
-            timestamp_ms: milliseconds since the epoch, None for now; brokers below 0.10 store none.
-            headers: must be empty.
+            value: bytes, or what `value_serializer` takes. None is a tombstone, and needs a key
+                (default None).
+            key: bytes, or what `key_serializer` takes; None for no key (default None).
+            partition: a number from 0 on; None lets the partitioner choose (default None).
+            timestamp_ms: milliseconds since the epoch, from 0 on; None for now. Brokers below 0.10
+                store none, and a number raises an error there (default None).
+            headers: None or empty: message formats 0 and 1 have no headers (default None).
 
         Returns:
             An awaitable with the interface of `asyncio.Future`. A task that awaits many completed
@@ -393,8 +434,9 @@ class AIOKafkaProducer:
         timestamp_ms: int | None = None,
         headers: Headers = None,
     ) -> RecordMetadata:
-        """Send a message and wait until it is acknowledged. Raises as `send` and its future.
+        """Send a message and wait until it is acknowledged.
 
+        The arguments are those of `send`, with the same defaults. Raises as `send` and its future.
         If a subclass, a patch or a wrapper has replaced `send`, this calls the replacement.
         """
         send = self.send
@@ -436,9 +478,10 @@ class AIOKafkaProducer:
         Args:
             topic: the topic.
             values: bytes, or what `value_serializer` takes.
-            keys: as many, or None for messages without keys.
-            partition: the partition of all messages; None lets the partitioner choose.
-            timestamps_ms: as many, or None for now.
+            keys: as many; None for messages without keys (default None).
+            partition: the partition of all messages, from 0 on; None lets the partitioner choose
+                (default None).
+            timestamps_ms: as many, as in `send`; None for now (default None).
 
         Returns:
             Await it for a sequence of `RecordMetadata` in the order of `values`.
@@ -505,6 +548,11 @@ class AIOKafkaProducer:
     ) -> asyncio.Future[RecordMetadata | None] | DeliveryFuture:
         """Send a batch that the caller has filled. The batch accepts no more messages.
 
+        Args:
+            batch: from `create_batch()`.
+            topic: the topic.
+            partition: the partition of all its messages, from 0 on.
+
         Returns:
             A future with the `RecordMetadata` of the batch's first message; with None for an empty
             batch.
@@ -532,7 +580,7 @@ class AIOKafkaProducer:
         await self._engine.sender.flush()
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """Return the partitions of a topic; brokers may create a topic that doesn't exist.
+        """Return the partitions of `topic`; brokers may create a topic that doesn't exist.
 
         Raises:
             KafkaTimeoutError, UnknownTopicOrPartitionError, InvalidTopicError: as `send`.
