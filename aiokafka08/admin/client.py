@@ -151,7 +151,7 @@ class AIOKafkaAdminClient(GroupCalls):
         )
         self._timeout_ms = request_timeout_ms
         self._router = Router(config, Telemetry(on_event, client_id=config.client_id))
-        self._lifecycle = Lifecycle("AIOKafkaAdminClient", "close()")
+        self._lifecycle = Lifecycle("AIOKafkaAdminClient", config.client_id, "close()")
         self._topic_nodes = (
             TopicNodes(zookeeper_connect, config.request_timeout_s)
             if zookeeper_connect is not None

@@ -66,6 +66,7 @@ from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times, wait_for_partitions
 from aiokafka08.net.router import Router
+from aiokafka08.protocol import twins
 from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
@@ -284,7 +285,7 @@ class AIOKafkaConsumer:
         )
         largest = self._config.fetch_max_bytes + self._config.max_partition_fetch_bytes
         net = replace(net, max_frame_bytes=max(net.max_frame_bytes, 2 * largest))
-        self._lifecycle = Lifecycle("AIOKafkaConsumer")
+        self._lifecycle = Lifecycle("AIOKafkaConsumer", net.client_id, twins=twins.CONSUMER_TWINS)
         self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
         self._router = Router(net, Telemetry(on_event, client_id=net.client_id))
@@ -298,7 +299,8 @@ class AIOKafkaConsumer:
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self._router.config.bootstrap)
         state = "running" if self._lifecycle.is_running else "not running"
-        return f"<AIOKafkaConsumer {servers} {state} partitions={len(self._engine.cursors)}>"
+        count, impl = len(self._engine.cursors), twins.describe(twins.CONSUMER_TWINS)
+        return f"<AIOKafkaConsumer {servers} {state} partitions={count} impl={impl}>"
 
     def __del__(self) -> None:
         lifecycle: Lifecycle | None = getattr(self, "_lifecycle", None)
@@ -834,8 +836,10 @@ class AIOKafkaConsumer:
 
         There is a counter for each event of `aiokafka08.telemetry`, and: messages_consumed,
         bytes_fetched, fetch_requests, fetch_request_failures, buffered_bytes, asked_bytes (of the
-        fetches in flight), assigned_partitions, paused_partitions, lag (in offsets behind the high
-        watermarks, where these are known) and "lag{topic-partition}" of each partition.
+        fetches in flight), assigned_partitions, paused_partitions, compiled (1; 0 if message sets
+        are decoded in pure Python, as `repr()` and the log line at the start say), lag (in offsets
+        behind the high watermarks, where these are known) and "lag{topic-partition}" of each
+        partition.
         """
         return self._engine.metrics()
 

@@ -45,6 +45,7 @@ from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.offset_store.choose import choose_offset_store
 from aiokafka08.offset_store.no_store import no_group_error
+from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced
 
@@ -146,6 +147,7 @@ class ConsumerEngine:
     async def stop(self) -> None:
         """End all work. A step that fails doesn't stop the others; then raise the first error."""
         await run_all_steps(
+            self._router.config.client_id,
             self.finish,
             self._stop_membership,
             self._stop_reading,
@@ -168,7 +170,9 @@ class ConsumerEngine:
             await self._membership.stop()
 
     async def _stop_reading(self) -> None:
-        await run_all_steps(self._start_offsets.stop, self._fetcher.stop)
+        await run_all_steps(
+            self._router.config.client_id, self._start_offsets.stop, self._fetcher.stop
+        )
 
     async def _stop_store(self) -> None:
         if self._store is not None:
@@ -322,6 +326,7 @@ class ConsumerEngine:
             "asked_bytes": self._fetcher.asked_bytes,
             "assigned_partitions": len(self.cursors),
             "paused_partitions": sum(cursor.paused for cursor in cursors),
+            "compiled": int(are_compiled(CONSUMER_TWINS)),
             "lag": sum(lags.values()),
             **{f"lag{{{tp.topic}-{tp.partition}}}": lag for tp, lag in lags.items()},
         }

@@ -14,9 +14,11 @@ import asyncio
 import logging
 import os
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 from aiokafka08.errors import IllegalStateError
+from aiokafka08.protocol.twins import explain_pure
 
 logger = logging.getLogger("aiokafka08")
 
@@ -26,15 +28,27 @@ class Lifecycle:
 
     Args:
         name: the client's name in error texts.
+        client_id: log lines begin with it.
         stop_call: how a user stops the client, for warnings.
+        twins: the extension modules that the client uses if they are there, by part; the start is
+            logged at INFO if it has to do without one.
 
     Attributes:
         stopped: the client was stopped. The client sets it, not this object.
     """
 
-    def __init__(self, name: str, stop_call: str = "stop()") -> None:
+    def __init__(
+        self,
+        name: str,
+        client_id: str,
+        stop_call: str = "stop()",
+        *,
+        twins: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._name = name
+        self._client_id = client_id
         self._stop_call = stop_call
+        self._twins = twins
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self.stopped = False
@@ -56,6 +70,9 @@ class Lifecycle:
             raise IllegalStateError(f"this {self._name} was started already. Call start() once")
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
+        slow = explain_pure(self._twins)
+        if slow:
+            logger.info("%s: %s", self._client_id, slow)
 
     def check(self) -> None:
         """Check that the client may be used here and now.
@@ -89,7 +106,8 @@ class Lifecycle:
         if self.is_running and os.getpid() == self._pid:
             if unsent_bytes:
                 logger.error(
-                    "an %s was dropped without %s: %d bytes of messages may be lost",
+                    "%s: this %s was dropped without %s: %d bytes of messages may be lost",
+                    self._client_id,
                     self._name,
                     self._stop_call,
                     unsent_bytes,
@@ -103,8 +121,8 @@ class Lifecycle:
             )
 
 
-async def run_all_steps(*steps: Callable[[], Awaitable[None]]) -> None:
-    """Run the steps of a stop one after the other, even if some fail, so that all is released.
+async def run_all_steps(client_id: str, *steps: Callable[[], Awaitable[None]]) -> None:
+    """Run the steps of a client's stop one after the other, even if some fail.
 
     Raises:
         BaseException: the first error of a step; further ones are logged.
@@ -117,6 +135,8 @@ async def run_all_steps(*steps: Callable[[], Awaitable[None]]) -> None:
             if first is None:
                 first = error
             else:
-                logger.error("another error during the stop, after %r", first, exc_info=error)
+                first_name = type(first).__name__
+                text = "%s: another error during the stop, after %s"
+                logger.error(text, client_id, first_name, exc_info=error)
     if first is not None:
         raise first

@@ -90,7 +90,7 @@ class ProducerEngine:
     async def stop(self, error: KafkaError) -> None:
         """End all work; unfinished batches fail with `error`."""
         self.close()
-        await run_all_steps(partial(self.sender.stop, error), self._offload.stop)
+        await run_all_steps(self._client_id, partial(self.sender.stop, error), self._offload.stop)
 
     def _refuse(self, error: KafkaError) -> None:
         self._memory.close(error)

@@ -46,6 +46,7 @@ from aiokafka08.producer.fast_path import DeliveryFuture, Send
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import Acks, CompressionType, check_duration, producer_options
 from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
+from aiokafka08.protocol import twins
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
@@ -199,7 +200,6 @@ class AIOKafkaProducer:
         max_block_ms: int | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
-        self._lifecycle = Lifecycle("AIOKafkaProducer")
         if loop is not None:
             warnings.warn(
                 "the loop argument is deprecated: the producer uses the loop that starts it",
@@ -226,6 +226,9 @@ class AIOKafkaProducer:
             sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
+        )
+        self._lifecycle = Lifecycle(
+            "AIOKafkaProducer", self._config.client_id, twins=twins.PRODUCER_TWINS
         )
         self._options = producer_options(
             acks=acks,
@@ -263,7 +266,8 @@ class AIOKafkaProducer:
         if self._loop is None and not self._lifecycle.stopped:
             state = "not started"
         used_bytes = 0 if self._engine is None else self._engine.used_bytes
-        return f"<AIOKafkaProducer {servers} {state} used={used_bytes}>"
+        impl = twins.describe(twins.PRODUCER_TWINS)
+        return f"<AIOKafkaProducer {servers} {state} used={used_bytes} impl={impl}>"
 
     def __del__(self) -> None:
         lifecycle: Lifecycle | None = getattr(self, "_lifecycle", None)
@@ -606,7 +610,8 @@ class AIOKafkaProducer:
 
         Gauges: `requests_in_flight`, `buffer_used_bytes`, `buffer_limit_bytes`, `senders_waiting`
         (calls that wait for memory, for a topic's metadata, or behind such a call for the same
-        topic), `batches_unfinished`, `oldest_batch_ms`. Counters:
+        topic), `batches_unfinished`, `oldest_batch_ms`, `compiled` (1; 0 if a part of the producer
+        runs in pure Python, as `repr()` and the log line at the start say). Counters:
         `messages_sent` (acknowledged, or written if acks=0), `messages_failed`, `bytes_sent`
         (compressed message sets, retries included), `requests_sent`, `retries` (batches),
         `batches_failed`, `acks0_unknown` (messages), `connections_opened`, `connections_closed`,
@@ -616,6 +621,7 @@ class AIOKafkaProducer:
         return {
             **(NO_METRICS if self._engine is None else self._engine.metrics()),
             "buffer_limit_bytes": self._options.buffer_memory,
+            "compiled": int(twins.are_compiled(twins.PRODUCER_TWINS)),
             "retries": counters["batches_retried"],
             **{name: counters[name] for name in _COUNTERS},
         }

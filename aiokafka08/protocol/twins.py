@@ -8,19 +8,27 @@ or the package is a zip of its sources. Its callers are `protocol.message_set` a
 
 Invariant: with AIOKAFKA08_IMPL=python no extension module is imported; with =c a missing one raises
 ImportError; without it a missing one is replaced by its pure twin. The compiled producer never runs
-on the pure message set, since it writes into the compiled builder's buffer.
+on the pure message set, since it writes into the compiled builder's buffer. Each pure twin that
+runs has a reason, which clients log at their start.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
 _VARIABLE: Final = "AIOKAFKA08_IMPL"
 _MESSAGE_SET: Final = "aiokafka08.protocol._message_set_c"
 _PRODUCER: Final = "aiokafka08.producer._producer_c"
+
+CONSUMER_TWINS: Final = {"message_set": _MESSAGE_SET}
+"""The extension modules that a consumer uses, by the name of the part that each speeds up."""
+
+PRODUCER_TWINS: Final = {**CONSUMER_TWINS, "producer": _PRODUCER}
+"""The extension modules that a producer uses."""
 
 
 def _demanded() -> str | None:
@@ -33,10 +41,13 @@ def _demanded() -> str | None:
 
 
 _demand: Final = _demanded()
+_pure_reasons: Final[dict[str, str]] = {}
+"""Why an extension module isn't used, by its name."""
 
 
 def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:
     if _demand == "python":
+        _pure_reasons[name] = f"{_VARIABLE}=python"
         return None
     try:
         module = importlib.import_module(name)
@@ -44,6 +55,7 @@ def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:
             module.bind(*slot_classes)
     except ImportError as error:
         if _demand is None:
+            _pure_reasons[name] = f"{name} can't be imported ({error})"
             return None
         raise ImportError(
             f"{_VARIABLE}=c: {name} can't be imported ({error}). "
@@ -69,4 +81,29 @@ def load_compiled_producer(*slot_classes: type) -> ModuleType | None:
     Raises:
         ImportError: AIOKAFKA08_IMPL=c, and the compiled twin can't be imported.
     """
-    return None if compiled_message_set is None else _load(_PRODUCER, slot_classes)
+    if compiled_message_set is None:
+        _pure_reasons[_PRODUCER] = _pure_reasons[_MESSAGE_SET]
+        return None
+    return _load(_PRODUCER, slot_classes)
+
+
+def are_compiled(modules: Mapping[str, str]) -> bool:
+    """Return whether all these extension modules are used."""
+    return _pure_reasons.keys().isdisjoint(modules.values())
+
+
+def describe(modules: Mapping[str, str]) -> str:
+    """Return "c" or "python"; or, if the parts differ, "message_set:c,producer:python"."""
+    found = {part: "python" if one in _pure_reasons else "c" for part, one in modules.items()}
+    if len(set(found.values())) == 1:
+        return found["message_set"]
+    return ",".join(f"{part}:{twin}" for part, twin in found.items())
+
+
+def explain_pure(modules: Mapping[str, str]) -> str:
+    """Return which parts run in pure Python, and why, as a sentence; "" if all are compiled."""
+    pure = {part: _pure_reasons[one] for part, one in modules.items() if one in _pure_reasons}
+    if not pure:
+        return ""
+    parts, reasons = " and ".join(pure).replace("_", " "), "; ".join(dict.fromkeys(pure.values()))
+    return f"running {parts} in pure Python, which is slower than the compiled twin: {reasons}"

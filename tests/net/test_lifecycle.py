@@ -13,14 +13,14 @@ from aiokafka08.net.lifecycle import Lifecycle
 
 
 def test_a_call_before_start_is_refused_with_a_hint() -> None:
-    lifecycle = Lifecycle("AIOKafkaProducer")
+    lifecycle = Lifecycle("AIOKafkaProducer", "billing-1")
     with pytest.raises(IllegalStateError, match=r"AIOKafkaProducer isn't started. Await start\(\)"):
         lifecycle.check()
     assert not lifecycle.is_running
 
 
 async def test_a_client_is_running_between_start_and_stop() -> None:
-    lifecycle = Lifecycle("AIOKafkaProducer")
+    lifecycle = Lifecycle("AIOKafkaProducer", "billing-1")
     lifecycle.bind_to_loop()
     lifecycle.check()
     assert lifecycle.is_running
@@ -31,7 +31,7 @@ async def test_a_client_is_running_between_start_and_stop() -> None:
 
 
 async def test_a_second_start_is_refused() -> None:
-    lifecycle = Lifecycle("AIOKafkaProducer")
+    lifecycle = Lifecycle("AIOKafkaProducer", "billing-1")
     lifecycle.bind_to_loop()
     with pytest.raises(IllegalStateError, match="started already"):
         lifecycle.bind_to_loop()
@@ -41,7 +41,7 @@ async def test_a_second_start_is_refused() -> None:
 
 
 async def test_a_call_from_another_loop_is_refused() -> None:
-    lifecycle = Lifecycle("AIOKafkaProducer")
+    lifecycle = Lifecycle("AIOKafkaProducer", "billing-1")
     lifecycle.bind_to_loop()
 
     async def call() -> None:
@@ -52,7 +52,7 @@ async def test_a_call_from_another_loop_is_refused() -> None:
 
 
 async def test_a_call_after_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    lifecycle = Lifecycle("AIOKafkaProducer")
+    lifecycle = Lifecycle("AIOKafkaProducer", "billing-1")
     lifecycle.bind_to_loop()
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(IllegalStateError, match="before a fork"):
@@ -63,7 +63,7 @@ async def test_a_call_after_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_client_dropped_without_stop_warns() -> None:
-    lifecycle = Lifecycle("AIOKafkaAdminClient", "close()")
+    lifecycle = Lifecycle("AIOKafkaAdminClient", "billing-1", "close()")
     lifecycle.warn_if_not_stopped(object())  # never started: nothing to say
     lifecycle.bind_to_loop()
     with pytest.warns(ResourceWarning, match=r"^Unclosed AIOKafkaAdminClient: .* close\(\)"):

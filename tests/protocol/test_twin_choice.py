@@ -28,6 +28,25 @@ for one in (message_set.MessageSetBuilder, DeliveryFuture, fast_path.Appender):
 print("loaded:", *sorted(name for name in sys.modules if name.endswith("_c") and "aiok" in name))
 print(message_set.__file__)
 """
+START = """
+import asyncio, logging, sys
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08.testing import EmbeddedCluster
+
+async def main():
+    async with EmbeddedCluster() as cluster:
+        for client in (
+            AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, client_id="billing-1"),
+            AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, client_id="billing-2"),
+        ):
+            async with client:
+                print(repr(client).rpartition("impl=")[2], client.metrics()["compiled"])
+
+form = "%(name)s %(levelname)s %(message)s"
+logging.basicConfig(level=logging.INFO, format=form, stream=sys.stdout)
+asyncio.run(main())
+print("the end")
+"""
 PURE = ["python", "_builder_py", "batch_delivery", "fast_path", "loaded:"]
 WITHOUT = "import sys; sys.modules['aiokafka08.{}'] = None\n"
 MESSAGE_SET, PRODUCER = "protocol._message_set_c", "producer._producer_c"
@@ -87,6 +106,44 @@ def test_c_demanded_but_missing_raises_import_error(name: str) -> None:
     assert done.returncode != 0
     assert f"ImportError: AIOKAFKA08_IMPL=c: aiokafka08.{name} can't be imported" in done.stderr
     assert "C compiler" in done.stderr
+
+
+def started(without: str, demand: str | None) -> tuple[list[str], list[str]]:
+    """Start both clients; return what they say of their twins, and their log lines about it."""
+    lines = printed(run(without + START, demand))
+    logged = [line for line in lines if "pure Python" in line]
+    return [line for line in lines if line.endswith((" 0", " 1"))], logged
+
+
+@needs_compiled
+def test_compiled_clients_name_their_twin_without_a_log() -> None:
+    assert started("", None) == (["c> 1", "c> 1"], [])
+
+
+def test_demanded_pure_clients_log_the_reason_once() -> None:
+    said, logged = started("", "python")
+    assert said == ["python> 0", "python> 0"]
+    slow = "in pure Python, which is slower than the compiled twin: AIOKAFKA08_IMPL=python"
+    assert logged == [
+        f"aiokafka08 INFO billing-1: running message set and producer {slow}",
+        f"aiokafka08 INFO billing-2: running message set {slow}",
+    ]
+
+
+def test_missing_module_is_the_reason_in_the_start_log() -> None:
+    said, logged = started(WITHOUT.format(MESSAGE_SET), None)
+    assert said == ["python> 0", "python> 0"]
+    assert len(logged) == 2
+    assert all(f": aiokafka08.{MESSAGE_SET} can't be imported (" in line for line in logged)
+
+
+@needs_compiled
+def test_clients_with_different_twins_name_both() -> None:
+    said, logged = started(WITHOUT.format(PRODUCER), None)
+    assert said == ["message_set:c,producer:python> 0", "c> 1"]
+    [line] = logged
+    assert line.startswith("aiokafka08 INFO billing-1: running producer in pure Python")
+    assert f"aiokafka08.{PRODUCER} can't be imported (" in line
 
 
 def test_unknown_demand_names_the_allowed_values() -> None:
