@@ -2,7 +2,7 @@
 
     nox -s tests                                all checks, on the Python that runs nox
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
-    nox -s lint types                           ruff, codespell, cython-lint, import-linter; mypy
+    nox -s lint types                           ruff, codespell, cython-lint, import-linter; types
     nox -s full                                 each Python found, both event loops, build
     nox -s bench -- --quick                     this client beside its peers, in two minutes
     nox -s bench -- --ours --before DIR         this checkout beside another one
@@ -75,8 +75,9 @@ def run_lint(session: nox.Session) -> None:
 
 
 def run_types(session: nox.Session) -> None:
-    """Check the types of all Python code."""
+    """Check the types of all Python code, and by basedpyright those that a program sees."""
     session.run("mypy", *CODE)
+    session.run("basedpyright")
 
 
 def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
@@ -113,7 +114,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Run mypy, strict for the package."""
+    """Run mypy, strict for the package, and basedpyright."""
     install(session, "test", "types")
     run_types(session)
 

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
-KT = TypeVar("KT")
-VT = TypeVar("VT")
+if TYPE_CHECKING:  # before 3.13 `typing` has no defaults, which only type checkers need (PEP 696)
+    from typing_extensions import TypeVar
+
+    KT = TypeVar("KT", default=bytes)
+    VT = TypeVar("VT", default=bytes)
+else:
+    from typing import TypeVar
+
+    KT = TypeVar("KT")
+    VT = TypeVar("VT")
 
 
 class TopicPartition(NamedTuple):
@@ -90,6 +98,7 @@ class _Extensible:
 class ConsumerRecord(_Extensible, Generic[KT, VT]):
     """A record that the consumer returns.
 
+    For type checkers it is generic in the types of `key` and `value`, by default bytes.
     `timestamp` is in milliseconds since the epoch, `timestamp_type` is 0 (CreateTime) or 1
     (LogAppendTime); both are None for message format 0, which has no timestamps. `checksum` is the
     CRC-32 in the message. Sizes are in bytes, -1 for null. `headers` is always empty: message

@@ -27,7 +27,7 @@ from collections.abc import (
 )
 from dataclasses import replace
 from types import MethodType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self
 
 from aiokafka08 import arrow
 from aiokafka08.abc import ConsumerRebalanceListener
@@ -44,7 +44,6 @@ from aiokafka08.consumer.config import AutoOffsetReset, consumer_config
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.engine import ConsumerEngine
 from aiokafka08.consumer.membership.choose import check_subscribe
-from aiokafka08.consumer.record_buffer import Deserializer
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import (
     Action,
@@ -68,17 +67,20 @@ from aiokafka08.net.offsets_for_times import offsets_for_times, wait_for_partiti
 from aiokafka08.net.router import Router
 from aiokafka08.protocol import twins
 from aiokafka08.protocol.api import EARLIEST, LATEST
-from aiokafka08.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from aiokafka08.structs import KT, VT, ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
 ARROW_ROWS = 10_000
 """The most rows of an Arrow batch, if neither `max_records` nor `max_poll_records` is given."""
 
 
-class AIOKafkaConsumer:
+class AIOKafkaConsumer(Generic[KT, VT]):
     """Read messages from a Kafka cluster with brokers 0.8.0 to 3.9.
 
-    `async with` starts and stops the consumer.
+    `async with` starts and stops the consumer. For type checkers the class is generic in the types
+    of keys and values, which are the results of the deserializers: `AIOKafkaConsumer[str, Order]`
+    returns records whose `key` is `str | None`. `AIOKafkaConsumer` means
+    `AIOKafkaConsumer[bytes, bytes]`.
 
     Args:
         topics: topics to subscribe to, as with `subscribe()`.
@@ -191,8 +193,8 @@ class AIOKafkaConsumer:
         client_id: str | None = None,
         group_id: str | None = None,
         group_instance_id: str | None = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Callable[[bytes], KT] | None = None,
+        value_deserializer: Callable[[bytes], VT] | None = None,
         fetch_max_wait_ms: int = 500,
         fetch_max_bytes: int = 52428800,
         fetch_min_bytes: int = 1,
@@ -444,7 +446,7 @@ class AIOKafkaConsumer:
 
     # --- messages ---------------------------------------------------------------------------------
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[KT, VT]:
         """Wait for the next message of these partitions (by default of all) and return it.
 
         Also waits for a partition that doesn't exist or has no leader, since it may appear. For
@@ -474,7 +476,7 @@ class AIOKafkaConsumer:
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
         """Return the messages that were fetched, by partition; wait for the first ones.
 
         Returns `{}` if there are none within `timeout_ms`, or if `stop()` is called meanwhile.
@@ -531,7 +533,7 @@ class AIOKafkaConsumer:
                 self.seek(tp, position)
             raise
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:
         """Iterate over the messages, each as from `getone()`, until the consumer is stopped.
 
         If a subclass, a patch or a wrapper has replaced `getone`, the iteration calls the
@@ -548,7 +550,7 @@ class AIOKafkaConsumer:
             return _MessageIterator(self, self._collector)
         return self
 
-    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+    async def __anext__(self) -> ConsumerRecord[KT, VT]:
         """Call `getone()`. The iteration ends when the consumer is stopped."""
         try:
             return await self.getone()
@@ -871,19 +873,19 @@ _GETONE: Final = AIOKafkaConsumer.getone
 _ANEXT: Final = AIOKafkaConsumer.__anext__
 
 
-class _MessageIterator:
+class _MessageIterator(Generic[KT, VT]):
     """The usual iteration: does what `getone()` does, without one more coroutine per message."""
 
     __slots__ = ("_collector", "_consumer")
 
-    def __init__(self, consumer: AIOKafkaConsumer, collector: Collector) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer[KT, VT], collector: Collector) -> None:
         self._consumer = consumer  # while the iteration goes on, the consumer is in use
         self._collector = collector
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+    async def __anext__(self) -> ConsumerRecord[KT, VT]:
         for record in self._collector.remaining:
             return record
         try:

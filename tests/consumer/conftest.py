@@ -14,7 +14,7 @@ from aiokafka08.structs import ConsumerRecord, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.waiting import until
 
-Consumer = AIOKafkaConsumer
+Consumer = AIOKafkaConsumer[Any, Any]
 MakeConsumer = Callable[..., Consumer]
 
 
