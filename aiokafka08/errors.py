@@ -53,6 +53,13 @@ class KafkaError(RuntimeError):
         """
         return next((one for one in self.args if isinstance(one, str)), super().__str__())
 
+    def nested_text(self, outer: type[KafkaError]) -> str:
+        """Return `str()` of this error, for the text of an error of the class `outer`.
+
+        It is without the class name if that is `outer`'s, since `str()` of the outer error has it.
+        """
+        return self.text if type(self) is outer and self.text else str(self)
+
     def __str__(self) -> str:
         return f"{type(self).__name__}: {self.text}" if self.text else type(self).__name__
 
@@ -292,9 +299,7 @@ class CorruptRecordException(BrokerResponseError):
         next_offset: int | None = None,
     ) -> None:
         super().__init__(*args, errno=errno)
-        self.partition = partition
-        self.offset = offset
-        self.next_offset = next_offset
+        self.partition, self.offset, self.next_offset = partition, offset, next_offset
 
 
 InvalidMessageError = CorruptRecordException

@@ -114,7 +114,7 @@ class MetadataChanged(Event):
     topics: int
 
     def __str__(self) -> str:
-        return f"metadata changed: brokers {_join(self.brokers)}; {self.topics} topics"
+        return f"metadata changed: brokers {join_names(self.brokers)}; {self.topics} topics"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -244,7 +244,7 @@ class GroupJoined(Event):
         role = " as leader" if self.leader else ""
         return (
             f"group {self.group!r}: joined generation {self.generation}{role}, member "
-            f"{self.member}; assigned: {_join(self.partitions)}"
+            f"{self.member}; assigned: {join_names(self.partitions)}"
         )
 
 
@@ -286,14 +286,15 @@ class Rebalanced(Event):
     revoked: tuple[TopicPartition, ...]
 
     def __str__(self) -> str:
-        return f"assignment changed: new {_join(self.assigned)}; revoked {_join(self.revoked)}"
+        new, revoked = join_names(self.assigned), join_names(self.revoked)
+        return f"assignment changed: new {new}; revoked {revoked}"
 
 
 def _name(partition: TopicPartition) -> str:
     return f"topic {partition.topic!r}, partition {partition.partition}"
 
 
-def _join(items: Collection[object]) -> str:
+def join_names(items: Collection[object]) -> str:
     """Return the first items as text, and how many there are if these aren't all."""
     texts = [
         f"{item.topic}/{item.partition}" if isinstance(item, TopicPartition) else str(item)

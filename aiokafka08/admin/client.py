@@ -159,7 +159,7 @@ class AIOKafkaAdminClient(GroupCalls):
         )
         self._zookeeper_connect = zookeeper_connect
         self._group_nodes = (
-            GroupNodes(zookeeper_connect, config.request_timeout_s)
+            GroupNodes(zookeeper_connect, config.request_timeout_s, config.client_id)
             if zookeeper_connect is not None
             else None
         )

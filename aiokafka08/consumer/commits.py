@@ -279,7 +279,7 @@ class Committer:
                 raise lost
             await self._commit(offsets, identity, timeout_s, cancel_count)
         except KafkaError as error:
-            self._telemetry.emit(CommitFailed(error.text))
+            self._telemetry.emit(CommitFailed(str(error)))
             if not error.retriable and not isinstance(error, CommitFailedError):
                 self._error = error
                 self._observer.commit_failed()

@@ -47,7 +47,7 @@ from aiokafka08.offset_store.choose import choose_offset_store
 from aiokafka08.offset_store.no_store import no_group_error
 from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import Event, Rebalanced
+from aiokafka08.telemetry import Event, Rebalanced, join_names
 
 _log = logging.getLogger("aiokafka08.consumer")
 _LOGGERS = ("net", "consumer")
@@ -530,5 +530,5 @@ class ConsumerEngine:
             _log.exception(
                 "%s: rebalance listener failed for partitions %s",
                 self._router.config.client_id,
-                sorted(partitions),
+                join_names(sorted(partitions)),
             )

@@ -417,5 +417,5 @@ class _RangeReader:
         return KafkaTimeoutError(
             f"topic {topic!r}, partition {partition}: no progress at offset "
             f"{self._next_fetch.offset} of the range up to {self._end} within "
-            f"{self._limit_s * 1000:.0f} ms; last error: {reason}"
+            f"{self._limit_s * 1000:.0f} ms; last error: {reason.nested_text(KafkaTimeoutError)}"
         )

@@ -83,9 +83,10 @@ class CoordinatorLookup:
         deadline = asyncio.get_running_loop().time() + limit_s
 
         def timed_out(last: KafkaError | None) -> KafkaError:
-            return GroupCoordinatorNotAvailableError(
+            error_class = GroupCoordinatorNotAvailableError
+            return error_class(
                 f"group {self.group!r}: no coordinator within {limit_s * 1000:.0f} ms"
-                + (f"; last error: {last}" if last is not None else "")
+                + (f"; last error: {last.nested_text(error_class)}" if last is not None else "")
                 + _hint(last)
             )
 

@@ -135,8 +135,11 @@ async def run_all_steps(client_id: str, *steps: Callable[[], Awaitable[None]]) -
             if first is None:
                 first = error
             else:
-                first_name = type(first).__name__
-                text = "%s: another error during the stop, after %s"
-                logger.error(text, client_id, first_name, exc_info=error)
+                logger.error(
+                    "%s: another error during the stop, after %s",
+                    client_id,
+                    type(first).__name__,
+                    exc_info=error,
+                )
     if first is not None:
         raise first

@@ -240,7 +240,7 @@ class Metadata:
                 return last
             return KafkaTimeoutError(
                 f"topic {topic!r}: no metadata within {timeout_s * 1000:.0f} ms"
-                + (f"; last error: {last}" if last else "")
+                + (f"; last error: {last.nested_text(KafkaTimeoutError)}" if last else "")
             )
 
         first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)
@@ -281,7 +281,7 @@ class Metadata:
             else:
                 replies = await self._fetcher.topics(topics)
         except KafkaError as error:
-            self._telemetry.emit(MetadataFailed(error.text))
+            self._telemetry.emit(MetadataFailed(str(error)))
             raise
         self._merge(replies)
 

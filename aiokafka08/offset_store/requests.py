@@ -145,9 +145,8 @@ async def _complete(
     def timed_out(last: KafkaError | None) -> KafkaError:
         no_response = KafkaTimeoutError("no response")
         late = {tp: last_errors.get(tp, no_response) for tp in pending()}
-        return KafkaTimeoutError(
-            f"{what_failed} within {limit_s * 1000:.0f} ms: {group_by_reason({**failed, **late})}"
-        )
+        reasons = group_by_reason({**failed, **late}, KafkaTimeoutError)
+        return KafkaTimeoutError(f"{what_failed} within {limit_s * 1000:.0f} ms: {reasons}")
 
     if tps:
         await retry(

@@ -117,17 +117,18 @@ def combined_error(what_failed: str, errors: Mapping[TopicPartition, KafkaError]
 
     It is a `CommitFailedError` if a partition was fenced; otherwise it has the type of the first.
     """
-    text = f"{what_failed}: {group_by_reason(errors)}"
     for error in errors.values():
         if isinstance(error, FENCED):
+            reasons = group_by_reason(errors, CommitFailedError)
             fenced = CommitFailedError(
-                f"{text}. The group has rebalanced without this member, which was away for longer "
-                "than session_timeout_ms or is joining just now. Other members may own its "
-                "partitions now and start at the offsets committed before"
+                f"{what_failed}: {reasons}. The group has rebalanced without this member, which "
+                "was away for longer than session_timeout_ms or is joining just now. Other members "
+                "may own its partitions now and start at the offsets committed before"
             )
             fenced.__cause__ = error
             return fenced
-    return with_text(next(iter(errors.values())), text)
+    first = next(iter(errors.values()))
+    return with_text(first, f"{what_failed}: {group_by_reason(errors, type(first))}")
 
 
 def with_text(error: KafkaError, text: str) -> KafkaError:
@@ -138,11 +139,11 @@ def with_text(error: KafkaError, text: str) -> KafkaError:
     return copy
 
 
-def group_by_reason(errors: Mapping[TopicPartition, KafkaError]) -> str:
-    """Return a text like "t/0, t/1: reason; t/2: other reason"."""
+def group_by_reason(errors: Mapping[TopicPartition, KafkaError], outer: type[KafkaError]) -> str:
+    """Return a text like "t/0, t/1: reason; t/2: other reason" for an error of class `outer`."""
     reasons: dict[str, list[str]] = {}
     for tp, error in errors.items():
-        reasons.setdefault(str(error), []).append(f"{tp.topic}/{tp.partition}")
+        reasons.setdefault(error.nested_text(outer), []).append(f"{tp.topic}/{tp.partition}")
     return "; ".join(f"{', '.join(tps)}: {reason}" for reason, tps in reasons.items())
 
 

@@ -64,7 +64,7 @@ class ZookeeperOffsetStore:
         if failed:
             raise KafkaUnavailableError(
                 f"offsets of group {self._group!r} not committed to ZooKeeper {self._connect}: "
-                f"{group_by_reason(failed)}"
+                f"{group_by_reason(failed, KafkaUnavailableError)}"
             )
 
     def _limit_s(self, timeout_s: float | None) -> float:

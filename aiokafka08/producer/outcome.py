@@ -251,7 +251,7 @@ class BatchResolver:
             if batch.is_written:
                 why = "the broker hasn't responded; the messages may be in the log"
             elif batch.last_error is not None:
-                why = f"last error: {batch.last_error}"
+                why = f"last error: {batch.last_error.nested_text(KafkaTimeoutError)}"
             elif batch.in_flight:
                 why = "the messages were still being compressed"
             elif batch.queue.leader is None:
@@ -273,11 +273,11 @@ class BatchResolver:
             return
         self.messages_failed += batch.count
         batch.delivery.fail(error)
-        self._telemetry.emit(BatchFailed(batch.queue.topic_partition, batch.count, error.text))
+        self._telemetry.emit(BatchFailed(batch.queue.topic_partition, batch.count, str(error)))
 
     def _emit_retried(self, batch: Batch, error: KafkaError, *, may_be_stored: bool) -> None:
         self._telemetry.emit(
-            BatchRetried(batch.queue.topic_partition, batch.count, error.text, may_be_stored)
+            BatchRetried(batch.queue.topic_partition, batch.count, str(error), may_be_stored)
         )
 
     def _backoff_s(self, attempts: int) -> float:

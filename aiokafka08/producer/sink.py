@@ -567,7 +567,7 @@ class Sink:
                 ended += [other for other in self._requests if other.connection is connection]
             for lost in ended:
                 self._end(lost)
-            self._emit_unknown(ended, error.text)
+            self._emit_unknown(ended, str(error))
         for finished in ended:
             for batch in finished.batches:
                 self._resolver.finish(batch, now)

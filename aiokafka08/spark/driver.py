@@ -87,7 +87,7 @@ def network_config(client: ClientProperties) -> NetConfig:
     Raises as `net_config`.
     """
     defaults: dict[str, Any] = {
-        "client_id": "aiokafka08-spark",
+        "client_id": client.client_id,
         "request_timeout_ms": 30_000,
         "retry_backoff_ms": 100,
         "metadata_max_age_ms": 300_000,
@@ -201,7 +201,11 @@ class DriverClient:
     def _warn_no_match(self) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _logger.warning("%s matches no topic of the cluster", self._options.topics)
+            _logger.warning(
+                "%s: %s matches no topic of the cluster",
+                self._options.client.client_id,
+                self._options.topics,
+            )
 
     def _fetch_partitions(self, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
         snapshot = self._call(lambda router: router.metadata.refresh())
@@ -325,7 +329,10 @@ class DriverClient:
                 if not error.retriable or not retries_left:
                     raise
                 _logger.warning(
-                    "request to the cluster failed, %d retries left: %s", retries_left, error
+                    "%s: request to the cluster failed, %d retries left: %s",
+                    self._options.client.client_id,
+                    retries_left,
+                    error,
                 )
                 self.close()
         raise AssertionError("not reached")

@@ -49,6 +49,11 @@ class ClientProperties:
     ignored: tuple[str, ...]
     """A log line for each given property without effect, with the reason."""
 
+    @property
+    def client_id(self) -> str:
+        """The client id, with which log lines begin."""
+        return str(self.network.get("client_id", "aiokafka08-spark"))
+
 
 # --- values and errors of single options ----------------------------------------------------------
 

@@ -135,7 +135,7 @@ def plan_tasks(
         message = describe_losses(plan.losses, options.fail_on_data_loss)
         if options.fail_on_data_loss:
             raise OffsetOutOfRangeError(message)
-        _logger.warning("%s", message)
+        _logger.warning("%s: %s", options.client.client_id, message)
     tasks = divide_into_tasks(
         apply_filters(plan.ranges, list(filters)),
         leaders.by_partition,
@@ -183,7 +183,7 @@ class Kafka08Reader(DataSourceReader):
         """Fetch the offsets from the cluster and return the tasks."""
         options = self._options
         for note in options.notes:
-            _logger.warning("%s", note)
+            _logger.warning("%s: %s", options.client.client_id, note)
         driver = DriverClient(options)
         try:
             partitions = driver.partitions()
@@ -397,7 +397,7 @@ async def _skip_lost(
     message = describe_losses(losses, options.fail_on_data_loss)
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(message) from error
-    _logger.warning("%s", message)
+    _logger.warning("%s: %s", options.client.client_id, message)
     return (remaining[0].start, remaining[0].end) if remaining else (end, end)
 
 

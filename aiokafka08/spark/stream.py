@@ -96,7 +96,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._initial is None:
             for note in self._options.notes:
-                _logger.warning("%s", note)
+                _logger.warning("%s: %s", self._options.client.client_id, note)
             driver, bound = self._driver, self._options.start
             partitions = driver.partitions()
             named = bound.offsets if isinstance(bound, OffsetBound) else {}
@@ -110,9 +110,11 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 if self._options.fail_on_data_loss:
                     raise OffsetOutOfRangeError(message)
-                _logger.warning("%s", message)
+                _logger.warning("%s: %s", self._options.client.client_id, message)
             self._initial = {tp: min(offset, latest[tp]) for tp, offset in start.items()}
-            _logger.info("query starts at %s", to_json(self._initial))
+            _logger.info(
+                "%s: query starts at %s", self._options.client.client_id, to_json(self._initial)
+            )
         return to_checkpoint(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -136,7 +138,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = self._fetch_log_ends(begin)
         if is_first_call and begin == self._initial:
             return start  # batch 0 is empty
-        _logger.info("%s", describe_lag(begin, self._latest))
+        _logger.info("%s: %s", self._options.client.client_id, describe_lag(begin, self._latest))
         if isinstance(limit, ReadAllAvailable):
             return to_checkpoint(self._latest)
         return to_checkpoint(self._limit_batch(begin, self._latest))

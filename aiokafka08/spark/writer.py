@@ -133,11 +133,11 @@ class Kafka08Writer(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what all tasks wrote."""
-        log_written_rows("wrote", messages)
+        log_written_rows(self._options.client.client_id, "wrote", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what was written before a task failed. It stays written."""
-        log_written_rows("failed after writing", messages)
+        log_written_rows(self._options.client.client_id, "failed after writing", messages)
 
 
 class Kafka08StreamWriter(DataSourceStreamArrowWriter):
@@ -152,20 +152,25 @@ class Kafka08StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log what all tasks wrote."""
-        log_written_rows(f"batch {batchId} wrote", messages)
+        log_written_rows(self._options.client.client_id, f"batch {batchId} wrote", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log what was written before a task failed. It stays written."""
-        log_written_rows(f"batch {batchId} failed after writing", messages)
+        log_written_rows(
+            self._options.client.client_id, f"batch {batchId} failed after writing", messages
+        )
 
 
-def log_written_rows(action: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+def log_written_rows(
+    client_id: str, action: str, messages: Sequence[WriterCommitMessage | None]
+) -> None:
     """Log the rows of all tasks, counted by partition."""
     total = TaskCommitMessage()
     for message in messages:
         if isinstance(message, TaskCommitMessage):
             total.add(message.rows)
-    _logger.info("%s %d rows: %s", action, sum(total.rows.values()), to_json(total.rows))
+    count, rows = sum(total.rows.values()), to_json(total.rows)
+    _logger.info("%s: %s %d rows: %s", client_id, action, count, rows)
 
 
 # --- in a task ------------------------------------------------------------------------------------
@@ -180,7 +185,7 @@ def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Task
         KafkaError: the broker's reason, with topic and partition.
     """
     for note in options.notes:
-        _logger.warning("%s", note)
+        _logger.warning("%s: %s", options.client.client_id, note)
     with asyncio.Runner() as runner:
         return runner.run(_write(options, batches))
 

@@ -40,15 +40,17 @@ class GroupNodes:
     Args:
         connect: "host:port,host:port/chroot".
         timeout_s: seconds to wait for a session.
+        client_id: log lines begin with it.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
     """
 
-    def __init__(self, connect: str, timeout_s: float) -> None:
+    def __init__(self, connect: str, timeout_s: float, client_id: str) -> None:
         require_kazoo()
         self._connect = connect
         self._timeout_s = timeout_s
+        self._client_id = client_id
 
     def names(self) -> list[str]:
         """Return the names of all groups that have a node.
@@ -121,7 +123,8 @@ class GroupNodes:
             return topics
         except (ValueError, KeyError, TypeError, RecursionError):
             _log.warning(
-                "ZooKeeper %s: node %s doesn't describe a member: %r",
+                "%s: ZooKeeper %s: node %s doesn't describe a member: %r",
+                self._client_id,
                 self._connect,
                 path,
                 data[:200],

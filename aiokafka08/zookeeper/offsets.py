@@ -154,7 +154,7 @@ class OffsetNodes:
                     except NodeExistsError:  # another client created it in between
                         _wait(client.set_async(path, value), deadline)
             except KazooException as error:
-                failed[tp] = KafkaUnavailableError(f"{type(error).__name__} {error}")
+                failed[tp] = KafkaUnavailableError(f"{type(error).__name__} {error}".rstrip())
             except KafkaTimeoutError as error:
                 failed[tp] = error
         return failed

@@ -73,6 +73,7 @@ class ScalaRegistry:
         group: str,
         timeout_s: float,
         on_change: Callable[[], object],
+        client_id: str,
     ) -> None:
         self.member = ""
         self._client = client
@@ -81,6 +82,7 @@ class ScalaRegistry:
         self._root = f"/consumers/{group}"
         self._timeout_s = timeout_s
         self._on_change = on_change
+        self._client_id = client_id
         self._session_id = 0  # the session that `member` was registered in
         self._topics: frozenset[str] | None = None  # in the member's node; None: unknown
         self._warned: set[str] = set()
@@ -133,7 +135,7 @@ class ScalaRegistry:
                     owner, is_own = self._read_owner(path, deadline)
                     if not is_own:
                         self._delete_owned(wanted, deadline)
-                        return f"{tp} is owned by {owner!r}"
+                        return f"{tp.topic}/{tp.partition} is owned by {owner!r}"
         return None
 
     def release(self, owned: Collection[TopicPartition]) -> None:
@@ -251,7 +253,13 @@ class ScalaRegistry:
             if len(self._warned) > 1000:  # bounds the memory
                 self._warned.clear()
             self._warned.add(path)
-            _log.warning("ZooKeeper %s: node %s skipped: %s", self._connect, path, error)
+            _log.warning(
+                "%s: ZooKeeper %s: node %s skipped: %s",
+                self._client_id,
+                self._connect,
+                path,
+                error,
+            )
 
 
 def _wait(request: Any, deadline: float) -> Any:

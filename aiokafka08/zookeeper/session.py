@@ -135,7 +135,7 @@ def translate_errors(connect: str) -> Iterator[None]:
         raise KafkaConnectionError(f"ZooKeeper {connect} can't be reached: {error}") from None
     except KazooException as error:
         raise KafkaUnavailableError(
-            f"ZooKeeper {connect}: {type(error).__name__} {error}"
+            f"ZooKeeper {connect}: {type(error).__name__} {error}".rstrip()
         ) from error
 
 

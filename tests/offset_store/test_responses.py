@@ -90,7 +90,7 @@ def test_combined_error_names_partitions_and_reasons() -> None:
     refused = GroupAuthorizationFailedError("no", errno=30)
     both = combined_error("not committed", {tp(0): refused, tp(2): refused})
     assert type(both) is GroupAuthorizationFailedError
-    assert "not committed: t/0, t/2: [Error 30]" in str(both)
+    assert str(both) == "[Error 30] GroupAuthorizationFailedError: not committed: t/0, t/2: no"
     errors: dict[TopicPartition, KafkaError] = {tp(0): refused, tp(1): IllegalGenerationError("x")}
     fenced = combined_error("not committed", errors)
     assert type(fenced) is CommitFailedError

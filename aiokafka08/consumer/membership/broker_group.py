@@ -297,7 +297,7 @@ class BrokerGroup:
             except KafkaError as error:
                 if not error.retriable or self._must_fail_start(error):
                     raise
-                self._router.telemetry.emit(GroupJoinFailed(self._coordinator.group, error.text))
+                self._router.telemetry.emit(GroupJoinFailed(self._coordinator.group, str(error)))
                 step, result = NextStep.FIND_COORDINATOR, None
             if result is not None:
                 return result
@@ -445,5 +445,6 @@ class BrokerGroup:
                     timeout_s=LEAVE_TIMEOUT_S,
                 )
         except (KafkaError, TimeoutError) as error:
-            reason = f"{reason}; LeaveGroup failed: {error}"
+            text = str(error) or f"no response within {LEAVE_TIMEOUT_S:.0f} s"
+            reason = f"{reason}; LeaveGroup failed: {text}"
         self._router.telemetry.emit(GroupLeft(self._coordinator.group, member, reason))

@@ -114,6 +114,7 @@ class ZookeeperGroup:
             self._group,
             self._config.session_timeout_s,
             self._threadsafe(self.on_change),
+            self._router.config.client_id,
         )
         self._check_loop()
         self._task = loop.create_task(self._run(), name="aiokafka08 zookeeper group")
@@ -241,7 +242,7 @@ class ZookeeperGroup:
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                failure = error.text
+                failure = error.nested_text(KafkaUnavailableError)
             if failure is None:
                 self._error = None
                 self._end_first_round()

@@ -172,7 +172,7 @@ def test_lost_zookeeper_response_leaves_one_registration(
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
-    member = ScalaRegistry(registry, cluster.zookeeper_connect, group.name, 10, lambda: None)
+    member = ScalaRegistry(registry, cluster.zookeeper_connect, group.name, 10, lambda: None, "c")
     if step == "_delete":
         member.register_and_read(frozenset({"elsewhere"}))
     lose = {step}

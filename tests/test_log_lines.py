@@ -1,0 +1,142 @@
+"""Log lines are for people: the client id, then a sentence that names errors."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08.errors import (
+    KafkaTimeoutError,
+    NotCoordinatorForGroupError,
+    NotLeaderForPartitionError,
+    broker_error,
+)
+from aiokafka08.offset_store.responses import combined_error
+from aiokafka08.protocol.api import FetchRequest, ProduceRequest
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import Answer, EmbeddedCluster
+from tests.waiting import until
+
+PACKAGE = Path(__file__).parent.parent / "aiokafka08"
+LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
+REPR = re.compile(r"\b[A-Za-z_]\w*\(\w+=")
+"""The start of the repr of a dataclass or a named tuple."""
+DOUBLED = re.compile(r"\b(\w+Error): (\[Error -?\d+\] )?\1\b")
+
+
+def formats() -> list[tuple[str, str]]:
+    """The place and the format of each call of a logger in the package, without the cluster's."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "testing" in path.relative_to(PACKAGE).parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr == "log":
+                index = 1
+            elif node.func.attr in LEVELS and ast.unparse(node.func.value).endswith(
+                ("log", "logger")
+            ):
+                index = 0
+            else:
+                continue
+            found.append((f"{path.name}:{node.lineno}", ast.unparse(node.args[index])))
+    return found
+
+
+def test_each_log_call_begins_with_the_client_id() -> None:
+    found = formats()
+    assert len(found) > 20
+    assert [(where, text) for where, text in found if not text.startswith(("'%s: ", '"%s: '))] == []
+
+
+async def test_log_of_an_eventful_run_is_sentences_of_clients(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="aiokafka08")
+    topics = {"t": 4}
+    async with EmbeddedCluster(2, "0.10", topics, group_min_session_timeout_ms=100) as cluster:
+        common: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "retry_backoff_ms": 20,
+        }
+
+        def member(client_id: str) -> AIOKafkaConsumer:
+            return AIOKafkaConsumer(
+                "t",
+                client_id=client_id,
+                group_id="g",
+                auto_offset_reset="earliest",
+                heartbeat_interval_ms=50,
+                **common,
+            )
+
+        producer = AIOKafkaProducer(client_id="writer-1", **common)
+        first, second = member("reader-1"), member("reader-2")
+        async with producer, first:
+            cluster.fault(ProduceRequest, then=Answer(NotLeaderForPartitionError.errno), times=1)
+            for partition in range(4):
+                await producer.send_and_wait("t", b"v", partition=partition)
+            fault = cluster.fault(
+                FetchRequest, then=Answer(NotLeaderForPartitionError.errno), times=2
+            )
+            await until(lambda: fault.hits == 2)
+            await first.getmany(timeout_ms=1000)
+            async with second:
+                await until(lambda: len(first.assignment()) == len(second.assignment()) == 2)
+            await until(lambda: len(first.assignment()) == 4)
+            away = next(node for node in (0, 1) if node != cluster.coordinator("g"))
+            led = next(number for number in range(4) if cluster.leader("t", number) == away)
+            cluster.kill(away, then="unnoticed")
+            sent = await producer.send("t", b"v", partition=led)
+            await until(lambda: producer.metrics()["connect_failures"] > 0)
+            cluster.restart(away)
+            await sent
+    records = [one for one in caplog.records if one.name.startswith("aiokafka08")]
+    lines = [one.getMessage() for one in records if not one.name.startswith("aiokafka08.testing")]
+    for line in lines:
+        assert line.startswith(("writer-1: ", "reader-1: ", "reader-2: ")), line
+        assert not REPR.search(line), line
+        assert "error code" not in line
+        assert not DOUBLED.search(line), line
+    for sentence in (
+        "connected to",
+        "no connection to",
+        "messages retried: [Error 6] NotLeaderForPartitionError: ",
+        "fetch failed: [Error 6] NotLeaderForPartitionError: ",
+        "group 'g': joined generation",
+        "assignment changed: new t/",
+        "left: stopped",
+    ):
+        assert any(sentence in line for line in lines), f"{sentence!r} is in none of {lines}"
+
+
+def test_nested_error_of_the_same_class_is_named_once() -> None:
+    tp = TopicPartition("t", 0)
+    same = combined_error("not committed", {tp: NotCoordinatorForGroupError("moved")})
+    assert str(same) == "[Error 16] NotCoordinatorForGroupError: not committed: t/0: moved"
+    inner = KafkaTimeoutError("no response")
+    assert inner.nested_text(KafkaTimeoutError) == "no response"
+    assert inner.nested_text(NotLeaderForPartitionError) == "KafkaTimeoutError: no response"
+    assert KafkaTimeoutError().nested_text(KafkaTimeoutError) == "KafkaTimeoutError"
+    assert broker_error(6).nested_text(KafkaTimeoutError) == str(broker_error(6))
+    assert str(NotLeaderForPartitionError()).endswith(NotLeaderForPartitionError.description)
+
+
+def test_no_text_puts_a_class_name_before_a_kafka_error() -> None:
+    """`str()` of a `KafkaError` begins with the name; of other errors it doesn't."""
+    doubled = re.compile(r"type\((\w+)\)\.__name__\}:? \{\1\}")
+    found = [
+        (path.name, line.strip())
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if doubled.search(line)
+    ]
+    assert {name for name, _ in found} <= {"session.py", "offsets.py"}  # kazoo's errors
