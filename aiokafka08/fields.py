@@ -1,14 +1,17 @@
-"""Compare and print dataclasses by code that they share.
+"""Compare, print and freeze dataclasses by code that they share.
 
-`dataclass` generates `__eq__` and `__repr__` anew for each class, and a signature as the docstring
-of a class that has none. For the 60 structs and events of `protocol.api` and `telemetry` that took
-a fifth of the time of the import, so they derive from `ByFields`.
+`dataclass` generates `__eq__` and `__repr__` anew for each class, a signature as the docstring of
+a class that has none, and `__setattr__` and `__delattr__` of a frozen one. For the 60 structs and
+events of `protocol.api` and `telemetry` that took a quarter of the time of the import, so they
+derive from `ByFields` and `FrozenFields`.
 
 Invariant: a dataclass with `eq=False, repr=False` that derives from `ByFields` compares and prints
 as it would without these two options. Its hash is that of a frozen dataclass.
 """
 
 from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
 
 
 class ByFields:
@@ -37,3 +40,17 @@ class ByFields:
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
         return f"{type(self).__qualname__}({fields})"
+
+
+class FrozenFields(ByFields):
+    """The base class of such dataclasses whose fields are set once, as with `frozen=True`."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, name):
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")

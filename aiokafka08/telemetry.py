@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.fields import ByFields
+from aiokafka08.fields import FrozenFields
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS = 30.0
@@ -33,9 +33,11 @@ _MAX_LISTED = 20
 """How many partitions or brokers a log line names."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Event(ByFields):
+@dataclass(slots=True, eq=False, repr=False)
+class Event(FrozenFields):
     """Base class of all events. `str()` of an event is a sentence, which is logged.
+
+    The fields of an event can't be changed.
 
     Attributes:
         client_id: The client that emitted the event. Equality ignores it.
@@ -55,7 +57,7 @@ class Event(ByFields):
         return 1
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Connected(Event):
     """A lane (a connection with one purpose) was opened.
 
@@ -71,7 +73,7 @@ class Connected(Event):
         return f"connected to {self.address} for {self.lane}, broker line {self.broker}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Disconnected(Event):
     """A lane was closed by the client or the broker.
 
@@ -89,7 +91,7 @@ class Disconnected(Event):
         return f"connection to {self.address} for {self.lane} closed: {self.reason}{lost}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ConnectFailed(Event):
     """A connection could not be made, or the peer isn't a supported broker."""
 
@@ -102,7 +104,7 @@ class ConnectFailed(Event):
         return f"no connection to {self.address}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class MetadataChanged(Event):
     """A metadata response changed brokers, topics or leaders.
 
@@ -117,7 +119,7 @@ class MetadataChanged(Event):
         return f"metadata changed: brokers {join_names(self.brokers)}; {self.topics} topics"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class MetadataFailed(Event):
     """No broker responded to a metadata request."""
 
@@ -129,7 +131,7 @@ class MetadataFailed(Event):
         return f"metadata not refreshed: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class BatchRetried(Event):
     """A batch was not acknowledged and is sent again.
 
@@ -149,7 +151,7 @@ class BatchRetried(Event):
         return f"{_name(self.partition)}: {self.messages} messages retried{doubt}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class BatchFailed(Event):
     """A batch failed: the futures of its messages have the error."""
 
@@ -164,7 +166,7 @@ class BatchFailed(Event):
         return f"{_name(self.partition)}: {self.messages} messages failed: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Acks0Unknown(Event):
     """The broker closed the lane after messages with acks=0: they may be stored or lost."""
 
@@ -182,7 +184,7 @@ class Acks0Unknown(Event):
         return f"{self.messages} messages with acks=0 may be lost: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionFailed(Event):
     """A fetch of a partition failed.
 
@@ -199,7 +201,7 @@ class PartitionFailed(Event):
         return f"{_name(self.partition)}: fetch failed: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class OffsetReset(Event):
     """`auto_offset_reset` moved a position that was outside the log."""
 
@@ -215,7 +217,7 @@ class OffsetReset(Event):
         return f"{_name(self.partition)}: auto_offset_reset from {old} to {self.new_offset}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class CommitFailed(Event):
     """An automatic commit failed; the next one is due after the usual interval."""
 
@@ -228,7 +230,7 @@ class CommitFailed(Event):
         return f"automatic commit failed: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class GroupJoined(Event):
     """This member joined a generation of its group; `partitions` are assigned to it."""
 
@@ -248,7 +250,7 @@ class GroupJoined(Event):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class GroupJoinFailed(Event):
     """Joining the group failed; it is retried."""
 
@@ -262,7 +264,7 @@ class GroupJoinFailed(Event):
         return f"group {self.group!r}: not joined: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class GroupLeft(Event):
     """This member left its group."""
 
@@ -276,7 +278,7 @@ class GroupLeft(Event):
         return f"group {self.group!r}: member {self.member} left: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Rebalanced(Event):
     """The consumer's assignment changed."""
 

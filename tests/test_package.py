@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import dataclasses
 import importlib
 import pickle
@@ -16,6 +17,7 @@ import pytest
 
 import aiokafka08
 from aiokafka08.fields import ByFields
+from aiokafka08.telemetry import GroupJoinFailed
 from tests.distribution import LINK, absolute_links, check_sdist, check_wheel, copy_project
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -70,7 +72,8 @@ def test_structs_and_events_have_no_generated_methods(module: str) -> None:
     ]
     assert len(classes) > 15
     for one in classes:
-        assert not {"__eq__", "__repr__", "__hash__"} & set(vars(one)), one
+        generated = {"__eq__", "__repr__", "__hash__", "__setattr__", "__delattr__"}
+        assert not generated & set(vars(one)), one
         assert issubclass(one, ByFields)
 
 
@@ -92,6 +95,21 @@ def test_fields_are_compared_and_printed_as_by_dataclass() -> None:
         assert hash(Shared(*one)) == hash(Shared(*one))
         assert repr(Shared(*one)).replace("Shared", "Generated") == repr(Generated(*one))
     assert Shared(1) != Generated(1)
+
+
+def test_fields_of_an_event_are_set_once() -> None:
+    event: Any = GroupJoinFailed("g", "why", client_id="c")
+    for name in ("group", "client_id", "name", "amount"):
+        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+            setattr(event, name, "other")
+        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+            delattr(event, name)
+    with pytest.raises(AttributeError):
+        event.unknown = 1
+    for same in (copy.copy(event), pickle.loads(pickle.dumps(event)), dataclasses.replace(event)):
+        assert same == event
+        assert same.client_id == "c"
+    assert dataclasses.replace(event, group="h").group == "h"
 
 
 def test_using_the_package_imports_no_extra() -> None:
