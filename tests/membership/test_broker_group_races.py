@@ -13,6 +13,7 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
+from aiokafka08.errors import CommitFailedError
 from aiokafka08.protocol import api
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Delay
@@ -179,3 +180,49 @@ async def test_garbage_assignment_is_reported_and_retried(
             await member.start()
     assert member.assignment() == ALL
     assert member.metrics()["group_join_failures"] == 1
+
+
+async def test_commit_of_lost_partitions_is_refused(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    """A member that subscribes anew while it joins never takes over what it was assigned."""
+    listener, two = RecordingListener(), make_member("t")
+    one = make_member()
+    one.subscribe(["t"], listener=listener)
+    await one.start()
+    for tp in ALL:
+        cluster.append("t", tp.partition, [b"v"])
+    await take(one, 4)
+    cluster.fault(api.SyncGroupRequest, then=Delay(0.2), times=2)
+    joined = cluster.next_request(api.SyncGroupRequest)
+    starting = asyncio.create_task(two.start())
+    await asyncio.wrap_future(joined)
+    one.subscribe(["t"], listener=listener)
+    listener.gate.clear()
+    calls = len(listener.calls)
+    await starting
+    await until(lambda: len(listener.calls) > calls, "revoking for the new subscription")
+    assert len(two.assignment()) == 2
+    await two.commit(dict.fromkeys(two.assignment(), 10))
+    with pytest.raises(CommitFailedError):
+        await one.commit()
+    assert {cluster.committed("g", *tp) for tp in two.assignment()} == {(10, "")}
+    listener.gate.set()
+
+
+async def test_commit_after_garbage_assignment_is_refused(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t")
+    await member.start()
+    for tp in ALL:
+        cluster.append("t", tp.partition, [b"v"])
+    await take(member, 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConsumerProtocolMemberAssignment, "encode", lambda self: b"\xff")
+        cluster.fault(api.HeartbeatRequest, then=Answer(27))
+        await until(lambda: member.metrics()["group_join_failures"], "joining")
+        with pytest.raises(CommitFailedError):
+            await member.commit()
+    await until(lambda: len(member._engine.cursors) == 4, "joining again")
+    await member.commit({TopicPartition("t", 0): 1})

@@ -264,6 +264,10 @@ class BrokerGroup:
         assignor = self._assignors[generation.protocol]
         assignor.on_assignment(assignment)
         assignor.on_generation_assignment(generation.number)
+        # Commits join the generation together with its partitions: `assign()` replaces the former
+        # ones, which another member may own now, before it awaits.
+        self._member_state.generation = generation.number
+        self._member_state.member = generation.member
         partitions = [tp for tp in assignment.partitions() if tp.topic in generation.topics]
         self._router.telemetry.emit(
             GroupJoined(
@@ -366,8 +370,6 @@ class BrokerGroup:
         )
         if synced.error_code:
             return self._step_or_raise(synced.error_code), None
-        self._member_state.generation = joined.generation
-        self._member_state.member = joined.member
         self._heartbeat.start(generation)
         return NextStep.CONTINUE, (
             ConsumerProtocolMemberAssignment.decode(synced.assignment),
