@@ -347,8 +347,10 @@ class Cursor:
         self.urgent = True
 
     def change_leader(self) -> None:
-        """Supersede the fetch in flight and drop the back-off: they concerned the former leader."""
+        """Supersede the fetch in flight, drop the back-off, and begin a search of `next_fetch`
+        anew: they concerned the former leader."""
         self._supersede_fetch()
+        self.next_fetch.reset_search()
         self.not_before = 0.0
 
     def fail(self, error: Exception, now: float) -> FetchResult:

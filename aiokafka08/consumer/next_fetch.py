@@ -14,11 +14,12 @@ above it. What it does bring shows the reason (observed on real brokers, docs/br
   whole fetch size, more may follow: double the size, up to the limit. Otherwise the offset is empty
   (a transaction marker, or removed by compaction): continue at the next offset, one at a time.
 - Nothing at all. Fetch once more, since the watermark may have moved between the read and the
-  response. Brokers below 0.10 show a part of any message, so a second such response shows that the
-  log is empty up to the watermark of the first one. A newer broker may hide a message that doesn't
-  fit: grow to the limit, then fetch the partition alone, and see how long the broker
-  waits. Two responses in a row at once mean that a message is there that doesn't fit: too large.
-  Several responses, each after the whole wait, mean that the log is empty up to the watermark.
+  response. Brokers below 0.10 show a part of any message, so a second such response of the same
+  leader shows that the log is empty up to the watermark of the first one. A newer broker may hide a
+  message that doesn't fit: grow to the limit, then fetch the partition alone, and see how long the
+  broker waits. Two responses in a row at once mean that a message is there that doesn't fit: too
+  large. Several responses, each after the whole wait, mean that the log is empty up to the
+  watermark.
 
 No CRC covers an offset, so offsets are checked against the response's high watermark. One at or
 above it is damaged, or was written while the broker read the log (docs/brokers.md 7.14). The
@@ -153,11 +154,11 @@ class NextFetch:
                 return FetchFinding(FetchStep.CORRUPT)
             self.offset = found.next_offset
             self._shrink(found.whole_bytes)
-            self._reset_search()
+            self.reset_search()
             return FetchFinding(FetchStep.DATA, message_set=message_set)
         if high_watermark <= self.offset:
             self.size_bytes = 0
-            self._reset_search()
+            self.reset_search()
             return _END
         rest = len(message_set) - found.whole_bytes
         if found.tail_size is not None:
@@ -171,7 +172,7 @@ class NextFetch:
                 self.size_bytes = min(2 * requested_bytes, limit_bytes)
             else:
                 self.offset += 1
-            self._reset_search()
+            self.reset_search()
             return _RETRY
         return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited, hides_large)
 
@@ -201,7 +202,7 @@ class NextFetch:
             )
         self.offset = last + 1
         self._shrink(stop)
-        self._reset_search()
+        self.reset_search()
         return FetchFinding(FetchStep.DATA, message_set=usable)
 
     def _grow_to_partial(
@@ -254,7 +255,7 @@ class NextFetch:
         """Continue at the lowest watermark since the first empty response."""
         self.offset = self._lowest_watermark
         self.size_bytes = 0
-        self._reset_search()
+        self.reset_search()
         return _RETRY
 
     def _shrink(self, used_bytes: int) -> None:
@@ -263,7 +264,8 @@ class NextFetch:
         if used_bytes * 2 <= self.size_bytes:
             self.size_bytes //= 2
 
-    def _reset_search(self) -> None:
+    def reset_search(self) -> None:
+        """Forget what the last responses have shown: call this when another broker leads."""
         self.alone = self._was_empty = self._above_watermark = False
         self._empty_waits = self._early_responses = 0
 

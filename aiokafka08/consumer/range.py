@@ -185,6 +185,7 @@ class _RangeReader:
         self._missing_since: float | None = None
         self._refusals = 0  # of the same offset, one after the other
         self._next_fetch = NextFetch(start)
+        self._node_id: int | None = None  # sent the last response that was applied
         self._fetches: deque[_RangeFetch] = deque()  # by offset
         self._spans: deque[int] = deque(maxlen=_SPANS)  # how many offsets each recent set had
         self._guesses = self._wrong_guesses = 0
@@ -300,6 +301,9 @@ class _RangeReader:
     def _apply_response(
         self, fetch: _RangeFetch, fetched: FetchedPartition, elapsed_s: float
     ) -> FetchFinding:
+        if fetch.node_id is None or fetch.node_id != self._node_id:
+            self._next_fetch.reset_search()
+        self._node_id = fetch.node_id
         offset = self._next_fetch.offset
         alone = self._next_fetch.alone
         finding = self._next_fetch.apply_response(

@@ -50,11 +50,12 @@ def respond(
     high_watermark: int = 100,
     now: float = 50.0,
     time: ResponseTime = ResponseTime(0.0, 0.0),  # noqa: B008 - it is immutable
+    hides_large: bool = True,
 ) -> FetchResult:
     return cursor.apply_response(
         fetch,
         FetchedPartition(3, code, -1 if code else high_watermark, message_set),
-        ResponseContext(LIMIT, None, True, now, 1234, response_time=time),
+        ResponseContext(LIMIT, None, hides_large, now, 1234, response_time=time),
     )
 
 
@@ -130,6 +131,16 @@ def test_paused_cursor_keeps_its_buffer_without_fetching() -> None:
     assert respond(cursor, fetch, data(5)) is FetchResult.DATA
     assert cursor.buffer.pending
     assert not cursor.can_fetch(1 << 20, SHARE)
+
+
+def test_hole_needs_proof_from_one_leader() -> None:
+    cursor = make()
+    respond(cursor, cursor.begin_fetch(SHARE), hides_large=False)
+    cursor.change_leader()
+    respond(cursor, cursor.begin_fetch(SHARE), hides_large=False)
+    assert cursor.position == 5
+    respond(cursor, cursor.begin_fetch(SHARE), hides_large=False)
+    assert cursor.position == 100
 
 
 def test_position_passes_a_hole_with_an_empty_buffer() -> None:

@@ -22,9 +22,10 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.config import net_config
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.api import FetchedPartition, FetchRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
+from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
 from tests.consumer.conftest import tp, values
@@ -142,6 +143,30 @@ async def test_range_passes_holes_and_empty_ends(cluster: EmbeddedCluster, route
     cluster.remove("t", 1, range(5, 10))
     assert await read(router, 0, 10, 1, limit_bytes=1 << 20) == list(range(5))
     assert await read(router, 7, 9, 1, limit_bytes=1 << 20) == []
+
+
+async def test_range_hole_needs_proof_from_one_leader(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    cluster.append("t", 0, values(0, 10))
+    asked: set[int] = set()
+
+    class EmptyAtFirst(RangeFetches):
+        def fetch(self, node_id: int, tp: Any, *args: Any, **options: Any) -> asyncio.Future[Any]:
+            if node_id in asked:
+                return super().fetch(node_id, tp, *args, **options)
+            asked.add(node_id)
+            return asyncio.ensure_future(self.respond_empty(tp))
+
+        async def respond_empty(self, tp: TopicPartition) -> tuple[FetchedPartition, float]:
+            for node in cluster.nodes:  # only a broker below 0.10 shows a part of any message
+                await router.exact_version(node)
+            cluster.move_leader(*tp)
+            await router.metadata.refresh()
+            return FetchedPartition(tp.partition, 0, 10, b""), 0.0
+
+    assert await read(router, 0, 10, fetches=EmptyAtFirst(router)) == list(range(10))
+    assert asked == {0, 1}
 
 
 async def test_range_with_large_messages(cluster: EmbeddedCluster, router: Router) -> None:
