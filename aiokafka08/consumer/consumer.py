@@ -824,8 +824,12 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             for tp, at in zip(check_partitions(timestamps), timestamps.values(), strict=True)
         }
         self._engine.check()
-        await self._stop_scope.run(wait_for_partitions(self._router, times))
-        return await self._stop_scope.run(offsets_for_times(self._router, times))
+
+        async def search() -> dict[TopicPartition, OffsetAndTimestamp | None]:
+            await wait_for_partitions(self._router, times)
+            return await offsets_for_times(self._router, times)
+
+        return await self._stop_scope.run(search())
 
     # --- health -----------------------------------------------------------------------------------
 
