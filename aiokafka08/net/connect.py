@@ -81,7 +81,11 @@ async def resolve(host: str, port: int) -> list[str]:
         ipaddress.ip_address(host)
     except ValueError:
         loop = asyncio.get_running_loop()
-        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except RuntimeError as error:
+            # The loop's default executor can't start a thread, or is shut down.
+            raise OSError(f"can't resolve the name: {error}") from error
         return list(dict.fromkeys(str(address[0]) for *_, address in infos))
     return [host]
 

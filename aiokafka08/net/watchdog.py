@@ -38,6 +38,7 @@ class ResponseWatchdog:
 
     __slots__ = (
         "_deadline",
+        "_due",
         "_loop",
         "_metadata",
         "_on_overdue",
@@ -64,7 +65,7 @@ class ResponseWatchdog:
         self.limit_s = expected_s + OVERDUE_S
         now = self._loop.time()
         self._deadline = now + timeout_s
-        self._timer = self._loop.call_at(min(now + self.limit_s, self._deadline), self._fire)
+        self._set_timer(now + self.limit_s)
 
     def stop(self) -> None:
         """Stop watching: the response has arrived, or the caller has given it up."""
@@ -81,8 +82,13 @@ class ResponseWatchdog:
         self._metadata.request_refresh()
         if self._on_overdue is not None:
             self._on_overdue()
-        due = self._timer.when()  # uvloop may run a timer up to a millisecond early
-        if due < self._deadline:
-            self._timer = self._loop.call_at(min(due + OVERDUE_S, self._deadline), self._fire)
+        if self._due < self._deadline:
+            self._set_timer(self._due + OVERDUE_S)
         elif self._on_timeout is not None:
             self._on_timeout()
+
+    def _set_timer(self, due: float) -> None:
+        # Keep the time: uvloop may run a timer up to a millisecond early, and its handle of a time
+        # in the past has no `when()`.
+        self._due = min(due, self._deadline)
+        self._timer = self._loop.call_at(self._due, self._fire)
