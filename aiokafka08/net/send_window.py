@@ -15,7 +15,7 @@ The round trip decides both how many batches are sent, and how large they grow:
 
 The round trip is the shortest time of the latest small requests that had the connection for
 themselves. If there was none for a while, `is_probe_due` asks for one. Before the first of them, it
-is the time that the caller expects.
+is the time that the caller expects; if the caller expects none, that of a larger request.
 
 Invariant: the window isn't full before the first response, nor with fewer than `MIN_BATCHES` in
 flight.
@@ -63,7 +63,7 @@ class SendWindow:
     """The measurements of one connection's requests.
 
     Args:
-        expected_s: the round trip until one is measured.
+        expected_s: the round trip until one is measured; 0 if nothing is known of it.
         batch_bytes: size of a batch that hasn't grown.
     """
 
@@ -121,7 +121,7 @@ class SendWindow:
         """
         if alone and batches <= PROBE_BATCHES:
             self._probed_at = now  # also if it was too large, since all batches have grown
-            if size_bytes <= self._probe_bytes:
+            if size_bytes <= self._probe_bytes or not self.round_trip_s:
                 self._round_trips.append(now - sent_at)
         self._batches = self._batches * _DECAY + batches
         self._seconds = self._seconds * _DECAY + now - max(sent_at, self._responded_at)

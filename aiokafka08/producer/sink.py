@@ -228,7 +228,7 @@ class Sink:
         self._offload = offload
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
-        self._window = self._new_window()
+        self._window = self._new_window(router.expected_round_trip_s(node_id))
         self._requests: dict[_ProduceInFlight, None] = {}
         self._connecting: asyncio.Task[None] | None = None
         self._compressing: asyncio.Task[None] | None = None
@@ -370,7 +370,11 @@ class Sink:
                     await connection.wait_writable()
                 connection.on_received = self._passes.responses_end
                 if connection is not self._connection:
-                    self._window = self._new_window()
+                    # While all batches are large, the new connection doesn't measure it anew.
+                    known_s = self._window.round_trip_s
+                    self._window = self._new_window(
+                        known_s or self._router.expected_round_trip_s(self._node_id)
+                    )
                 self._connection = connection
                 self.last_error = None
             except KafkaError as error:
@@ -389,10 +393,8 @@ class Sink:
         except Exception as error:
             self._on_crash(error)
 
-    def _new_window(self) -> SendWindow:
-        return SendWindow(
-            self._router.expected_round_trip_s(self._node_id), self._accumulator.batch_bytes
-        )
+    def _new_window(self, expected_s: float) -> SendWindow:
+        return SendWindow(expected_s, self._accumulator.batch_bytes)
 
     def _fail_due(self, error: KafkaError) -> None:
         """Fail all due batches: this client can never speak to the broker."""

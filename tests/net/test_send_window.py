@@ -94,6 +94,14 @@ def test_the_first_measured_round_trip_replaces_the_expected() -> None:
     assert window.round_trip_s == 0.5
 
 
+def test_a_large_request_measures_an_unknown_round_trip() -> None:
+    """Under load all batches have grown, so there may be no small request."""
+    window = SendWindow(0.0, BATCH_BYTES)
+    window.acknowledged(0.0, 0.5, 1, 1024 * 1024, alone=True)
+    window.acknowledged(1.0, 1.9, 1, 1024 * 1024, alone=True)
+    assert window.round_trip_s == 0.5
+
+
 def test_a_batch_that_has_not_grown_measures_the_round_trip() -> None:
     window = SendWindow(0.0, 4 * PROBE_BYTES)
     window.acknowledged(0.0, 0.5, 1, 4 * PROBE_BYTES, alone=True)
@@ -116,7 +124,7 @@ def test_a_probe_is_due_first_and_after_100_round_trips() -> None:
 
 
 def test_a_probe_of_grown_batches_is_not_repeated_at_once() -> None:
-    window = SendWindow(0.0, BATCH_BYTES)
+    window = SendWindow(0.001, BATCH_BYTES)
     window.acknowledged(0.0, 0.5, 1, 1024 * 1024, alone=True)
     assert not window.is_probe_due(1.0)
     assert window.is_probe_due(1.5)

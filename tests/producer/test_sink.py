@@ -24,7 +24,7 @@ async def test_probe_after_one_too_large_waits_until_it_is_alone(
         await producer.send_and_wait("t", b"connects", partition=0)
         assert producer._engine is not None
         [sink] = producer._engine.sender.sinks
-        window = SendWindow(0.0, 1 << 14)
+        window = SendWindow(0.001, 1 << 14)
         now = asyncio.get_running_loop().time()
         window.acknowledged(now - 10, now - 9, 1, 1 << 20, alone=True)
         sink._window = window
@@ -36,7 +36,23 @@ async def test_probe_after_one_too_large_waits_until_it_is_alone(
             await asyncio.sleep(0)
         assert producer.metrics()["requests_in_flight"] == 1
         await asyncio.gather(first, second)
-        assert window.round_trip_s > 0
+        assert window.round_trip_s != 0.001
+
+
+async def test_round_trip_outlives_its_connection(producer_for: ProducerFor) -> None:
+    """With a given version nothing else measures it while all batches are large."""
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        producer = await producer_for(cluster, api_version="0.8.2")
+        await producer.send_and_wait("t", b"v")
+        assert producer._engine is not None
+        [sink] = producer._engine.sender.sinks
+        sink._window = before = SendWindow(0.3, 1 << 14)
+        cluster.drop_connections()
+        cluster.fault(ProduceRequest, then=Delay(0.1))
+        sent = await producer.send("t", b"v")
+        await until(lambda: sink._window is not before, "the sink has connected again")
+        assert sink.round_trip_s == 0.3
+        await sent
 
 
 async def test_loop_runs_after_a_request_of_many_batches(
