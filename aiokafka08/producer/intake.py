@@ -278,7 +278,7 @@ class Intake:
                 raise self._no_memory() from None
             raise KafkaTimeoutError(
                 f"topic {topic!r}: message not accepted within {limit_s} s, because earlier "
-                "calls still wait for memory"
+                "calls still wait for metadata or memory"
             ) from None
 
     async def _find_queue(

@@ -166,6 +166,8 @@ class TopicRoutes:
         failures = route.failures
         route.callers += 1
         route.is_open = False
+        # Each call that holds the lock before this one has an earlier deadline.
+        deadline = self._loop.time() + metadata_timeout_s
         try:
             async with route.lock:
                 if self._closed is not None:
@@ -175,7 +177,7 @@ class TopicRoutes:
                     raise copy.copy(route.last_failure)
                 if not route.partitions:
                     try:
-                        await self._find(route, metadata_timeout_s)
+                        await self._find(route, deadline)
                     except KafkaError as error:
                         route.failures += 1
                         route.last_failure = error
@@ -260,9 +262,8 @@ class TopicRoutes:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _find(self, route: TopicRoute, timeout_s: float) -> None:
+    async def _find(self, route: TopicRoute, deadline: float) -> None:
         metadata = self._router.metadata
-        deadline = self._loop.time() + timeout_s
         while True:
             left_s = max(deadline - self._loop.time(), 0.0)
             try:

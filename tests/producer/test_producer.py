@@ -197,6 +197,33 @@ async def test_an_unknown_topic_raises_if_brokers_do_not_create_it(
         assert (await producer.send_and_wait("nowhere", b"v")).offset == 0
 
 
+async def test_max_block_ms_counts_from_the_call(producer_for: ProducerFor) -> None:
+    """Behind a cancelled call, the next one has the rest of its own time."""
+    async with EmbeddedCluster(brokers=1, version="0.8.2", topics={"t": 1}) as cluster:
+        producer = await producer_for(cluster, max_block_ms=1000)
+        cluster.fault(MetadataRequest, then=Answer(LeaderNotAvailableError.errno), times=None)
+        first = asyncio.create_task(producer.send("new", b"v"))
+        await asyncio.sleep(0)
+        assert producer._engine is not None
+        routes = producer._engine.topics
+        given: list[float] = []
+        find = routes._find
+
+        async def record(route: Any, deadline: float) -> None:
+            given.append(deadline)
+            await find(route, deadline)
+
+        routes._find = record  # type: ignore[method-assign]
+        called = asyncio.get_running_loop().time()
+        second = asyncio.create_task(producer.send("new", b"v"))
+        await asyncio.sleep(0.3)
+        first.cancel()
+        with pytest.raises(KafkaTimeoutError, match="no metadata"):
+            await second
+        assert len(given) == 1
+        assert called < given[0] < called + 1.1
+
+
 async def test_max_block_ms_limits_the_wait_for_an_unknown_topic(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
