@@ -6,7 +6,8 @@ events of `protocol.api` and `telemetry` that took a quarter of the time of the 
 derive from `ByFields` and `FrozenFields`.
 
 Invariant: a dataclass with `eq=False, repr=False` that derives from `ByFields` compares and prints
-as it would without these two options. Its hash is that of a frozen dataclass.
+its positional fields as it would without these two options, and hashes them as if it were frozen.
+Keyword-only fields, as the `client_id` of an event, are neither compared nor printed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class ByFields:
             cls.__doc__ = cls.__name__
 
     def field_values(self) -> tuple[object, ...]:
-        """Return the values of all fields, in order."""
+        """Return the values of all positional fields, in order."""
         return tuple(getattr(self, name) for name in self.__match_args__)
 
     def __eq__(self, other: object) -> bool:

@@ -272,14 +272,15 @@ class Metadata:
 
     async def _refresh(self) -> None:
         self._started_refreshes += 1
-        topics = sorted((self._topics if self._tracked_wanted else set()) | self._waiting.keys())
+        needed = self._topics | self._waiting.keys()
+        topics = sorted(needed if self._tracked_wanted else self._waiting)
         self._tracked_wanted = False
         try:
             if self.all_topics:
                 by_name = self._waiting if self.may_create_topics else ()
                 replies = await self._fetcher.all_topics(by_name)
             else:
-                replies = await self._fetcher.topics(topics)
+                replies = await self._fetcher.topics(topics, needed)
         except KafkaError as error:
             self._telemetry.emit(MetadataFailed(str(error)))
             raise

@@ -6,8 +6,8 @@ all topics of the request into errors. `metadata` decides when to refresh and me
 Invariant: a broker that hangs delays the result, but doesn't prevent it. After a response with no
 brokers and nothing but errors of bad topics (`has_only_errors()`), each topic is requested alone. A
 topic that even then gets such a response stays out of requests for other topics. It is forgotten
-when it gets a different response, or when a call requests only other topics by name
-(docs/brokers.md 4.4, 4.5).
+when it gets a different response, or when the client no longer needs it (docs/brokers.md 4.4,
+4.5).
 """
 
 from __future__ import annotations
@@ -51,14 +51,20 @@ class MetadataFetcher:
         listed = {state.topic for state in listing.topics}
         if missing := sorted(set(by_name) - listed):
             replies += await self._request_topics(missing, deadline)
+            self._isolated.intersection_update(by_name)
         return replies
 
-    async def topics(self, topics: list[str]) -> list[MetadataReply]:
+    async def topics(self, topics: list[str], needed: Collection[str]) -> list[MetadataReply]:
         """Request these topics: in one request, or one by one if one of them is bad.
+
+        Args:
+            topics: their names.
+            needed: all topics that the client needs now; forget the other bad ones.
 
         Raises:
             NoBrokersAvailable: no broker responded.
         """
+        self._isolated.intersection_update(needed)
         return await self._request_topics(topics, self._deadline())
 
     # --- inside -----------------------------------------------------------------------------------
@@ -80,7 +86,6 @@ class MetadataFetcher:
                 self._isolated.add(topic)
             else:
                 self._isolated.discard(topic)
-        self._isolated.intersection_update(topics)
         return replies
 
     def _deadline(self) -> float:

@@ -102,7 +102,8 @@ async def wait_for_partitions(router: Router, tps: Collection[TopicPartition]) -
         for topic in dict.fromkeys(tp.topic for tp in missing()):
             await metadata.wait_for_topic(topic, timeout_s=limit_s)
         if missing():
-            await metadata.refresh()
+            async with asyncio.timeout(limit_s):
+                await metadata.refresh()
         return not missing() or KafkaTimeoutError("the metadata lacks a partition")
 
     def timed_out(last: KafkaError | None) -> KafkaError:

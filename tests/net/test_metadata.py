@@ -431,6 +431,17 @@ async def test_topics_are_requested_alone_if_one_fails_them(connect: Connect, ve
             assert sent_metadata_requests(cluster)[-2:] == [["t0", "t1", "t2"], ["bad"]]
 
 
+async def test_bad_topics_stay_isolated_while_another_is_awaited(connect: Connect) -> None:
+    async with EmbeddedCluster(default_replication_factor=2) as cluster:
+        cluster.create_topic("t", 1, replication_factor=1)
+        cluster.create_topic("u", 1, replication_factor=1)
+        async with connect(cluster, ("t", "bad")) as router:
+            await router.metadata.wait_for_topic("u", timeout_s=5)
+            assert sent_metadata_requests(cluster)[-1] == ["u"]
+            await router.metadata.refresh()
+            assert sent_metadata_requests(cluster)[-2:] == [["t", "u"], ["bad"]]
+
+
 async def test_an_isolated_topic_that_works_joins_the_others(connect: Connect) -> None:
     async with EmbeddedCluster(default_replication_factor=2) as cluster:
         cluster.create_topic("t", 1, replication_factor=1)
