@@ -89,8 +89,8 @@ class Node:
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
         self.needs_exact_line = False
-        # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, through lost
-        # connections too, until the broker can't be reached.
+        # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, while another
+        # lane stays open and through idle closes, until the broker may have been replaced.
         self._is_0_8_0 = False
         self._progress = "connecting"  # for the text of timeouts
         self._failure = ""
@@ -353,16 +353,38 @@ class Node:
     async def _probe_version(self) -> BrokerVersion:
         outages = self._outages
         version = await self._probe_once()
-        if version.is_exact and self._version is not None and version.line < self._version.line:
-            # Confirm a downgrade by a second probe. A probe recognizes an 0.8.0 broker by the
-            # connections that it closes, and they may have been lost for another reason. If a
-            # broker were taken for an older one by mistake, running operations would fail.
+        if self._needs_confirmation(version):
             version = await self._probe_once()
         self._is_0_8_0 = version.line is BrokerLine.V0_8_0
         self._version, self._version_outages = version, outages
-        for connection in self._lanes.values() if outages == self._outages else ():
-            connection.version = version
+        if version.is_exact:
+            self._make_lanes_exact(version)
         return version
+
+    def _needs_confirmation(self, version: BrokerVersion) -> bool:
+        """Return whether to probe again before this version is believed.
+
+        A probe recognizes an 0.8.0 broker by the connections that it closes, and they may have been
+        lost for another reason. If a broker were taken for an older one by mistake, running
+        operations would fail, and the offsets of produced messages would be wrong.
+        """
+        if self._version is None:
+            return version.line is BrokerLine.V0_8_0
+        if version.line is BrokerLine.V0_8_0:
+            return self._version.line is not BrokerLine.V0_8_0
+        return version.is_exact and version.line < self._version.line
+
+    def _make_lanes_exact(self, version: BrokerVersion) -> None:
+        """Set the exact line of the open lanes whose line is still `BrokerLine.V0_8`.
+
+        Other lanes keep their version: behind a load balancer they may have reached another broker.
+        """
+        for connection in list(self._lanes.values()):
+            if not connection.version.is_exact:
+                if version.line < BrokerLine.V0_9:
+                    connection.version = version
+                else:
+                    connection.close("the broker may have been replaced")
 
     async def _probe_once(self) -> BrokerVersion:
         exact = self.needs_exact_line
@@ -403,6 +425,8 @@ class Node:
             # rolling upgrade). After an idle close, this isn't necessary if another lane is still
             # open: the broker is then still the same.
             self._outages += 1
+        if reason != IDLE and not self._lanes:
+            self._is_0_8_0 = False
         self._telemetry.emit(Disconnected(address_text(self.address), lane.value, reason, lost))
 
     def _schedule_idle_check(self) -> None:

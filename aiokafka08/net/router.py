@@ -156,18 +156,30 @@ class Router:
         return None if node is None else node.open_lane(lane)
 
     async def connection(
-        self, node_id: int, lane: Lane, *, timeout_s: float | None = None
+        self, node_id: int, lane: Lane, *, exact: bool = False, timeout_s: float | None = None
     ) -> BrokerConnection:
         """Return the open connection of a lane, for callers that must know which one they use.
 
+        Args:
+            node_id: the broker.
+            lane: which connection of the broker.
+            exact: find the exact line of the connection; see `exact_version()`.
+            timeout_s: seconds until it is open; by default `request_timeout_ms`.
+
         Raises:
+            KafkaUnavailableError: the exact line can't be told yet (only with `exact`).
             KafkaError: as `Node.connection`.
         """
         try:
-            return await self._node(node_id).connection(lane, timeout_s=timeout_s)
+            connection = await self._node(node_id).connection(lane, timeout_s=timeout_s)
         except _LOST:
             self.metadata.request_refresh()
             raise
+        if exact and not connection.version.is_exact:
+            await self.exact_version(node_id)
+            if not connection.version.is_exact:
+                raise KafkaUnavailableError(f"node {node_id}: its line isn't known yet")
+        return connection
 
     def register_broker(self, node_id: int, address: Address) -> None:
         """Make a broker reachable by its node id, whether or not the metadata names it.

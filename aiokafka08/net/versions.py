@@ -197,6 +197,9 @@ _ALIVE_PROBE = ListOffsetsRequest(-1, [])
 _PROBE_GROUP = "aiokafka08-version-probe"
 """A group that never commits."""
 
+_PROBE_TOPICS = 10
+"""How many topics are enough that not all of them are deleted within a round trip."""
+
 
 def detect_version(exact: bool = False) -> Steps[BrokerVersion]:
     """Find a broker's version: yield probes, and receive the frame of each response.
@@ -263,24 +266,32 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
     0.8.0 doesn't know the request and closes the connection. 0.8.1 reads it as version 0 and finds
     nothing committed in ZooKeeper: UnknownTopicOrPartition. 0.8.2 isn't the group's coordinator, or
     is and finds nothing. Without a partition, 0.8.1 and 0.8.2 respond alike.
+
+    0.8.2 responds as 0.8.1 for a topic that was deleted after the Metadata response. So ask for
+    several topics, and a second time if no other code was among the first response.
     """
-    frame = yield from _probe_twice(MetadataRequest([]), 0)
-    if frame is None:
-        raise UnrecognizedBrokerVersion("the broker closes the connection on Metadata 0")
-    existing = [
-        Topic(topic.topic, [topic.partitions[0].partition])
-        for topic in decode_response(MetadataRequest, 0, frame).topics
-        if topic.partitions
-    ][:1]
-    frame = yield from _probe_twice(OffsetFetchRequest(_PROBE_GROUP, existing), 1)
-    if frame is None:
-        return BrokerLine.V0_8_0
-    for topic in decode_response(OffsetFetchRequest, 1, frame).topics:
-        for partition in topic.partitions:
-            if partition.error_code == UnknownTopicOrPartitionError.errno:
-                return BrokerLine.V0_8_1
+    for _ in range(2):
+        frame = yield from _probe_twice(MetadataRequest([]), 0)
+        if frame is None:
+            raise UnrecognizedBrokerVersion("the broker closes the connection on Metadata 0")
+        existing = [
+            Topic(topic.topic, [topic.partitions[0].partition])
+            for topic in decode_response(MetadataRequest, 0, frame).topics
+            if topic.partitions
+        ][:_PROBE_TOPICS]
+        frame = yield from _probe_twice(OffsetFetchRequest(_PROBE_GROUP, existing), 1)
+        if frame is None:
+            return BrokerLine.V0_8_0
+        codes = {
+            partition.error_code
+            for topic in decode_response(OffsetFetchRequest, 1, frame).topics
+            for partition in topic.partitions
+        }
+        if not codes:
+            return BrokerLine.V0_8
+        if codes != {UnknownTopicOrPartitionError.errno}:
             return BrokerLine.V0_8_2
-    return BrokerLine.V0_8
+    return BrokerLine.V0_8_1
 
 
 def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None]:

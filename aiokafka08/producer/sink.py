@@ -171,6 +171,7 @@ class _ProduceInFlight:
         one replica.
         """
         version = self.connection.version
+        assert version.is_exact or required_acks == 1  # see `Sink._connect`
         returns_next_offset = (
             required_acks != 1
             and version.line < BrokerLine.V0_8_2
@@ -364,9 +365,10 @@ class Sink:
         try:
             try:
                 with ResponseWatchdog(self._router.metadata):
-                    connection = await self._router.connection(self._node_id, Lane.PRODUCE)
-                    if self._options.needs_exact_line and not connection.version.is_exact:
-                        await self._router.exact_version(self._node_id)  # sets `version`
+                    exact = self._options.needs_exact_line
+                    connection = await self._router.connection(
+                        self._node_id, Lane.PRODUCE, exact=exact
+                    )
                     await connection.wait_writable()
                 connection.on_received = self._passes.responses_end
                 if connection is not self._connection:

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka08.net.config import Address, NetConfig
-from aiokafka08.net.node import Lane, Node
+from aiokafka08.net.node import IDLE, Lane, Node
 from aiokafka08.net.transport import open_connection
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.api import (
@@ -22,7 +22,7 @@ from aiokafka08.protocol.api import (
     OffsetFetchRequest,
 )
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
-from aiokafka08.testing import Delay, EmbeddedCluster, Hang
+from aiokafka08.testing import Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.faults import is_version_probe
 from tests.net.conftest import MakeConfig, Recorder
 from tests.net.scripted_peers import (
@@ -479,23 +479,85 @@ async def test_the_line_is_exact_once_there_is_a_topic(make_node: MakeNode) -> N
         assert (await node.exact_version()).line is BrokerLine.V0_8_1
 
 
-async def test_0_8_0_is_asked_again_only_after_it_was_away(make_node: MakeNode) -> None:
+async def test_0_8_0_is_asked_again_after_its_last_lane_is_lost(make_node: MakeNode) -> None:
     async with EmbeddedCluster(version="0.8.0", topics={"t": 1}) as cluster:
         node = make_node(cluster)
         port = node.address[1]
-        for _ in range(3):
-            assert (await node.exact_version()).line is BrokerLine.V0_8_0
+        assert (await node.exact_version()).line is BrokerLine.V0_8_0
+        await node.connection(Lane.FETCH)
+        for reason in ("closed by the test", IDLE):
             connection = await node.connection(Lane.CONTROL)
             assert connection.version.line is BrokerLine.V0_8_0
-            cluster.drop_connections()
-            await until(lambda: not node.is_connected, "the connection is lost")
+            connection.close(reason)
+        lane = node.open_lane(Lane.FETCH)
+        assert lane is not None
+        lane.close(IDLE)
+        connection = await node.connection(Lane.CONTROL)
+        assert connection.version.line is BrokerLine.V0_8_0
         metadata_requests = len(cluster.requests(MetadataRequest))
-        assert metadata_requests == 1  # it precedes each question for the exact line
-    with pytest.raises(KafkaConnectionError):
-        await node.connection(Lane.CONTROL)
+        assert metadata_requests == 2  # it precedes each question for the exact line
+    await until(lambda: not node.is_connected, "the connection is lost")
     async with EmbeddedCluster(version="0.8.2", port=port, topics={"t": 1}):
         connection = await node.connection(Lane.CONTROL)
         assert connection.version.line is BrokerLine.V0_8_2
+
+
+async def test_0_8_0_is_believed_after_two_probes_only(make_node: MakeNode) -> None:
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        cluster.fault(OffsetFetchRequest, then=Close(reset=True), times=2)
+        node = make_node(cluster)
+        assert (await node.exact_version()).line is BrokerLine.V0_8_2
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        node = make_node(cluster)
+        connection = await node.connection(Lane.CONTROL)
+        cluster.fault(OffsetFetchRequest, then=Close(reset=True), times=2)
+        assert (await node.exact_version()).line is BrokerLine.V0_8_2
+        assert connection.version.line is BrokerLine.V0_8_2
+
+
+async def test_exact_line_reaches_a_lane_while_another_is_lost(make_node: MakeNode) -> None:
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        node = make_node(cluster)
+        control, produce = [await node.connection(lane) for lane in (Lane.CONTROL, Lane.PRODUCE)]
+        probe = cluster.fault(OffsetFetchRequest, then=Delay(0.2))
+        asking = asyncio.create_task(node.exact_version())
+        await until(lambda: probe.hits, "the broker is asked for its line")
+        control.close("closed by the test")
+        assert (await asking).line is BrokerLine.V0_8_2
+        assert node.open_lane(Lane.PRODUCE) is produce
+        assert produce.version.line is BrokerLine.V0_8_2
+
+
+@pytest.mark.parametrize("other", ["0.8.1", "0.10"])
+async def test_a_probe_does_not_change_the_exact_line_of_a_lane(
+    make_node: MakeNode, other: str
+) -> None:
+    """Behind a load balancer, connections to one address may reach different brokers."""
+    async with (
+        EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster,
+        EmbeddedCluster(version=other, topics={"t": 1}) as replaced,
+    ):
+        node = make_node(cluster)
+        await node.exact_version()
+        produce = await node.connection(Lane.PRODUCE)
+        node.address = address(replaced)
+        (await node.connection(Lane.CONTROL)).close("closed by the test")
+        control = await node.connection(Lane.CONTROL)
+        assert str(control.version.line) == other
+        assert node.open_lane(Lane.PRODUCE) is produce
+        assert produce.version.line is BrokerLine.V0_8_2
+
+
+async def test_a_lane_of_0_8_is_closed_if_a_probe_finds_0_10(make_node: MakeNode) -> None:
+    async with (
+        EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster,
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as replaced,
+    ):
+        node = make_node(cluster)
+        await node.connection(Lane.CONTROL)
+        node.address = address(replaced)
+        assert (await node.exact_version()).line is BrokerLine.V0_10
+        assert not node.is_connected
 
 
 # --- a connection is lost -------------------------------------------------------------------------

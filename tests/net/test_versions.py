@@ -170,6 +170,28 @@ def test_offset_fetch_code_other_than_3_means_0_8_2(code: int) -> None:
     assert ask(B_0_8_0 | {OffsetFetchRequest: committed(code)}).line is BrokerLine.V0_8_2
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        committed(3),
+        frame(
+            OffsetFetchResponse(
+                [
+                    Topic("deleted", [CommittedPartition(0, -1, "", 3)]),
+                    Topic("t", [CommittedPartition(0, -1, "", 0)]),
+                ]
+            ),
+            1,
+        ),
+    ],
+    ids=["alone", "among others"],
+)
+def test_0_8_2_is_detected_while_a_topic_is_deleted(first: memoryview) -> None:
+    asked = Asked()
+    assert ask(B_0_8_2, asked, {4: first}).line is BrokerLine.V0_8_2
+    assert names(asked)[2:4] == ["Metadata", "OffsetFetch"]
+
+
 @pytest.mark.parametrize("broker", [B_0_8_0, B_0_8_1, B_0_8_2], ids=["0.8.0", "0.8.1", "0.8.2"])
 def test_0_8_is_asked_for_its_exact_line_only_if_needed(broker: Broker_) -> None:
     asked = Asked()

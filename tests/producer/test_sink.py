@@ -7,9 +7,10 @@ import os
 
 import pytest
 
+from aiokafka08.net.node import Lane
 from aiokafka08.net.send_window import MIN_GROWTH_BYTES, SendWindow
 from aiokafka08.producer.sink import _BATCHES_PER_ITERATION
-from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.protocol.api import OffsetFetchRequest, ProduceRequest
 from aiokafka08.testing import Delay, EmbeddedCluster
 from tests.producer.conftest import MakeProducer as ProducerFor
 from tests.waiting import until
@@ -105,3 +106,22 @@ async def test_first_list_leaves_in_batches_that_fit_the_round_trip(
         values = [os.urandom(1000) for _ in range(3000)]
         await (await producer.send_many("t", values, partition=0))
         assert (sizes(cluster)[1] > MIN_GROWTH_BYTES) == large
+
+
+async def test_offsets_are_right_if_a_lane_is_lost_during_the_probe(
+    producer_for: ProducerFor,
+) -> None:
+    """Without the exact line, the offsets of replicated partitions would be taken for 0.8.0's."""
+    async with EmbeddedCluster(brokers=2, version="0.8.2", topics={"t": 1}) as cluster:
+        probe = cluster.fault(OffsetFetchRequest, then=Delay(0.2))
+        producer = await producer_for(cluster, acks="all")
+        sent = await producer.send("t", b"first")
+        await until(lambda: probe.hits, "the broker is asked for its line")
+        node = producer._router.nodes.get(cluster.leader("t", 0))
+        assert node is not None
+        control = node.open_lane(Lane.CONTROL)
+        assert control is not None
+        control.close("closed by the test")
+        offsets = [(await sent).offset]
+        offsets += [(await producer.send_and_wait("t", b"v")).offset for _ in range(3)]
+        assert offsets == [0, 1, 2, 3]
