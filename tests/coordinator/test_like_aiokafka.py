@@ -119,6 +119,21 @@ def test_super_of_sticky_in_class_method_is_the_class(modules: Modules, sticky: 
     assert Counting.joins == 2
 
 
+def test_sticky_with_overriding_class_method_stays_sticky(modules: Modules, sticky: Any) -> None:
+    class Logging(sticky):
+        @classmethod
+        def on_assignment(cls, assignment: Any) -> None:
+            super().on_assignment(assignment)
+
+    assignor = Logging()
+    assignor.on_assignment(
+        modules("protocol").ConsumerProtocolMemberAssignment(0, [("a", [1])], b"")
+    )
+    assignor.on_generation_assignment(7)
+    user_data = bytes.fromhex("00000001 0001 61 00000001 00000001 00000007")
+    assert assignor.metadata(["a"]).user_data == user_data
+
+
 def test_sticky_returns_partitions_of_older_generation(modules: Modules, sticky: Any) -> None:
     """A member that was alone for a generation returns what the others had before."""
     there = cluster({"a": 6})

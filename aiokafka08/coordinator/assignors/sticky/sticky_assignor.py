@@ -63,7 +63,8 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
     A member sends `member_assignment` and `generation` to the next leader. Each consumer has its
     own, because it calls the methods on an instance. Calls on the class set them on the class, as
-    in aiokafka.
+    in aiokafka; so do class methods that override them and call `super()`. An instance without its
+    own value uses that of the class.
     """
 
     name = "sticky"
@@ -72,10 +73,6 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     member_assignment: list[TopicPartition] | None = None
     generation = NO_GENERATION
     _latest_partition_movements: PartitionMovements | None = None
-
-    def __init__(self) -> None:
-        self.member_assignment = None
-        self.generation = NO_GENERATION
 
     @class_or_instance_method
     def assign(
