@@ -842,10 +842,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
 
         There is a counter for each event of `aiokafka08.telemetry`, and: messages_consumed,
         bytes_fetched, fetch_requests, fetch_request_failures, buffered_bytes, asked_bytes (of the
-        fetches in flight), assigned_partitions, paused_partitions, compiled (1; 0 if message sets
-        are decoded in pure Python, as `repr()` and the log line at the start say), lag (in offsets
-        behind the high watermarks, where these are known) and "lag{topic-partition}" of each
-        partition.
+        fetches in flight; those of partitions that aren't assigned any more count while another
+        partition is read from the same broker), assigned_partitions, paused_partitions, compiled
+        (1; 0 if message sets are decoded in pure Python, as `repr()` and the log line at the start
+        say), lag (in offsets behind the high watermarks, where these are known) and
+        "lag{topic-partition}" of each partition.
         """
         return self._engine.metrics()
 

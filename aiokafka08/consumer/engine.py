@@ -465,6 +465,8 @@ class ConsumerEngine:
     def _set_partitions(
         self, partitions: Iterable[TopicPartition], new_partitions: Collection[TopicPartition]
     ) -> None:
+        for cursor in self._former.values():
+            self._start_offsets.remove(cursor)
         self._former = {}
         wanted = dict.fromkeys(partitions)
         for tp in [tp for tp in self.cursors if tp not in wanted]:

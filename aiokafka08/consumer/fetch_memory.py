@@ -19,7 +19,9 @@ buffered undecoded take together at most the sum of
   response has come. Until then the partition fetches only into an empty buffer, and borrows what
   both fetches take beyond the partition's part.
 - A fetch of a partition that isn't assigned any more counts as borrowed until its response has
-  come. If more than the pool is borrowed then, no other fetch begins before that.
+  come. If more than the pool is borrowed then, no other fetch begins before that. Exception: when
+  no partition of a broker is left, because all were removed or have moved, `fetcher` doesn't wait
+  for its responses. These fetches stop counting at once, and the connection drops the responses.
 - A message larger than a share is fetched with bytes borrowed from one pool for all partitions, in
   the order of the requests. When another partition needs these bytes, they are taken back from a
   partition that is paused or that no waiting call reads. Its sets are dropped and fetched again

@@ -117,6 +117,7 @@ class Fetcher:
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
         self._brokers: dict[int, _Broker] = {}
         self._failing: set[int] = set()
+        self._was_overdrawn = False  # so brokers may wait to plan
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaderless = Notifier()
         self._time: Callable[[], float]
@@ -178,7 +179,7 @@ class Fetcher:
                 del self._brokers[node_id]
                 for task in broker.tasks:
                     task.cancel()
-        self._serve_waiter()
+        self._serve_waiters()
 
     def update(self, cursor: Cursor) -> None:
         """Plan anew after a change of the cursor: a read, `seek()`, pause, resume or failure."""
@@ -186,14 +187,11 @@ class Fetcher:
             if cursor.borrowed_bytes:
                 self._release_memory(cursor)
             self._update_queue(cursor)
-            if not self._memory.waiters:
+            if not self._memory.waiters and not self._was_overdrawn:
                 return
         else:
             self._memory.remove(cursor)
-            if not self._memory.is_overdrawn:  # it may have been until now
-                for broker in self._brokers.values():
-                    self._queue_changed(broker)
-        self._serve_waiter()
+        self._serve_waiters()
 
     def reclaim_memory(self, wanted: set[Cursor] | None) -> None:
         """Take borrowed memory back from buffers that no call reads, if a cursor waits for it.
@@ -239,7 +237,7 @@ class Fetcher:
             plan = queue.plan(now, self._wait_limit_s(queue.node_id))
             if queue.queued:
                 self._observer.memory_exhausted()
-            self._serve_waiter()
+            self._serve_waiters()
             if plan is None:
                 self.reclaim_memory(None)  # from paused partitions
                 if changed.count == count:
@@ -463,8 +461,13 @@ class Fetcher:
             if broker is not None:
                 self._queue_changed(broker)
 
-    def _serve_waiter(self) -> None:
-        """Let the first cursor that waits for memory try again, if there is enough now."""
+    def _serve_waiters(self) -> None:
+        """Let the brokers plan again if memory isn't overdrawn any more, and the first cursor that
+        waits for memory try again if there is enough now."""
+        was_overdrawn, self._was_overdrawn = self._was_overdrawn, self._memory.is_overdrawn
+        if was_overdrawn and not self._was_overdrawn:
+            for broker in self._brokers.values():
+                self._queue_changed(broker)
         cursor = self._memory.next_waiter()
         if cursor is not None:
             self._update_queue(cursor)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka08.protocol.api import FetchRequest
-from aiokafka08.testing import EmbeddedCluster, Hang
+from aiokafka08.testing import EmbeddedCluster, Hang, Silence
 from aiokafka08.testing.state import Partition
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp
 from tests.waiting import until
@@ -123,3 +123,26 @@ async def test_unread_partition_with_large_message_blocks_no_other(
     await until(lambda: consumer.metrics()["buffered_bytes"] > 150_000)
     for partition in (0, 1):
         assert (await asyncio.wait_for(consumer.getone(tp(partition)), 10)).offset == 0
+
+
+async def test_returned_memory_ends_an_overdraft(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Node 0, which leads 0, 2 and 4, owes a response for removed partitions: node 1 isn't polled
+    until the borrower, which is of node 0, was read."""
+    cluster.create_topic("u", 5)
+    consumer = make_consumer(fetch_max_bytes=100_000, max_partition_fetch_bytes=20_000)
+    consumer.assign([tp(number, "u") for number in range(5)])
+    await consumer.start()
+    cluster.append("u", 0, [bytes(95_000)])
+    await until(lambda: consumer.metrics()["buffered_bytes"] > 95_000, "the large message")
+    silence = cluster.fault(FetchRequest, then=Silence(), node=0, times=None)
+    await until(lambda: silence.hits, "a poll without a response")
+    consumer.assign([tp(number, "u") for number in (0, 1, 3)])
+    idle = consumer._engine.cursors[tp(1, "u")]
+    await until(lambda: idle.in_flight is None, "the end of the last poll")
+    assert consumer._engine._fetcher._memory.is_overdrawn
+    cluster.append("u", 1, [b"v"])
+    assert (await consumer.getone(tp(0, "u"))).offset == 0
+    async with asyncio.timeout(5):
+        assert (await consumer.getone(tp(1, "u"))).offset == 0

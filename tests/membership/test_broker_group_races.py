@@ -226,3 +226,22 @@ async def test_commit_after_garbage_assignment_is_refused(
             await member.commit()
     await until(lambda: len(member._engine.cursors) == 4, "joining again")
     await member.commit({TopicPartition("t", 0): 1})
+
+
+async def test_seek_during_a_join_ends_with_the_join(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member, tp = make_member("t"), TopicPartition("t", 0)
+    await member.start()
+    await member.position(tp)
+    fault = cluster.fault(api.ListOffsetsRequest, then=Answer(6), times=None)
+    cluster.fault(api.JoinGroupRequest, then=Delay(0.2))
+    cluster.fault(api.HeartbeatRequest, then=Answer(27))
+    await asyncio.wrap_future(cluster.next_request(api.JoinGroupRequest))
+    former = member._engine.cursor(tp)
+    seeking = asyncio.create_task(member.seek_to_end(tp))
+    await until(lambda: fault.hits, "searching the end")
+    await until(lambda: member._engine.cursor(tp) is not former, "joining again")
+    assert former not in member._engine._start_offsets._waiting
+    fault.cancel()
+    await seeking
