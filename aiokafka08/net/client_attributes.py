@@ -41,5 +41,7 @@ class ClientAttributes(AIOKafkaClient):
             InvalidTopicError: brokers don't accept the name.
             IllegalStateError: the client isn't running.
         """
-        info = await self._router.metadata.wait_for_topic(topic, timeout_s=self._metadata_timeout_s)
+        info = await self._router.metadata.wait_for_topic(
+            topic, timeout_s=self._metadata_timeout_s, until_unknown=True
+        )
         return set(info.partitions)

@@ -19,6 +19,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from aiokafka08.errors import (
     IllegalStateError,
@@ -39,10 +40,19 @@ from aiokafka08.net.config import NetConfig
 from aiokafka08.net.metadata_fetcher import MetadataFetcher, MetadataReply
 from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.net.retry import is_final, retry
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.api import MetadataResponse
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
 
 _logger = logging.getLogger("aiokafka08.net")
+
+_UNKNOWN_S: Final = 1.0
+"""How long brokers have to say that a topic doesn't exist until that counts: they also say so of a
+topic that was created a moment ago."""
+
+_CREATING_S: Final = 5.0
+"""The same for brokers from 0.10 on: those with KRaft also say so while they create the topic, and
+nothing tells them from others (docs/brokers.md 4.2)."""
 
 
 class Metadata:
@@ -159,7 +169,8 @@ class Metadata:
         *,
         timeout_s: float,
         leaders: Callable[[Iterable[bool]], bool] = all,
-        unknown_s: float = math.inf,
+        leaders_s: float = math.inf,
+        until_unknown: bool = False,
     ) -> TopicInfo:
         """Return a topic with its partitions; request it, if necessary (brokers may create it).
 
@@ -171,8 +182,9 @@ class Metadata:
                 leaders. If some have none at the deadline, return them as they are.
             leaders: when to end that wait: `all` if every partition must have a leader, `any` if
                 one such partition is enough.
-            unknown_s: for how long brokers have to say, at least twice, that the topic doesn't
-                exist and isn't created. Then the wait ends.
+            leaders_s: how much of `timeout_s` to wait for leaders, if the topic exists.
+            until_unknown: end the wait when brokers have said for a second, or for five seconds if
+                they may be creating the topic, that it doesn't exist.
 
         Raises:
             InvalidTopicError: the name is invalid.
@@ -187,7 +199,9 @@ class Metadata:
             # be requested for ever.
             self._waiting[topic] += 1
             try:
-                info = await self._wait_for_topic(topic, timeout_s, leaders, unknown_s)
+                info = await self._wait_for_topic(
+                    topic, timeout_s, leaders, leaders_s, until_unknown=until_unknown
+                )
             finally:
                 self._waiting[topic] -= 1
                 if not self._waiting[topic]:
@@ -200,27 +214,37 @@ class Metadata:
         topic: str,
         timeout_s: float,
         leaders: Callable[[Iterable[bool]], bool],
-        unknown_s: float,
+        leaders_s: float,
+        *,
+        until_unknown: bool,
     ) -> TopicInfo:
         loop = asyncio.get_running_loop()
+        leaders_by = loop.time() + leaders_s
         info: TopicInfo | None = None
         unknown_since: float | None = None
-        is_unknown = False  # for `unknown_s`, by at least two fresh responses
+        is_unknown = False  # for long enough, by at least two fresh responses
 
         async def attempt(limit_s: float) -> TopicInfo | KafkaError:
             nonlocal info, unknown_since, is_unknown
             failure: KafkaError | None = None
+            exists = info is not None and bool(info.partitions)
+            if exists:
+                limit_s = min(limit_s, max(leaders_by - loop.time(), 0.0))
             try:
                 async with asyncio.timeout(limit_s):
                     await self._next_refresh()
+            except TimeoutError:
+                if not exists:
+                    raise
             except KafkaError as error:
                 if is_final(error):
                     raise
                 failure = error
             info = self.snapshot.topics.get(topic)
             if info is not None:
-                if info.partitions and leaders(
-                    one.leader is not None for one in info.partitions.values()
+                if info.partitions and (
+                    leaders(one.leader is not None for one in info.partitions.values())
+                    or loop.time() >= leaders_by
                 ):
                     return info
                 unusable = self._unusable_error(info)
@@ -228,8 +252,8 @@ class Metadata:
                     unknown_since = None
                 elif failure is None and unknown_since is None:
                     unknown_since = loop.time()
-                elif failure is None and unknown_since is not None:
-                    is_unknown = loop.time() - unknown_since >= unknown_s
+                elif failure is None and unknown_since is not None and until_unknown:
+                    is_unknown = loop.time() - unknown_since >= self._unknown_s()
                 return unusable
             if not self.may_create_topics:
                 return UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
@@ -256,6 +280,12 @@ class Metadata:
             if info is not None and info.partitions:
                 return info
             raise
+
+    def _unknown_s(self) -> float:
+        versions = (node.version for node in self._nodes)
+        if any(one is not None and one.line >= BrokerLine.V0_10 for one in versions):
+            return _CREATING_S
+        return _UNKNOWN_S
 
     def _unusable_error(self, info: TopicInfo) -> KafkaError:
         if info.error_code:

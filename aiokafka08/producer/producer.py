@@ -74,7 +74,9 @@ Headers = Sequence[tuple[str, bytes]] | None
 class AIOKafkaProducer:
     """Send messages to a Kafka cluster of brokers 0.8.0 to 3.9, in batches.
 
-    `async with` starts and stops the producer.
+    `async with` starts and stops the producer. Call `stop()` in any case: a producer that is
+    dropped without it warns when it is garbage-collected. With the compiled `send()` it never is
+    while the callback of a pending future refers to it.
 
     Args:
         loop: deprecated: the event loop in which `start()` will be called (default None).
@@ -104,8 +106,9 @@ class AIOKafkaProducer:
         compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on). "zstd", which
             needs brokers from 2.1 on, raises `UnsupportedVersionError` (default None).
         max_batch_size: size in bytes at which a partition's batch is sent without waiting for more
-            messages, from 1 on. While one batch is in flight, the next one grows up to
-            `max_request_size` (default 16384).
+            messages, from 1 on. While one batch is in flight, the next one grows, up to
+            `max_request_size`. Without compression it grows only to what 50 MiB/s send in a round
+            trip to the broker, but at least to 256 KiB (default 16384).
         partitioner: "murmur2" (that of Java's producer), "round_robin", "sticky", "random",
             "scala-0.8.0", "scala-0.8.0-string", "scala-0.8.2", "scala-0.8.2-string" (see
             `aiokafka08.partitioner`), or a callable
@@ -148,9 +151,10 @@ class AIOKafkaProducer:
             order (default 5).
         max_block_ms: how long a send waits for the metadata of a topic that isn't known yet, and
             `partitions_for()`; in milliseconds, from 0 on; None: `request_timeout_ms` (default
-            None). If the brokers say that the topic doesn't exist and isn't created, and say so
-            again a second later, the wait ends then. Waiting for memory counts towards
-            `delivery_timeout_ms` only, unlike in Java.
+            None). The wait ends earlier if the brokers say for a second that the topic doesn't
+            exist and isn't created; with brokers from 0.10 on it takes five seconds, since some
+            say so while they create it. Waiting for memory counts towards `delivery_timeout_ms`
+            only, unlike in Java.
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 

@@ -42,14 +42,7 @@ _LEADER_WAIT_S: Final = 3.0
 """How long a call waits until at least one partition of a topic has a leader.
 
 If the topic is known by then, the call goes on, and its messages are buffered until there is a
-leader. If it isn't, the call tries again until its timeout.
-"""
-
-_UNKNOWN_S: Final = 1.0
-"""How long brokers have to say that a topic doesn't exist and isn't created, before a call fails.
-
-They say it for a moment of a topic that was created just now, and from 3.0 on of one that they are
-creating.
+leader. If it isn't, the call waits until its timeout.
 """
 
 
@@ -264,27 +257,15 @@ class TopicRoutes:
 
     async def _find(self, route: TopicRoute, deadline: float) -> None:
         metadata = self._router.metadata
-        while True:
-            left_s = max(deadline - self._loop.time(), 0.0)
-            try:
-                await self._wait_for(
-                    metadata.wait_for_topic(
-                        route.topic,
-                        timeout_s=min(left_s, _LEADER_WAIT_S),
-                        leaders=any,
-                        unknown_s=_UNKNOWN_S,
-                    ),
-                    None,
-                    route.topic,
-                )
-            except UnknownTopicOrPartitionError:
-                raise
-            except KafkaError as error:
-                if not error.retriable or left_s <= _LEADER_WAIT_S:
-                    raise
-            else:
-                self._update(route, metadata.snapshot)
-                return
+        lookup = metadata.wait_for_topic(
+            route.topic,
+            timeout_s=max(deadline - self._loop.time(), 0.0),
+            leaders=any,
+            leaders_s=_LEADER_WAIT_S,
+            until_unknown=True,
+        )
+        await self._wait_for(lookup, None, route.topic)
+        self._update(route, metadata.snapshot)
 
     async def _wait_for(
         self, lookup: Coroutine[Any, Any, object], timeout_s: float | None, topic: str

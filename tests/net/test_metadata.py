@@ -311,24 +311,51 @@ async def test_a_missing_topic_raises_and_is_not_tracked(
         assert sent_metadata_requests(cluster)[-1] == ["t"]
 
 
-async def test_a_missing_topic_ends_the_wait_after_two_responses(connect: Connect) -> None:
+async def test_a_missing_topic_ends_the_wait_after_two_responses(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.net.metadata._UNKNOWN_S", 0.0)
     async with (
         EmbeddedCluster(topics={"t": 1}, auto_create=False) as cluster,
         connect(cluster) as router,
     ):
         before = len(sent_metadata_requests(cluster))
         with pytest.raises(UnknownTopicOrPartitionError):
-            await router.metadata.wait_for_topic("nowhere", timeout_s=1000, unknown_s=0)
+            await router.metadata.wait_for_topic("nowhere", timeout_s=1000, until_unknown=True)
         assert len(sent_metadata_requests(cluster)) - before == 2
 
 
-async def test_a_topic_that_is_created_meanwhile_is_found(connect: Connect) -> None:
+@pytest.mark.parametrize("version", ["0.8.2", "0.10"])
+async def test_unknown_topic_gets_more_time_if_it_may_be_created(
+    connect: Connect, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With KRaft, error 3 may mean that the topic is being created."""
+    monkeypatch.setattr("aiokafka08.net.metadata._UNKNOWN_S", 0.0)
+    monkeypatch.setattr("aiokafka08.net.metadata._CREATING_S", 60.0)
+    async with (
+        EmbeddedCluster(version=version, topics={"t": 1}) as cluster,
+        connect(cluster, ("t",)) as router,
+    ):
+        unknown = Answer(UnknownTopicOrPartitionError.errno)
+        cluster.fault(MetadataRequest, then=unknown, times=4)
+        wait = router.metadata.wait_for_topic("new", timeout_s=1000, until_unknown=True)
+        if version == "0.10":
+            assert (await wait).partitions.keys() == {0}
+        else:
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await wait
+
+
+async def test_a_topic_that_is_created_meanwhile_is_found(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.net.metadata._UNKNOWN_S", 1000.0)
     async with (
         EmbeddedCluster(topics={"t": 1}, auto_create=False) as cluster,
         connect(cluster) as router,
     ):
         asked = cluster.next_request(MetadataRequest)
-        wait = router.metadata.wait_for_topic("late", timeout_s=1000, unknown_s=1000)
+        wait = router.metadata.wait_for_topic("late", timeout_s=1000, until_unknown=True)
         waiting = asyncio.create_task(wait)
         await asyncio.wrap_future(asked)
         cluster.create_topic("late")
@@ -381,6 +408,21 @@ async def test_leaders_any_needs_one_leader_only(connect: Connect) -> None:
         async with asyncio.timeout(10):
             info = await router.metadata.wait_for_topic("t", timeout_s=60, leaders=any)
         assert [one.leader for one in info.partitions.values()] == [0, None]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_partitions_without_leaders_return_after_leaders_s(
+    connect: Connect, hangs: bool
+) -> None:
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster, connect(cluster) as router:
+        cluster.kill(1, then="leaderless")
+        wait = router.metadata.wait_for_topic("t", timeout_s=1000, leaders_s=0.3)
+        asked = cluster.next_request(MetadataRequest)
+        waiting = asyncio.create_task(wait)
+        await asyncio.wrap_future(asked)
+        if hangs:
+            cluster.fault(MetadataRequest, then=Hang(), times=None)
+        assert [one.leader for one in (await waiting).partitions.values()] == [0, None]
 
 
 async def test_partitions_without_leaders_return_at_the_deadline(connect: Connect) -> None:

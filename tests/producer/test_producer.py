@@ -193,6 +193,8 @@ async def test_an_unknown_topic_raises_if_brokers_do_not_create_it(
         for send in sends:  # long before `max_block_ms` and the timeout of this test
             with pytest.raises(UnknownTopicOrPartitionError, match="topic 'nowhere' doesn't exist"):
                 await send
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await producer.client._wait_on_metadata("nowhere")
         cluster.create_topic("nowhere", 1)
         assert (await producer.send_and_wait("nowhere", b"v")).offset == 0
 
