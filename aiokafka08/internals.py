@@ -5,12 +5,14 @@ A program that moves from aiokafka may import modules that aiokafka doesn't docu
 calls `refuse_internals()`. The finder is the last one, so Python asks it only for modules that
 don't exist.
 
-Invariant: for a module that isn't in the table the finder finds nothing and raises nothing.
+Invariant: the finder raises nothing, and finds only the modules in the table. Their import raises.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 _REQUESTS = "Requests to brokers have no public interface here; `aiokafka08.admin` has calls"
 
@@ -43,24 +45,32 @@ _INSTEAD = {
 
 
 class InternalsFinder:
-    """A finder for `sys.meta_path` that finds nothing, but knows the modules of aiokafka."""
+    """A finder for `sys.meta_path` that finds aiokafka's internal modules, and their loader."""
 
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Return None.
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return a spec of one of aiokafka's internal modules; None for any other."""
+        package, _, module = name.partition(".")
+        if package != "aiokafka08" or module not in _INSTEAD:
+            return None
+        return ModuleSpec(name, cls())  # type: ignore[arg-type]  # importing `abc.Loader` is slow
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Return None: let Python make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Refuse the import.
 
         Raises:
-            ImportError: the module is one of aiokafka's internal ones; the text says what to use.
-                It isn't a ModuleNotFoundError, since `from aiokafka08 import conn` would drop the
-                text of that.
+            ImportError: always; the text says what to use. It isn't a ModuleNotFoundError, since
+                `from aiokafka08 import conn` would drop the text of that.
         """
-        package, _, module = name.partition(".")
-        if package == "aiokafka08" and module in _INSTEAD:
-            raise ImportError(
-                f"no module {name!r}: aiokafka.{module} is internal to aiokafka, and this package "
-                f"is built in another way. {_INSTEAD[module]}",
-                name=name,
-            )
+        name = module.__name__.removeprefix("aiokafka08.")
+        raise ImportError(
+            f"no module {module.__name__!r}: aiokafka.{name} is internal to aiokafka, and this "
+            f"package is built in another way. {_INSTEAD[name]}",
+            name=module.__name__,
+        )
 
 
 def refuse_internals() -> None:

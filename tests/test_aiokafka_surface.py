@@ -188,6 +188,7 @@ def test_import_of_internal_module_says_why_it_fails(module: str) -> None:
     importlib.import_module(f"aiokafka.{module}")
     *package, last = f"aiokafka08.{module}".split(".")
     text = f"aiokafka.{module} is internal to aiokafka"
+    assert importlib.util.find_spec(f"aiokafka08.{module}")  # as for any module whose import fails
     with pytest.raises(ImportError, match=text):
         importlib.import_module(f"aiokafka08.{module}")
     with pytest.raises(ImportError, match=text):

@@ -438,9 +438,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are assigned to this consumer now.
 
-        While its group rebalances, these are still the former ones: `position()`, `commit()`,
-        `seek()` and the other calls about them work until the new ones are there. After that each
-        partition continues at its committed offset, also one that was assigned before.
+        While its group rebalances, these are still the former ones, if brokers coordinate the group
+        and keep its offsets; otherwise there are none. `position()`, `commit()`, `seek()` and the
+        other calls about the former ones work until the new ones are there. After that each
+        partition continues at its committed offset and isn't paused, also one that was assigned
+        before.
         """
         return set(self._engine.assigned)
 
@@ -591,6 +593,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue in `partition` at `offset`; its messages that were fetched are dropped.
 
+        A rebalance of the group ends this, also one that has begun: the partition then continues at
+        its committed offset. To seek in a new assignment, call this in `on_partitions_assigned`.
+
         Raises:
             IllegalStateError: the partition isn't assigned.
             ValueError: the offset isn't an integer from 0 to 2**63 - 1.
@@ -674,7 +679,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         return self._engine.cursor(partition).polled_at_ms
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no messages of these `partitions`; what was fetched is kept."""
+        """Return no messages of these `partitions`; what was fetched is kept.
+
+        A rebalance of the group ends this, also one that has begun: newly assigned partitions
+        aren't paused. To pause them, call this in `on_partitions_assigned`.
+        """
         self._each(partitions, self._engine.pause)
 
     def paused(self) -> set[TopicPartition]:
