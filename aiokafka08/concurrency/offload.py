@@ -46,19 +46,27 @@ class Offload:
             RuntimeError: `stop()` was called.
         """
         todo = [work]
+        result: concurrent.futures.Future[T] = concurrent.futures.Future()
 
-        def do() -> T:
-            return todo.pop()()
+        def do() -> None:
+            try:
+                work = todo.pop()
+            except IndexError:  # done already
+                return
+            try:
+                result.set_result(work())
+            except BaseException as error:
+                result.set_exception(error)
 
         try:
-            running = asyncio.get_running_loop().run_in_executor(self._executor, do)
+            self._executor.submit(do)
         except RuntimeError:
             if self._stopped:
                 raise
             # The process has reached its limit of threads. The executor has queued the call all the
-            # same: without `clear` it would keep the work and all that it reads.
-            todo.clear()
-            return work()
+            # same: a thread that lives takes the work, unless this is faster.
+            do()
+        running = asyncio.wrap_future(result)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         return await asyncio.shield(running)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
@@ -69,6 +71,31 @@ async def test_cancelled_stop_leaves_threads_that_end_with_their_work() -> None:
     may_end.set()
     assert await caller
     await until(lambda: not offload_threads(), "the threads end")
+
+
+async def test_work_runs_once_if_a_thread_takes_it_after_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The executor queues the call, fails to start one more thread, and a thread that lives runs
+    the call."""
+    offload = Offload()
+    executor = offload._executor
+    submit = executor.submit
+
+    def run_and_fail(call: Callable[[], object]) -> NoReturn:
+        submit(call).result()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(executor, "submit", run_and_fail)
+    threads = []
+
+    def work() -> int:
+        threads.append(threading.current_thread())
+        return len(threads)
+
+    assert await offload.run(work) == 1
+    assert threads != [threading.main_thread()]
+    await offload.stop()
 
 
 async def test_work_after_stop_is_refused() -> None:
