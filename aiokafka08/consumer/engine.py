@@ -122,7 +122,11 @@ class ConsumerEngine:
         group = self._config.group_id
         coordinator = None if group is None else CoordinatorLookup(router, group)
         store = await choose_offset_store(
-            router, coordinator, self._config.offsets_storage, self._config.zookeeper_connect
+            router,
+            coordinator,
+            self._config.offsets_storage,
+            self._config.zookeeper_connect,
+            timeout_s=router.config.start_timeout_s,
         )
         try:
             await store.start()

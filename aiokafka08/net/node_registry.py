@@ -48,9 +48,8 @@ class NodeRegistry:
     def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
         self._config = config
         self._telemetry = telemetry
-        self._bootstrap = {
-            address: Node(None, address, config, telemetry) for address in config.bootstrap
-        }
+        self._needs_exact_line = False
+        self._bootstrap = {address: self._make(None, address) for address in config.bootstrap}
         self._by_id: dict[int, Node] = {}
         self._in_snapshot: dict[int, Address] = {}  # in the last snapshot
         self._registered: dict[int, Address] = {}
@@ -63,6 +62,15 @@ class NodeRegistry:
     def get(self, node_id: int) -> Node | None:
         """Return the node with this id; None if neither a snapshot nor the router named it."""
         return self._by_id.get(node_id)
+
+    def require_exact_lines(self) -> None:
+        """Probe the exact line with the version from now on, of nodes that are created later too.
+
+        See `Node.exact_version()`.
+        """
+        self._needs_exact_line = True
+        for node in self:
+            node.needs_exact_line = True
 
     def candidates(self) -> list[Node]:
         """Return one node per address; those that are likely to respond soon come first."""
@@ -204,10 +212,15 @@ class NodeRegistry:
         """
         known = self._bootstrap.get(address)
         if known is None or not known.is_connected:
-            return Node(node_id, address, self._config, self._telemetry)
-        self._bootstrap[address] = Node(None, address, self._config, self._telemetry)
+            return self._make(node_id, address)
+        self._bootstrap[address] = self._make(None, address)
         known.node_id = node_id
         return known
+
+    def _make(self, node_id: int | None, address: Address) -> Node:
+        node = Node(node_id, address, self._config, self._telemetry)
+        node.needs_exact_line = self._needs_exact_line
+        return node
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

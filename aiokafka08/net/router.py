@@ -28,7 +28,7 @@ from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.metadata import Metadata
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.node_registry import NodeRegistry
-from aiokafka08.net.retry import retry
+from aiokafka08.net.retry import attempt_timeout, retry
 from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.api import Request, Response
@@ -223,29 +223,50 @@ class Router:
         known = [node.version for node in self.nodes if node.version is not None]
         return min(known, key=lambda version: version.line, default=None)
 
-    async def exact_version(self, node_id: int | None = None) -> BrokerVersion:
+    async def exact_version(
+        self, node_id: int | None = None, *, timeout_s: float | None = None
+    ) -> BrokerVersion:
         """Return what a node supports, or the oldest broker, with the exact line.
 
         Call it where it matters which of the 0.8 lines it is: 0.8.0 logs a stack trace each time
         when it is found out. The line stays `BrokerLine.V0_8` if the cluster has no topic yet.
+        Without a node id, brokers that don't respond are left out if another one does.
+
+        Args:
+            node_id: the broker; None stands for the oldest one of those whose version is known.
+            timeout_s: seconds for the whole call; by default `request_timeout_ms`.
 
         Raises:
             KafkaUnavailableError: no broker's version is known, or the node hasn't learnt of the
-                cluster's topics within `request_timeout_ms`.
+                cluster's topics in time.
+            IllegalStateError: the client was stopped.
             KafkaError: as `Node.exact_version`.
         """
-        limit_s = self.config.request_timeout_s
+        limit_s = self.config.request_timeout_s if timeout_s is None else timeout_s
 
-        async def attempt(timeout_s: float) -> BrokerVersion | KafkaError:
+        async def ask(node: Node, left_s: float) -> BrokerVersion | KafkaError:
+            try:
+                return await node.exact_version(timeout_s=left_s)
+            except KafkaError as error:
+                if isinstance(error, _LOST):
+                    self.metadata.request_refresh()
+                return error
+
+        async def attempt(left_s: float) -> BrokerVersion | KafkaError:
+            self._check()
             if node_id is None:
-                for node in self.nodes:  # those that are connected later
-                    node.needs_exact_line = True
-                nodes = [node for node in self.nodes if node.version is not None]
+                self.nodes.require_exact_lines()
+                known = [node for node in self.nodes if node.version is not None]
+                # One that failed just now would take its backoff, and then probably fail again.
+                nodes = [node for node in known if not node.is_backing_off] or known
             else:
                 nodes = [self._node(node_id)]
-            versions = [await node.exact_version(timeout_s=timeout_s) for node in nodes]
+            found = await asyncio.gather(*(ask(node, left_s) for node in nodes))
+            versions = [one for one in found if isinstance(one, BrokerVersion)]
             if not versions:
-                return KafkaUnavailableError("no broker's version is known yet")
+                errors = [one for one in found if isinstance(one, KafkaError)]
+                unknown = KafkaUnavailableError("no broker's version is known yet")
+                return errors[0] if errors else unknown
             oldest = min(versions, key=lambda version: version.line)
             topics = self.metadata.snapshot.topics.values()
             if oldest.is_exact or not any(topic.partitions for topic in topics):
@@ -259,6 +280,7 @@ class Router:
             deadline=asyncio.get_running_loop().time() + limit_s,
             backoff=self.config.backoff(at_least_s=0.01),
             timed_out=lambda last: last or KafkaTimeoutError("no broker responded in time"),
+            attempt_s=attempt_timeout(limit_s),
         )
 
     def expected_round_trip_s(self, node_id: int | None) -> float:

@@ -32,6 +32,8 @@ async def choose_offset_store(
     coordinator: CoordinatorLookup | None,
     storage: str | None,
     zookeeper_connect: str | None,
+    *,
+    timeout_s: float | None = None,
 ) -> OffsetStore:
     """Return a store, not yet started, for these options and the detected broker line.
 
@@ -40,6 +42,7 @@ async def choose_offset_store(
         coordinator: the group's coordinator; None without a group.
         storage: "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
         zookeeper_connect: "host:port,host:port/chroot", if given.
+        timeout_s: seconds to find the line; by default `request_timeout_ms`.
 
     Raises:
         UnsupportedVersionError: the brokers' line doesn't have the storage.
@@ -49,7 +52,7 @@ async def choose_offset_store(
     """
     if coordinator is None:
         return NoOffsetStore()
-    version = await router.exact_version()
+    version = await router.exact_version(timeout_s=timeout_s)
     if version.is_exact:
         return _store_for(version.line, router, coordinator, storage, zookeeper_connect)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.offset_store.responses import CommittedOffset, OffsetsToCommit
 from aiokafka08.structs import TopicPartition
@@ -22,7 +23,7 @@ class DeferredOffsetStore:
 
     Args:
         choose: returns the store, not yet started; it raises a retriable error if there is still no
-            topic.
+            topic. It is cancelled when the time of the fetch or commit is over.
     """
 
     def __init__(self, choose: Callable[[], Awaitable[OffsetStore]]) -> None:
@@ -44,8 +45,8 @@ class DeferredOffsetStore:
         """See `OffsetStore`; raises also as the choice of the store."""
         if not partitions:
             return {}
-        store = await self._chosen()
-        return await store.fetch(partitions, timeout_s=timeout_s)
+        store, left_s = await self._chosen(timeout_s)
+        return await store.fetch(partitions, timeout_s=left_s)
 
     async def commit(
         self,
@@ -56,17 +57,28 @@ class DeferredOffsetStore:
     ) -> None:
         """See `OffsetStore`; raises also as the choice of the store."""
         if offsets:
-            store = await self._chosen()
-            await store.commit(offsets, identity, timeout_s=timeout_s)
+            store, left_s = await self._chosen(timeout_s)
+            await store.commit(offsets, identity, timeout_s=left_s)
 
-    async def _chosen(self) -> OffsetStore:
-        async with self._lock:
-            if self._store is None:
-                store = await self._choose()
-                try:
-                    await store.start()
-                except BaseException:
-                    await store.stop()
-                    raise
-                self._store = store
-            return self._store
+    async def _chosen(self, timeout_s: float | None) -> tuple[OffsetStore, float | None]:
+        """Return the store, and how many seconds of `timeout_s` are left."""
+        if self._store is not None:
+            return self._store, timeout_s
+        clock = asyncio.get_running_loop().time
+        deadline = None if timeout_s is None else clock() + timeout_s
+        try:
+            async with asyncio.timeout_at(deadline), self._lock:
+                if self._store is None:
+                    store = await self._choose()
+                    try:
+                        await store.start()
+                    except BaseException:
+                        await store.stop()
+                        raise
+                    self._store = store
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                "offset store: no broker has shown its line within "
+                f"{(timeout_s or 0) * 1000:.0f} ms"
+            ) from None
+        return self._store, None if deadline is None else max(deadline - clock(), 0.0)

@@ -302,7 +302,8 @@ class AIOKafkaProducer:
             await self._router.start()
             version = self._router.version()
             if version is not None and self._options.codec is Codec.LZ4:
-                version = await self._router.exact_version()
+                limit_s = self._config.start_timeout_s
+                version = await self._router.exact_version(timeout_s=limit_s)
             if version is not None and version.line not in self._options.supported_lines:
                 raise self._options.unsupported_line(version, "the oldest known broker")
             if self._lifecycle.stopped:

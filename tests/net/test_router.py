@@ -121,6 +121,42 @@ async def test_router_connects_to_every_line(make_router: MakeRouter, version: s
             assert str((await router.exact_version(leader)).line) == version
 
 
+async def test_exact_line_is_known_while_a_broker_is_dead(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(brokers=3, version="0.8.2", topics={"t": 3}) as cluster:
+        router = make_router(cluster)
+        router.metadata.add_topics(["t"])
+        await router.start()
+        for node_id in range(3):
+            await router.request(ASK, node_id=node_id)
+        cluster.kill(2)
+        for _ in range(2):
+            assert (await router.exact_version()).line is BrokerLine.V0_8_2
+        await until(lambda: router.nodes.get(2) is None, "the metadata is refreshed")
+
+
+async def test_nodes_known_later_have_the_exact_line(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(brokers=2, version="0.8.2", topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        await router.start()
+        await router.exact_version()
+        info = cluster.nodes[1]
+        router.register_broker(7, (info.host, info.port))
+        connection = await router.connection(7, Lane.CONTROL)
+        assert connection.version.line is BrokerLine.V0_8_2
+
+
+async def test_exact_version_ends_when_the_router_is_stopped(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        router = make_router(cluster, request_timeout_ms=60_000)
+        await router.start()
+        probe = cluster.fault(OffsetFetchRequest, then=Hang(), times=None)
+        asking = asyncio.create_task(router.exact_version())
+        await until(lambda: probe.hits, "the broker is asked for its line")
+        await router.stop()
+        with pytest.raises(IllegalStateError, match="was stopped"):
+            await within(20, asking)
+
+
 async def test_addresses_that_are_no_brokers_are_skipped(make_router: MakeRouter) -> None:
     async with (
         EmbeddedCluster(topics={"t": 1}) as cluster,

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaUnavailableError
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    KafkaTimeoutError,
+    KafkaUnavailableError,
+)
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.offset_store.choose import default_storage
+from aiokafka08.offset_store.deferred_store import DeferredOffsetStore
 from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.protocol.api import OffsetFetchRequest
+from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.offset_store.conftest import NewStore, at, tp
 
 
@@ -60,7 +69,23 @@ async def test_store_without_any_topic_is_chosen_later(
         cluster.create_topic("t")
         await store.commit(at(p0=5), CommitIdentity())
         assert await store.fetch([tp(0)]) == at(p0=5)
-        assert isinstance(await store._chosen(), chosen)  # type: ignore[attr-defined]
+        assert isinstance(store, DeferredOffsetStore)
+        assert isinstance(store._store, chosen)
+
+
+async def test_choice_of_the_store_ends_in_the_time_of_a_call(new_store: NewStore) -> None:
+    async with EmbeddedCluster(1, "0.8.2") as cluster:
+        store = await new_store(cluster.bootstrap_servers, request_timeout_ms=60_000)
+        cluster.create_topic("t")
+        probe = cluster.fault(OffsetFetchRequest, then=Hang(), times=None)
+        async with asyncio.timeout(20):
+            failures = await asyncio.gather(
+                store.commit(at(p0=5), CommitIdentity(), timeout_s=0.2),
+                store.fetch([tp(0)], timeout_s=0.2),
+                return_exceptions=True,
+            )
+        assert [type(one) for one in failures] == [KafkaTimeoutError, KafkaTimeoutError]
+        probe.cancel()
 
 
 async def test_group_with_any_name_works_in_kafka(new_store: NewStore) -> None:

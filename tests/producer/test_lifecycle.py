@@ -19,7 +19,12 @@ from aiokafka08.errors import (
     ProducerClosed,
 )
 from aiokafka08.producer import AIOKafkaProducer
-from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
+from aiokafka08.protocol.api import (
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+    ProduceRequest,
+)
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
 from tests.producer.conftest import Producer
 from tests.waiting import until
@@ -113,6 +118,20 @@ async def test_stop_during_start_ends_both(cluster: EmbeddedCluster) -> None:
     await producer.stop()
     with pytest.raises(ProducerClosed):
         await starting
+
+
+async def test_start_timeout_bounds_the_wait_for_the_exact_line() -> None:
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        cluster.fault(OffsetFetchRequest, then=Hang(), times=None)
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            compression_type="lz4",
+            start_timeout_ms=300,
+            request_timeout_ms=60_000,
+        )
+        async with asyncio.timeout(20):
+            with pytest.raises(KafkaTimeoutError, match="OffsetFetch"):
+                await producer.start()
 
 
 async def test_stop_with_a_timeout_fails_unacknowledged_messages(
