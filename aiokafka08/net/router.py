@@ -228,8 +228,8 @@ class Router:
     ) -> BrokerVersion:
         """Return what a node supports, or the oldest broker, with the exact line.
 
-        Call it where it matters which of the 0.8 lines it is: 0.8.0 logs a stack trace each time
-        when it is found out. The line stays `BrokerLine.V0_8` if the cluster has no topic yet.
+        Call it only where it matters which of the 0.8 lines it is: 0.8.0 logs a stack trace for
+        each request that asks. The line stays `BrokerLine.V0_8` if the cluster has no topic yet.
         Without a node id, brokers that don't respond are left out if another one does.
 
         Args:

@@ -218,7 +218,7 @@ async def test_max_block_ms_counts_from_the_call(producer_for: ProducerFor) -> N
         routes._find = record  # type: ignore[method-assign]
         called = asyncio.get_running_loop().time()
         second = asyncio.create_task(producer.send("new", b"v"))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # a deadline that began behind the first call would be later
         first.cancel()
         with pytest.raises(KafkaTimeoutError, match="no metadata"):
             await second
