@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka08.errors import (
@@ -106,10 +106,22 @@ LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersion:
-    """The line of one broker and the API versions that it and this client share."""
+    """The line of one broker and the API versions that it and this client share.
+
+    Attributes:
+        line: the line.
+        apis: per API the versions that both sides support.
+        release: the release, as far as the broker's responses show it: "0.9", "3.5 or 3.6"; by
+            default that of the line.
+    """
 
     line: BrokerLine
     apis: Mapping[ApiKey, range]
+    release: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.release:
+            object.__setattr__(self, "release", str(self.line))
 
     @classmethod
     def of(cls, line: BrokerLine) -> BrokerVersion:
@@ -350,4 +362,37 @@ def _from_api_versions(frame: memoryview) -> BrokerVersion:
             for key, ours in LINE_APIS[BrokerLine.V0_10].items()
             if key in offered
         },
+        release_of({key: one.max_version for key, one in offered.items()}),
     )
+
+
+_RELEASES: tuple[tuple[str, ApiKey, int], ...] = (
+    ("3.9", ApiKey.FETCH, 17),
+    ("3.8", ApiKey.PRODUCE, 11),
+    ("3.7", ApiKey.FETCH, 16),
+    ("3.5 or 3.6", ApiKey.FETCH, 15),
+    ("3.1 to 3.4", ApiKey.FETCH, 13),
+    ("3.0", ApiKey.LIST_OFFSETS, 7),
+    ("2.8", ApiKey.METADATA, 11),
+    ("2.7", ApiKey.FETCH, 12),
+    ("2.5 or 2.6", ApiKey.OFFSET_FETCH, 7),
+    ("2.4", ApiKey.METADATA, 9),
+    ("2.3", ApiKey.FETCH, 11),
+    ("2.2", ApiKey.LIST_OFFSETS, 5),
+    ("2.1", ApiKey.FETCH, 10),
+    ("2.0", ApiKey.FETCH, 8),
+    ("1.1", ApiKey.FETCH, 7),
+    ("1.0", ApiKey.FETCH, 6),
+    ("0.11", ApiKey.FETCH, 5),
+    ("0.10.2", ApiKey.OFFSET_FETCH, 2),
+    ("0.10.1", ApiKey.FETCH, 3),
+)
+"""The releases, newest first, each with a version of an API that none before it had."""
+
+
+def release_of(max_versions: Mapping[int, int]) -> str:
+    """Return the release of a broker that offers APIs up to these versions (`ApiKey` → version)."""
+    for release, api, version in _RELEASES:
+        if max_versions.get(api, -1) >= version:
+            return release
+    return "0.10.0"

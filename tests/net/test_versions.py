@@ -289,6 +289,24 @@ def test_api_versions_gives_what_both_sides_support() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("broker", "release"),
+    [
+        (B_0_8_0, "0.8"),
+        (B_0_9, "0.9"),
+        (B_0_10, "0.10.2"),
+        (B_0_10 | {ApiVersionsRequest: api_versions(OF_0_10_2 | {9: (0, 1)})}, "0.10.1"),
+        (B_0_10 | {ApiVersionsRequest: api_versions({1: (0, 2), 2: (0, 0)})}, "0.10.0"),
+        (B_0_10 | {ApiVersionsRequest: api_versions({1: (0, 11), 2: (0, 5)})}, "2.3"),
+        (B_3_9, "3.9"),
+    ],
+)
+def test_release_is_what_the_responses_show(broker: Broker_, release: str) -> None:
+    version = ask(broker)
+    assert version.release == release
+    assert version == BrokerVersion(version.line, version.apis)  # for texts only
+
+
 def test_versions_of_the_broker_alone_are_left_out() -> None:
     version = ask(B_0_10 | {ApiVersionsRequest: api_versions(OF_0_10_2 | {3: (2, 9), 9: (1, 9)})})
     assert not version.supports(MetadataRequest, 0)
