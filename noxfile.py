@@ -47,7 +47,7 @@ set itself always run for both twins."""
 WITHOUT_SPARK = tuple(
     f"tests/{name}"
     for name in (
-        "admin", "brokers", "chaos", "concurrency", "consumer", "contract", "coordinator",
+        "admin", "brokers", "chaos", "cli", "concurrency", "consumer", "contract", "coordinator",
         "failover", "membership", "net", "offset_store", "producer", "protocol", "testing",
         "zookeeper",
     )

@@ -9,6 +9,7 @@ live brokers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from aiokafka08.errors import (
@@ -56,6 +57,18 @@ Brokers of these lines silently ignore an unknown name, so `check_configs` refus
 the first topic, 0.8.1 and 0.8.2 can't be told apart, and both get the configs of 0.8.2. For brokers
 from 0.10 on `check_configs` accepts every name, because each release adds some."""
 
+_ANY = (r"(?s).*", "a text")
+_INTEGER = (r"-?[0-9]{1,19}", "an integer")
+_BOOLEAN = ("true|false", "true or false")
+_VALUES: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(_CONFIGS_0_8_2, _INTEGER),
+    "cleanup.policy": ("(delete|compact)(,(delete|compact))?", "delete or compact"),
+    "min.cleanable.dirty.ratio": (r"0(\.[0-9]+)?|1(\.0+)?", "a number from 0 to 1"),
+    "unclean.leader.election.enable": _BOOLEAN,
+    "preallocate": _BOOLEAN,
+}
+"""Pattern and description of the values of the configs up to 0.9."""
+
 
 class NewTopic:
     """A topic to create.
@@ -91,10 +104,7 @@ class NewTopic:
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
         self.replica_assignments = dict(replica_assignments or {})
-        self.topic_configs = {
-            key: str(value).lower() if isinstance(value, bool) else str(value)
-            for key, value in (topic_configs or {}).items()
-        }
+        self.topic_configs = config_texts(topic_configs or {})
 
 
 class NewPartitions:
@@ -194,21 +204,37 @@ def checked_assignment(
     return {partition: list(wanted[partition]) for partition in sorted(wanted)}
 
 
-def check_configs(topic: NewTopic, line: BrokerLine | None) -> None:
-    """Check that brokers of this line know the topic's configs.
+def config_texts(configs: Mapping[str, object]) -> dict[str, str]:
+    """Return configs as texts, booleans as Java writes them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in configs.items()
+    }
+
+
+def check_configs(topic: str, configs: Mapping[str, str], line: BrokerLine | None) -> None:
+    """Check that brokers of this line know the configs of a topic, and can parse their values.
+
+    A broker of 0.8 that reads a value that it can't parse doesn't start any more.
 
     Raises:
         UnsupportedVersionError: the line is 0.8.0, which has no topic configs.
-        InvalidConfigurationError: the line doesn't know a name.
+        InvalidConfigurationError: the line doesn't know a name; or a value isn't valid.
     """
-    if line is BrokerLine.V0_8_0 and topic.topic_configs:
+    if line is BrokerLine.V0_8_0 and configs:
         raise UnsupportedVersionError(
-            f"topic {topic.name!r}: brokers of the 0.8.0 line have no topic configs"
+            f"topic {topic!r}: brokers of the 0.8.0 line have no topic configs"
         )
     known = TOPIC_CONFIGS.get(line) if line is not None else None
-    unknown = sorted(set(topic.topic_configs) - known) if known is not None else []
+    unknown = sorted(set(configs) - known) if known is not None else []
     if unknown and known is not None:
         raise InvalidConfigurationError(
-            f"topic {topic.name!r}: unknown topic_configs {', '.join(map(repr, unknown))} on the "
+            f"topic {topic!r}: unknown topic_configs {', '.join(map(repr, unknown))} on the "
             f"{line} line; expected {', '.join(sorted(known))}"
         )
+    for name, value in configs.items():
+        pattern, expected = _VALUES.get(name, _ANY)
+        if not re.fullmatch(pattern, value):
+            raise InvalidConfigurationError(
+                f"topic {topic!r}: {name}={value!r}; expected {expected}"
+            )

@@ -13,6 +13,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Literal
 
+from aiokafka08.admin.offset_positions import epoch_ms
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times
@@ -55,7 +56,7 @@ async def find_offsets(
         list_offsets(router, dict.fromkeys(targets, LATEST)),
     )
     times_ms = {
-        tp: max(int(target.timestamp() * 1000), 0)
+        tp: epoch_ms(target)
         for tp, target in targets.items()
         if isinstance(target, datetime.datetime)
     }

@@ -11,8 +11,8 @@ or one ListOffsets request per broker, however many partitions there are. A sear
 sends up to three ListOffsets requests per broker, and Fetch requests for partitions whose broker
 has no timestamp index. No call creates a topic.
 
-Called by `reader` and `stream`; `writer` uses `ssl_context`. `planning` decides what the offsets
-mean.
+Called by `reader` and `stream`; `writer` uses `executor_ssl_context`. `planning` decides what the
+offsets mean.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.errors import (
     IllegalArgumentError,
-    KafkaConfigurationError,
     KafkaError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.helpers import create_ssl_context
 from aiokafka08.net.cluster import INTERNAL_TOPICS, PartitionLeaders
 from aiokafka08.net.config import NetConfig, net_config
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times
 from aiokafka08.net.retry import is_final
 from aiokafka08.net.router import Router
+from aiokafka08.net.tls import ssl_context
+from aiokafka08.properties import TlsOptions
 from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.spark.offsets import PartitionOffsets
 from aiokafka08.spark.options import NoMatchStrategy, ReadOptions, TimestampBound
 from aiokafka08.spark.planning import ResolvedOffsets, choose_partitions, find_ends_below
-from aiokafka08.spark.properties import ClientProperties, TlsOptions
+from aiokafka08.spark.properties import ClientProperties
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 
@@ -59,26 +59,10 @@ _SCAN_RECORDS = 4096
 """Records decoded at a time during such a search."""
 
 
-def ssl_context(tls: TlsOptions | None) -> ssl.SSLContext | None:
-    """Return the SSL context that the options describe, or None without TLS.
-
-    Raises:
-        KafkaConfigurationError: a file can't be read, or isn't PEM.
-    """
-    if tls is None:
-        return None
-    try:
-        context = create_ssl_context(
-            cafile=tls.cafile, certfile=tls.certfile, password=tls.password or None
-        )
-    except OSError as error:
-        raise KafkaConfigurationError(
-            f"kafka.ssl.truststore.location={tls.cafile!r}, kafka.ssl.keystore.location="
-            f"{tls.certfile!r}: {error}; expected readable PEM files. Copy them to the same path "
-            "on the driver and on each executor"
-        ) from error
-    context.check_hostname = tls.check_hostname
-    return context
+def executor_ssl_context(tls: TlsOptions | None) -> ssl.SSLContext | None:
+    """Return the SSL context of the options; an error says where Spark needs the files."""
+    hint = ". Copy them to the same path on the driver and on each executor"
+    return ssl_context(tls, prefix="kafka.", hint=hint)
 
 
 def network_config(client: ClientProperties) -> NetConfig:
@@ -95,7 +79,9 @@ def network_config(client: ClientProperties) -> NetConfig:
         "api_version": None,
         "security_protocol": "PLAINTEXT",
     }
-    return net_config(**{**defaults, **client.network}, ssl_context=ssl_context(client.tls))
+    return net_config(
+        **{**defaults, **client.network}, ssl_context=executor_ssl_context(client.tls)
+    )
 
 
 class _PausingLoop(asyncio.SelectorEventLoop):

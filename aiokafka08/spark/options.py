@@ -20,7 +20,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.spark import properties
+from aiokafka08.properties import (
+    boolean,
+    choice,
+    integer,
+    one_of,
+    show_option,
+    unknown_option,
+    wrong_value,
+)
 from aiokafka08.spark.java_pattern import translate_pattern
 from aiokafka08.spark.offsets import (
     EARLIEST,
@@ -30,16 +38,7 @@ from aiokafka08.spark.offsets import (
     parse_offsets,
     parse_timestamps,
 )
-from aiokafka08.spark.properties import (
-    ClientProperties,
-    boolean,
-    choice,
-    integer,
-    one_of,
-    show_option,
-    unknown_option,
-    wrong_value,
-)
+from aiokafka08.spark.properties import ClientProperties, reader_properties, writer_properties
 from aiokafka08.structs import TopicPartition
 
 
@@ -196,7 +195,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
     """
     _check_not_empty(given)
     options, kafka = _split_names(given, _READ)
-    client = properties.reader_properties(kafka)
+    client = reader_properties(kafka)
     topics = _topics(options)
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         if streaming and name in options:
@@ -254,7 +253,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a writer. Raises as `read_options`."""
     _check_not_empty(given)
     options, kafka = _split_names(given, _WRITE)
-    client = properties.writer_properties(kafka)
+    client = writer_properties(kafka)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise wrong_value("topic", topic, "empty", "the name of a topic")

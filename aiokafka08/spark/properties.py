@@ -1,39 +1,41 @@
 """Map the options `kafka.*` of Spark's Kafka source to the settings of this client.
 
-These options have the names and values of the Java clients. Pure: no pyspark, no network. This
-module also parses single option values and words their errors, for `options` and `offsets`.
+These options have the names and values of the Java clients: `aiokafka08.properties` parses them.
+Pure: no pyspark, no network.
 
-Invariant: each property in the tables below is mapped, or reported as one without effect, or
-refused with the reason; any other property is an error. What Spark's own source refuses is refused
-here too.
+Invariant: each property in the tables below and in `aiokafka08.properties` is mapped, or reported
+as one without effect, or refused with the reason; any other property is an error. What Spark's own
+source refuses is refused here too.
 
 Called by `options`. `driver` and `writer` pass the settings on to the client.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.properties import (
+    NETWORK,
+    PRODUCE,
+    TLS,
+    TLS_UNSUPPORTED,
+    PropertyTable,
+    TlsOptions,
+    boolean,
+    is_tls,
+    isolation,
+    no_sasl,
+    one_of,
+    positive,
+    show_option,
+    tls_options,
+    unknown_option,
+)
 
-ParseProperty = Callable[[str, str], Any]
-"""Function from an option's full name and its text to a setting of this client."""
-
-
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
-    """Paths and password for an SSL context, which is built where it is used.
-
-    An SSL context can't be pickled, and so can't be sent to executors.
-    """
-
-    cafile: str | None = None
-    certfile: str | None = None
-    password: str | None = field(default=None, repr=False)
-    check_hostname: bool = True
+_PREFIX: Final = "kafka."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,195 +57,11 @@ class ClientProperties:
         return str(self.network.get("client_id", "aiokafka08-spark"))
 
 
-# --- values and errors of single options ----------------------------------------------------------
-
-
-def integer(option: str, text: str, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Parse an integer.
-
-    Raises:
-        IllegalArgumentError: `text` is no integer, or out of bounds.
-    """
-    stripped = text.strip()
-    if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
-        return int(stripped)
-    bounds = f">= {least}" if most >= 2**63 - 1 else f"from {least} to {most}"
-    raise wrong_value(option, text, "", f"an integer {bounds}")
-
-
-def boolean(option: str, text: str) -> bool:
-    """Parse "true" or "false", in upper or lower case.
-
-    Raises:
-        IllegalArgumentError: `text` is neither.
-    """
-    parsed: bool = choice(option, text, {"true": True, "false": False})
-    return parsed
-
-
-def choice(option: str, text: str, values: Mapping[str, Any]) -> Any:
-    """Return the value of a keyword, in any case.
-
-    Raises:
-        IllegalArgumentError: `text` is none of the keywords.
-    """
-    try:
-        return values[text.strip().lower()]
-    except KeyError:
-        raise wrong_value(option, text, "", one_of(values)) from None
-
-
-def one_of(names: Iterable[str]) -> str:
-    """Return names for the part "expected …" of an error."""
-    return f"one of {', '.join(names)}"
-
-
-def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalArgumentError:
-    """Return the error for an option's value; `detail` may be empty."""
-    what = f"{detail}; expected {expected}" if detail else f"expected {expected}"
-    return IllegalArgumentError(f"{show_option(option, text)}: {what}")
-
-
-def unknown_option(option: str, text: str, known: str) -> IllegalArgumentError:
-    """Return the error for an unknown option."""
-    return IllegalArgumentError(f"{show_option(option, text)}: unknown option; expected {known}")
-
-
-def show_option(option: str, text: str) -> str:
-    """Return an option for an error or a log line: shortened, and without secrets."""
-    is_secret = any(word in option.lower() for word in _SECRETS)
-    return f"{option}=…" if is_secret else f"{option}={shorten(text)}"
-
-
-def shorten(value: object) -> str:
-    """Return the repr of a value, cut off after 200 characters."""
-    shown = repr(value)
-    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
-
-
-_MAX_SHOWN: Final = 200
-_SECRETS: Final = ("password", "jaas", "secret", "token", "keystore.key")
-"""The value of an option with one of these words in its name appears in no error and no log."""
-
-
-# --- parsers of properties ------------------------------------------------------------------------
-
-
-def _nonempty(option: str, text: str) -> str:
-    if not text.strip():
-        raise wrong_value(option, text, "empty", "a non-empty text")
-    return text.strip()
-
-
-def _positive(option: str, text: str) -> int:
-    return integer(option, text, 1, 2**31 - 1)
-
-
-def _not_negative(option: str, text: str) -> int:
-    return integer(option, text, 0, 2**31 - 1)
-
-
-def _idle_time(option: str, text: str) -> int | None:
-    milliseconds = integer(option, text, -1)
-    return None if milliseconds == -1 else max(milliseconds, 1)
-
-
-def _acks(option: str, text: str) -> int | str:
-    acks: int | str = choice(option, text, {"all": "all", "-1": "all", "0": 0, "1": 1})
-    return acks
-
-
-def _codec(option: str, text: str) -> str | None:
-    if text.strip().lower() == "zstd":
-        raise UnsupportedVersionError(
-            f"{show_option(option, text)}: zstd needs message format 2 (brokers from 2.1 on), "
-            "which this client doesn't speak; expected none, gzip, snappy or lz4"
-        )
-    codecs = {"none": None, "gzip": "gzip", "snappy": "snappy", "lz4": "lz4"}
-    codec: str | None = choice(option, text, codecs)
-    return codec
-
-
-def _isolation(option: str, text: str) -> str:
-    if text.strip().lower() == "read_committed":
-        raise UnsupportedVersionError(
-            f"{show_option(option, text)}: transactions need Fetch 4 and message format 2 (brokers "
-            "from 0.11 on), which this client doesn't speak; expected read_uncommitted"
-        )
-    isolation: str = choice(option, text, {"read_uncommitted": "read_uncommitted"})
-    return isolation
-
-
-def _partitioner_class(option: str, text: str) -> str:
-    name = text.strip().rpartition(".")[2]
-    partitioners = {
-        "DefaultPartitioner": "murmur2",
-        "BuiltInPartitioner": "murmur2",
-        "UniformStickyPartitioner": "sticky",
-        "RoundRobinPartitioner": "round_robin",
-    }
-    if name in partitioners:
-        return partitioners[name]
-    raise IllegalArgumentError(
-        f"{show_option(option, text)}: Java classes can't be called from Python; expected "
-        f"{one_of(partitioners)}. The option 'partitioner' offers more"
-    )
-
-
-def _no_idempotence(option: str, text: str) -> bool:
-    if boolean(option, text):
-        raise UnsupportedVersionError(
-            f"{show_option(option, text)}: idempotence needs message format 2 (brokers from 0.11 "
-            "on), which this client doesn't speak; expected false. A retried batch may be stored "
-            "twice"
-        )
-    return False
-
-
-def _security_protocol(option: str, text: str) -> str:
-    if text.strip().upper().startswith("SASL"):
-        raise _no_sasl(option, text)
-    protocol: str = choice(option, text, {"plaintext": "PLAINTEXT", "ssl": "SSL"})
-    return protocol
-
-
-def _no_sasl(option: str, text: str) -> UnsupportedVersionError:
-    return UnsupportedVersionError(
-        f"{show_option(option, text)}: SASL needs SaslHandshake (brokers from 0.10 on), which this "
-        "client doesn't speak; expected kafka.security.protocol PLAINTEXT or SSL"
-    )
-
-
-# --- tables of properties -------------------------------------------------------------------------
-
-NETWORK: Final[Mapping[str, tuple[str, ParseProperty]]] = {
-    "bootstrap.servers": ("bootstrap_servers", _nonempty),
-    "client.id": ("client_id", _nonempty),
-    "request.timeout.ms": ("request_timeout_ms", _positive),
-    "retry.backoff.ms": ("retry_backoff_ms", _not_negative),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _positive),
-    "connections.max.idle.ms": ("connections_max_idle_ms", _idle_time),
-    "security.protocol": ("security_protocol", _security_protocol),
-}
-
-FETCH: Final[Mapping[str, tuple[str, ParseProperty]]] = {
-    "max.partition.fetch.bytes": ("max_bytes", _positive),
-    "fetch.max.bytes": ("limit_bytes", _positive),
+FETCH: Final[PropertyTable] = {
+    "max.partition.fetch.bytes": ("max_bytes", positive),
+    "fetch.max.bytes": ("limit_bytes", positive),
     "check.crcs": ("check_crcs", boolean),
-    "isolation.level": ("isolation_level", _isolation),
-}
-
-PRODUCE: Final[Mapping[str, tuple[str, ParseProperty]]] = {
-    "acks": ("acks", _acks),
-    "compression.type": ("compression_type", _codec),
-    "linger.ms": ("linger_ms", _not_negative),
-    "batch.size": ("max_batch_size", _positive),
-    "buffer.memory": ("buffer_memory", _positive),
-    "max.request.size": ("max_request_size", _positive),
-    "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", _positive),
-    "delivery.timeout.ms": ("delivery_timeout_ms", _positive),
-    "partitioner.class": ("partitioner", _partitioner_class),
-    "enable.idempotence": ("enable_idempotence", _no_idempotence),
+    "isolation.level": ("isolation_level", isolation),
 }
 
 _GROUP = "Spark assigns the partitions, no consumer group is joined"
@@ -303,34 +121,8 @@ _REFUSED_WRITING: Final[Mapping[str, str]] = {
     "transactional.id": "transactions need brokers from 0.11 on and message format 2",
 }
 
-_TLS: Final = (
-    "ssl.truststore.location",
-    "ssl.truststore.type",
-    "ssl.keystore.location",
-    "ssl.keystore.type",
-    "ssl.key.password",
-    "ssl.endpoint.identification.algorithm",
-)
-
-_TLS_OF_JAVA: Final = (
-    "ssl.cipher.suites",
-    "ssl.enabled.protocols",
-    "ssl.engine.factory.class",
-    "ssl.keymanager.algorithm",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.password",
-    "ssl.protocol",
-    "ssl.provider",
-    "ssl.secure.random.implementation",
-    "ssl.trustmanager.algorithm",
-    "ssl.truststore.certificates",
-    "ssl.truststore.password",
-)
-"""TLS properties of Java's client that this one doesn't have: accepted without TLS only."""
-
-READING: Final = tuple(sorted({*NETWORK, *FETCH, *_WITHOUT_EFFECT, *_TLS}))
-WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *_WITHOUT_EFFECT, *_TLS}))
+READING: Final = tuple(sorted({*NETWORK, *FETCH, *_WITHOUT_EFFECT, *TLS}))
+WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *_WITHOUT_EFFECT, *TLS}))
 
 
 def reader_properties(given: Mapping[str, str]) -> ClientProperties:
@@ -350,7 +142,7 @@ def writer_properties(given: Mapping[str, str]) -> ClientProperties:
 
 def _map(
     given: Mapping[str, str],
-    table: Mapping[str, tuple[str, ParseProperty]],
+    table: PropertyTable,
     refused: Mapping[str, str],
     known: tuple[str, ...],
 ) -> ClientProperties:
@@ -359,13 +151,13 @@ def _map(
     settings: dict[str, Any] = {}
     ignored: list[str] = []
     for name, text in given.items():
-        option = f"kafka.{name}"
+        option = f"{_PREFIX}{name}"
         if name in refused:
             raise IllegalArgumentError(
                 f"{show_option(option, text)} is not supported: {refused[name]}"
             )
         if name.startswith("sasl."):
-            raise _no_sasl(option, text)
+            raise no_sasl(option, text)
         if name in NETWORK:
             argument, parse = NETWORK[name]
             network[argument] = parse(option, text)
@@ -374,41 +166,15 @@ def _map(
             settings[argument] = parse(option, text)
         elif name in _WITHOUT_EFFECT:
             ignored.append(f"{show_option(option, text)} has no effect: {_WITHOUT_EFFECT[name]}")
-        elif name in (*_TLS, *_TLS_OF_JAVA) and not _is_tls(given):
+        elif name in (*TLS, *TLS_UNSUPPORTED) and not is_tls(given):
             ignored.append(
                 f"{show_option(option, text)} has no effect: kafka.security.protocol is PLAINTEXT"
             )
-        elif name not in _TLS:
+        elif name not in TLS:
             raise unknown_option(option, text, one_of(f"kafka.{one}" for one in known))
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
             "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"
         )
-    tls = _tls_options(given) if _is_tls(given) else None
+    tls = tls_options(given, _PREFIX) if is_tls(given) else None
     return ClientProperties(network, settings, tls, tuple(ignored))
-
-
-def _is_tls(given: Mapping[str, str]) -> bool:
-    return given.get("security.protocol", "").strip().upper() == "SSL"
-
-
-def _tls_options(given: Mapping[str, str]) -> TlsOptions:
-    for kind in ("truststore", "keystore"):
-        location, type_ = given.get(f"ssl.{kind}.location"), given.get(f"ssl.{kind}.type", "JKS")
-        if location is not None and type_.strip().upper() != "PEM":
-            raise IllegalArgumentError(
-                f"kafka.ssl.{kind}.location={shorten(location)} with kafka.ssl.{kind}.type="
-                f"{shorten(type_)}: only PEM files can be read; expected type PEM. Convert the "
-                f"file (keytool -exportcert -rfc, or openssl pkcs12) and set "
-                f"kafka.ssl.{kind}.type=PEM"
-            )
-    name = "ssl.endpoint.identification.algorithm"
-    algorithm = given.get(name, "https").strip().lower()
-    if algorithm not in ("https", ""):
-        raise wrong_value(f"kafka.{name}", algorithm, "", "https, or '' for no check")
-    return TlsOptions(
-        given.get("ssl.truststore.location"),
-        given.get("ssl.keystore.location"),
-        given.get("ssl.key.password"),
-        algorithm == "https",
-    )

@@ -46,10 +46,10 @@ from aiokafka08.errors import (
 from aiokafka08.partitioner import PARTITIONERS
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.spark.driver import ssl_context
+from aiokafka08.properties import one_of, wrong_value
+from aiokafka08.spark.driver import executor_ssl_context
 from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions
-from aiokafka08.spark.properties import one_of, wrong_value
 from aiokafka08.structs import TopicPartition
 
 _logger = logging.getLogger("aiokafka08.spark")
@@ -201,7 +201,7 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Ta
     if batch is None:
         return written
     async with AIOKafkaProducer(
-        **settings, ssl_context=ssl_context(options.client.tls)
+        **settings, ssl_context=executor_ssl_context(options.client.tls)
     ) as producer:
         rows = 0
         while batch is not None:

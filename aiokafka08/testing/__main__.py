@@ -79,36 +79,68 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cluster until a signal comes; return the exit code."""
     options = parser().parse_args(arguments)
-    if not (options.allow_remote or _is_loopback(options.host)):
-        parser().error(
-            f"--host {options.host}: expected a loopback address, since there is no "
+    try:
+        return run(**vars(options))
+    except UsageError as error:
+        parser().error(str(error))
+
+
+class UsageError(ValueError):
+    """Options contradict each other, or one can't be parsed."""
+
+
+def run(
+    *,
+    brokers: int,
+    version: str,
+    host: str,
+    port: int,
+    advertised_host: str | None,
+    allow_remote: bool,
+    topic: Sequence[str],
+    no_auto_create: bool,
+    default_partitions: int,
+    segment_bytes: int,
+    retention_bytes: int,
+    quiet: bool,
+) -> int:
+    """Run a cluster with these options until a signal comes; return the exit code.
+
+    The options are those of `parser()`; the command line of `aiokafka08` has the same.
+
+    Raises:
+        UsageError: the options can't be used.
+    """
+    if not (allow_remote or _is_loopback(host)):
+        raise UsageError(
+            f"--host {host}: expected a loopback address, since there is no "
             "authentication. Use --allow-remote to listen there all the same"
         )
-    if options.host in ("0.0.0.0", "::") and not options.advertised_host:
-        parser().error(
-            f"--host {options.host}: clients can't connect to this address. Set --advertised-host"
+    if host in ("0.0.0.0", "::") and not advertised_host:
+        raise UsageError(
+            f"--host {host}: clients can't connect to this address. Set --advertised-host"
         )
     topics = {}
-    for topic in options.topic:
-        name, _, partitions = topic.partition(":")
+    for one in topic:
+        name, _, partitions = one.partition(":")
         if partitions and not partitions.isdecimal():
-            parser().error(f"--topic {topic}: expected NAME or NAME:PARTITIONS, such as orders:4")
-        topics[name] = int(partitions or options.default_partitions)
+            raise UsageError(f"--topic {one}: expected NAME or NAME:PARTITIONS, such as orders:4")
+        topics[name] = int(partitions or default_partitions)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    if options.quiet:
+    if quiet:
         logging.getLogger("aiokafka08.testing.server").setLevel(logging.WARNING)
     try:
         cluster = EmbeddedCluster(
-            options.brokers,
-            options.version,
+            brokers,
+            version,
             topics,
-            auto_create=not options.no_auto_create,
-            default_partitions=options.default_partitions,
-            segment_bytes=options.segment_bytes,
-            retention_bytes=None if options.retention_bytes < 0 else options.retention_bytes,
-            host=options.host,
-            port=options.port,
-            advertised_host=options.advertised_host,
+            auto_create=not no_auto_create,
+            default_partitions=default_partitions,
+            segment_bytes=segment_bytes,
+            retention_bytes=None if retention_bytes < 0 else retention_bytes,
+            host=host,
+            port=port,
+            advertised_host=advertised_host,
         )
         _runner()(_serve(cluster))
     except KeyboardInterrupt:

@@ -2,7 +2,8 @@
 
 - `/brokers/ids/<id>`: the live brokers.
 - `/brokers/topics/<topic>`: the replica assignment; the controller watches it and elects leaders.
-- `/config/topics/<topic>`: the topic's settings.
+- `/config/topics/<topic>`: the topic's settings; `/config/changes/config_change_<n>`: the topics
+  whose settings have changed, which the brokers watch.
 - `/admin/delete_topics/<topic>`: the request to delete the topic; the controller deletes the topic
   and then this node.
 
@@ -16,7 +17,7 @@ open between calls.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ ReplicaAssignment = dict[int, list[int]]
 
 _TOPICS = "/brokers/topics"
 _CONFIGS = "/config/topics"
+_CHANGES = "/config/changes/config_change_"
 _DELETIONS = "/admin/delete_topics"
 
 
@@ -119,6 +121,52 @@ class TopicNodes:
                 f"{_TOPICS}/{topic}", _json(**{**fields, "partitions": partitions}), version=version
             )
 
+    def overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the settings of topics; none for one that has the brokers' defaults only.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic doesn't exist.
+        """
+        with self._session() as client:
+            return {topic: _read_overrides(client, topic)[0] for topic in topics}
+
+    def alter_overrides(
+        self,
+        topic: str,
+        new: Mapping[str, str],
+        removed: Collection[str],
+        *,
+        as_json_object: bool,
+    ) -> dict[str, str]:
+        """Change settings of a topic, and tell the brokers; return the settings that it has now.
+
+        Args:
+            topic: its name.
+            new: settings to set.
+            removed: names of settings to remove.
+            as_json_object: how the brokers read of a change: as a JSON object from 0.9 on, as a
+                JSON string before.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic doesn't exist.
+        """
+        with self._session() as client:
+            before, version = _read_overrides(client, topic)
+            kept = {name: value for name, value in before.items() if name not in removed}
+            config = {**kept, **new}
+            path, value = f"{_CONFIGS}/{topic}", _json(version=1, config=config)
+            if version is None:
+                client.create(path, value, makepath=True)
+            else:
+                client.set(path, value, version=version)
+            change = (
+                _json(version=1, entity_type="topics", entity_name=topic)
+                if as_json_object
+                else json.dumps(topic).encode()
+            )
+            client.create(_CHANGES, change, sequence=True, makepath=True)
+        return config
+
     def request_deletion(self, topic: str) -> None:
         """Request that the controller deletes a topic; `deletion_state` shows when it has.
 
@@ -158,6 +206,20 @@ class TopicNodes:
 
     def _session(self) -> AbstractContextManager[KazooClient]:
         return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
+
+
+def _read_overrides(client: KazooClient, topic: str) -> tuple[dict[str, str], int | None]:
+    """Return a topic's settings and the version of their node; None if there is no node."""
+    from kazoo.exceptions import NoNodeError
+
+    if client.exists(f"{_TOPICS}/{topic}") is None:
+        raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+    try:
+        data, stat = client.get(f"{_CONFIGS}/{topic}")
+    except NoNodeError:
+        return {}, None
+    config = json.loads(data)["config"] if data else {}
+    return {name: str(value) for name, value in config.items()}, stat.version
 
 
 def _json(**fields: object) -> bytes:

@@ -67,13 +67,28 @@ def test_numbers_with_assignment_raises(
 
 
 def test_config_unknown_to_the_line_raises() -> None:
-    topic = NewTopic("t", 1, 1, topic_configs={"compression.type": "gzip"})
-    check_configs(topic, BrokerLine.V0_9)
-    check_configs(topic, BrokerLine.V0_10)
+    configs = {"compression.type": "gzip"}
+    check_configs("t", configs, BrokerLine.V0_9)
+    check_configs("t", configs, BrokerLine.V0_10)
     with pytest.raises(InvalidConfigurationError, match=r"'compression.type' on the 0\.8\.2 line"):
-        check_configs(topic, BrokerLine.V0_8_2)
+        check_configs("t", configs, BrokerLine.V0_8_2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "1h"),
+        ("cleanup.policy", "compress"),
+        ("min.cleanable.dirty.ratio", "2"),
+        ("unclean.leader.election.enable", "yes"),
+    ],
+)
+def test_config_value_that_brokers_cannot_parse_raises(name: str, value: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=f"topic 't': {name}='{value}'; expected"):
+        check_configs("t", {name: value}, BrokerLine.V0_8_2)
+    check_configs("t", {"retention.ms": "-1", "cleanup.policy": "compact,delete"}, None)
 
 
 def test_topic_configs_on_0_8_0_raise() -> None:
     with pytest.raises(UnsupportedVersionError, match="no topic configs"):
-        check_configs(NewTopic("t", 1, 1, topic_configs={"retention.ms": 1}), BrokerLine.V0_8_0)
+        check_configs("t", {"retention.ms": "1"}, BrokerLine.V0_8_0)

@@ -292,7 +292,7 @@ def test_api_versions_gives_what_both_sides_support() -> None:
 @pytest.mark.parametrize(
     ("broker", "release"),
     [
-        (B_0_8_0, "0.8"),
+        (B_0_8_0, "0.8.0"),
         (B_0_9, "0.9"),
         (B_0_10, "0.10.2"),
         (B_0_10 | {ApiVersionsRequest: api_versions(OF_0_10_2 | {9: (0, 1)})}, "0.10.1"),

@@ -15,13 +15,13 @@ from aiokafka08.errors import (
     KafkaError,
     RecordTooLargeError,
 )
+from aiokafka08.properties import TlsOptions
 from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.spark import driver as driver_module
 from aiokafka08.spark.driver import DriverClient
 from aiokafka08.spark.options import ReadOptions, TimestampBound, TopicSelection, read_options
 from aiokafka08.spark.planning import ResolvedOffsets
-from aiokafka08.spark.properties import TlsOptions
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.cluster import RealCluster
@@ -224,7 +224,7 @@ def test_by_time_scans_past_messages_up_to_the_limit(limit: str) -> None:
 
 def test_unreadable_tls_file_raises_with_its_path() -> None:
     with pytest.raises(KafkaConfigurationError) as caught:
-        driver_module.ssl_context(TlsOptions(cafile="/nowhere/ca.pem"))
+        driver_module.executor_ssl_context(TlsOptions(cafile="/nowhere/ca.pem"))
     assert "kafka.ssl.truststore.location='/nowhere/ca.pem'" in str(caught.value)
     assert "and on each executor" in str(caught.value)
 

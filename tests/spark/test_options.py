@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
-from aiokafka08.spark import offsets, properties
+from aiokafka08.properties import TlsOptions
+from aiokafka08.spark import offsets
 from aiokafka08.spark.options import (
     LogEnd,
     NoMatchStrategy,
@@ -438,7 +439,7 @@ def test_tls_properties_accept_only_pem_files() -> None:
         "kafka.ssl.endpoint.identification.algorithm": "",
     }
     client = read(given).client
-    assert client.tls == properties.TlsOptions("/ca.pem", "/me.pem", "secret", False)
+    assert client.tls == TlsOptions("/ca.pem", "/me.pem", "secret", False)
     assert "secret" not in repr(client)
     with pytest.raises(IllegalArgumentError, match="only PEM files can be read"):
         read({**given, "kafka.ssl.truststore.type": "JKS"})

@@ -1,0 +1,61 @@
+"""Find the offsets of positions in logs: their beginning, their end, or a time.
+
+`client.list_offsets` calls it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Literal
+
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.net.list_offsets import list_offsets
+from aiokafka08.net.offsets_for_times import offsets_for_times
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.api import EARLIEST, LATEST
+from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+
+OffsetPosition = Literal["earliest", "latest"] | datetime.datetime
+"""A position in a log."""
+
+_ENDS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def check_position(tp: object, position: object) -> OffsetPosition:
+    """Return a position if it is valid.
+
+    Raises:
+        IllegalArgumentError: it is something else than an `OffsetPosition`.
+    """
+    if isinstance(position, datetime.datetime):
+        return position
+    if position == "earliest":
+        return "earliest"
+    if position == "latest":
+        return "latest"
+    raise IllegalArgumentError(
+        f"{tp}: position {position!r}; expected 'earliest', 'latest' or a datetime"
+    )
+
+
+def epoch_ms(time: datetime.datetime) -> int:
+    """Return a time in milliseconds since the epoch, exactly; 0 for an earlier one."""
+    epoch = datetime.datetime.fromtimestamp(0, datetime.UTC)
+    return max((time.astimezone(datetime.UTC) - epoch) // datetime.timedelta(milliseconds=1), 0)
+
+
+async def find_positions(
+    router: Router, positions: Mapping[TopicPartition, OffsetPosition]
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """Return the offset of each position; raises as `list_offsets`."""
+    ends: dict[TopicPartition, int] = {}
+    times_ms: dict[TopicPartition, int] = {}
+    for tp, position in positions.items():
+        if isinstance(position, datetime.datetime):
+            times_ms[tp] = epoch_ms(position)
+        else:
+            ends[tp] = _ENDS[position]
+    listed = await list_offsets(router, ends)
+    found = await offsets_for_times(router, times_ms) if times_ms else {}
+    return found | {tp: OffsetAndTimestamp(offsets[0], None) for tp, offsets in listed.items()}

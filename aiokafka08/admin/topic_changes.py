@@ -1,0 +1,283 @@
+"""The part of `AIOKafkaAdminClient` that changes topics, through ZooKeeper.
+
+`TopicChanges` is a base class of the client; the calls that only ask brokers are in `client`. Of
+the releases that this client supports, none before 0.10.1 has requests for changes of topics.
+`new_topic` checks topics and configs and places replicas, `zookeeper.topics` writes the nodes.
+
+Invariant: a `BrokerResponseError` (an error with a Kafka code) of one topic goes into the returned
+`TopicErrors`, and the call continues with the remaining topics. Any other error, and an error
+before the first topic, is raised and ends the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+
+from aiokafka08.admin.new_topic import (
+    NewPartitions,
+    NewTopic,
+    assign_replicas,
+    check_configs,
+    checked_assignment,
+    config_texts,
+    spread,
+)
+from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
+from aiokafka08.errors import (
+    BrokerResponseError,
+    InvalidPartitionsError,
+    InvalidReplicationAssignmentError,
+    KafkaTimeoutError,
+    NoError,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.cluster import check_topic_name, check_topic_names
+from aiokafka08.net.config import positive
+from aiokafka08.net.lifecycle import Lifecycle
+from aiokafka08.net.router import Router
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.structs import TopicPartition
+from aiokafka08.zookeeper.topics import TopicNodes
+
+_POLL_S = 0.05
+"""The pause between two checks whether a topic has its leaders, or is gone."""
+
+
+class TopicChanges:
+    """The calls that change topics; `AIOKafkaAdminClient` sets the attributes."""
+
+    _router: Router
+    _lifecycle: Lifecycle
+    _topic_nodes: TopicNodes | None
+    _timeout_ms: int
+
+    async def create_topics(
+        self,
+        new_topics: list[NewTopic],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> TopicErrors:
+        """Create topics and wait until each partition has a leader.
+
+        Args:
+            new_topics: the topics.
+            timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
+                None: `request_timeout_ms` (default None).
+            validate_only: True checks the topics, and creates nothing (default False).
+
+        Raises:
+            UnsupportedVersionError: there is no `zookeeper_connect`.
+            KafkaConnectionError: ZooKeeper can't be reached.
+            KafkaTimeoutError: a topic was created, but has no leaders in time; the topics after it
+                were not created.
+        """
+        nodes = self._require_topic_nodes("create_topics")
+        limit_ms = self._limit_ms(timeout_ms)
+        node_ids = await asyncio.to_thread(nodes.broker_ids)
+        line = None
+        if any(topic.topic_configs for topic in new_topics):
+            line = (await self._router.exact_version()).line
+
+        async def create(topic: NewTopic) -> None:
+            check_topic_name(topic.name)
+            check_configs(topic.name, topic.topic_configs, line)
+            assignment = assign_replicas(topic, node_ids, random.randrange(len(node_ids)))
+            if not validate_only:
+                await asyncio.to_thread(
+                    nodes.create_topic, topic.name, assignment, topic.topic_configs
+                )
+                await self._wait_leaders(topic.name, len(assignment), limit_ms)
+
+        return TopicErrors(await _per_topic((topic.name, create(topic)) for topic in new_topics))
+
+    async def create_partitions(
+        self,
+        topic_partitions: dict[str, NewPartitions],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> TopicErrors:
+        """Add partitions to topics and wait for their leaders.
+
+        New messages of a key may go to another partition than its old ones.
+
+        Args:
+            topic_partitions: for each topic its new number of partitions.
+            timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
+                None: `request_timeout_ms` (default None).
+            validate_only: True checks the arguments, and adds nothing (default False).
+
+        Raises as `create_topics`.
+        """
+        nodes = self._require_topic_nodes("create_partitions")
+        limit_ms = self._limit_ms(timeout_ms)
+        node_ids = await asyncio.to_thread(nodes.broker_ids)
+
+        async def grow(topic: str, wanted: NewPartitions) -> None:
+            known = await asyncio.to_thread(nodes.assignment, topic)
+            added = range(len(known), wanted.total_count)
+            if not added:
+                raise InvalidPartitionsError(
+                    f"topic {topic!r}: total_count={wanted.total_count}; expected more than its "
+                    f"{len(known)} partitions"
+                )
+            if wanted.new_assignments is None:
+                factor = len(next(iter(known.values())))
+                new = spread(topic, added, factor, node_ids, random.randrange(len(node_ids)))
+            elif len(wanted.new_assignments) != len(added):
+                raise InvalidReplicationAssignmentError(
+                    f"topic {topic!r}: {len(wanted.new_assignments)} assignments; expected one for "
+                    f"each of {len(added)} new partitions"
+                )
+            else:
+                checked = checked_assignment(
+                    topic, dict(enumerate(wanted.new_assignments)), node_ids
+                )
+                new = {len(known) + index: replicas for index, replicas in checked.items()}
+            if not validate_only:
+                await asyncio.to_thread(nodes.add_partitions, topic, new)
+                await self._wait_leaders(topic, wanted.total_count, limit_ms)
+
+        work = ((name, grow(name, new)) for name, new in topic_partitions.items())
+        return TopicErrors(await _per_topic(work))
+
+    async def delete_topics(
+        self, topics: list[str], timeout_ms: int | None = None
+    ) -> DeletionErrors:
+        """Delete topics and wait until they are gone.
+
+        Brokers delete topics only with `delete.topic.enable=true`, which isn't their default before
+        1.0. If they refuse, the topic's result is UnsupportedVersion (35). Brokers of 0.8.0 and
+        0.8.1 can't delete topics safely: with these the call raises UnsupportedVersionError before
+        the first topic. Other errors are those of `create_topics`.
+
+        Args:
+            topics: names.
+            timeout_ms: how long to wait until a topic is gone, in milliseconds, from 1 on; None:
+                `request_timeout_ms` (default None).
+        """
+        nodes = self._require_topic_nodes("delete_topics")
+        limit_ms = self._limit_ms(timeout_ms)
+        line = (await self._router.exact_version()).line
+        if line in (BrokerLine.V0_8_0, BrokerLine.V0_8_1):
+            raise UnsupportedVersionError(
+                f"delete_topics: brokers of the {line} line can't delete topics; expected 0.8.2 or "
+                "later"
+            )
+
+        async def delete(topic: str) -> None:
+            await asyncio.to_thread(nodes.request_deletion, topic)
+            try:
+                async with asyncio.timeout(limit_ms / 1000):
+                    while True:
+                        exists, is_requested = await asyncio.to_thread(nodes.deletion_state, topic)
+                        if not exists:
+                            return
+                        if not is_requested:
+                            raise UnsupportedVersionError(
+                                f"topic {topic!r} not deleted: the brokers refuse. Set "
+                                "delete.topic.enable=true on them"
+                            )
+                        await asyncio.sleep(_POLL_S)
+            except TimeoutError:
+                raise KafkaTimeoutError(
+                    f"topic {topic!r} not deleted within {limit_ms} ms: it is marked for deletion. "
+                    "Brokers delete it with delete.topic.enable=true and all replicas alive"
+                ) from None
+
+        work = ((name, delete(name)) for name in check_topic_names(topics))
+        return DeletionErrors(await _per_topic(work))
+
+    async def list_topic_overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the configs that topics have of their own, by topic; brokers have the defaults.
+
+        Args:
+            topics: names.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic doesn't exist.
+            UnsupportedVersionError: there is no `zookeeper_connect`.
+            KafkaConnectionError: ZooKeeper can't be reached.
+        """
+        nodes = self._require_topic_nodes("list_topic_overrides")
+        return await asyncio.to_thread(nodes.overrides, check_topic_names(topics))
+
+    async def alter_topic_overrides(
+        self, topic: str, changes: Mapping[str, object | None]
+    ) -> dict[str, str]:
+        """Change configs of a topic, and tell the brokers; return all that it has of its own now.
+
+        Brokers apply them at once, without a restart.
+
+        Args:
+            topic: its name.
+            changes: the configs to set; None returns one to the brokers' default.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic doesn't exist.
+            InvalidConfigurationError: the brokers don't know a config, or can't use its value.
+            UnsupportedVersionError: there is no `zookeeper_connect`; or the brokers are of 0.8.0,
+                which has no topic configs.
+            KafkaConnectionError: ZooKeeper can't be reached.
+        """
+        nodes = self._require_topic_nodes("alter_topic_overrides")
+        check_topic_name(topic)
+        line = (await self._router.exact_version()).line
+        new = config_texts({name: one for name, one in changes.items() if one is not None})
+        check_configs(topic, new, line)
+        removed = changes.keys() - new.keys()
+        return await asyncio.to_thread(
+            nodes.alter_overrides, topic, new, removed, as_json_object=line >= BrokerLine.V0_9
+        )
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _require_topic_nodes(self, call: str) -> TopicNodes:
+        self._lifecycle.check()
+        if self._topic_nodes is None:
+            raise UnsupportedVersionError(
+                f"{call}: brokers of 0.8 and 0.9 have no request for it. Give zookeeper_connect="
+                "'host:2181/chroot' to do it through ZooKeeper, or use the brokers' own tools "
+                "(kafka-topics.sh); with auto.create.topics.enable a first send() creates a topic"
+            )
+        return self._topic_nodes
+
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        return self._timeout_ms if timeout_ms is None else positive("timeout_ms", timeout_ms)
+
+    async def _wait_leaders(self, topic: str, partitions: int, limit_ms: int) -> None:
+        """Wait until the metadata shows a leader for every partition.
+
+        It requests the metadata of all topics, not of this one by name. After a request by name,
+        each later refresh would name the topic too, and after the topic's deletion a refresh would
+        auto-create it.
+        """
+        metadata = self._router.metadata
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    await metadata.fetch_all()
+                    if all(metadata.snapshot.leader(one) is not None for one in wanted):
+                        return
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                f"topic {topic!r} was created, but has no leaders after {limit_ms} ms"
+            ) from None
+
+
+async def _per_topic(
+    work: Iterable[tuple[str, Awaitable[None]]],
+) -> list[tuple[str, int, str | None]]:
+    """Await the work of each topic in order; errors with a Kafka code go into the result."""
+    results: list[tuple[str, int, str | None]] = []
+    for name, task in work:
+        try:
+            await task
+        except BrokerResponseError as error:
+            results.append((name, error.errno, error.text or error.description))
+        else:
+            results.append((name, NoError.errno, None))
+    return results

@@ -1,0 +1,180 @@
+"""Open clients from `Settings`, and run a command's coroutine; the only module of `cli` that does.
+
+    async def print_topics(settings: Settings) -> None:
+        async with admin_client(settings) as admin:
+            print(await admin.list_topics())
+
+    run(print_topics(settings))
+
+The clients aren't started: `async with` starts and stops them. Keyword arguments override the
+settings. `run()` uses uvloop if it is installed. Ctrl-C and SIGTERM cancel the coroutine, so its
+`finally` and `async with` blocks run; a second Ctrl-C ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import stat
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafka08.cli.main import Terminated
+from aiokafka08.cli.settings import Settings
+from aiokafka08.net.tls import ssl_context
+
+if TYPE_CHECKING:
+    from aiokafka08.admin import AIOKafkaAdminClient
+    from aiokafka08.consumer import AIOKafkaConsumer
+    from aiokafka08.net.router import Router
+    from aiokafka08.producer import AIOKafkaProducer
+
+T = TypeVar("T")
+
+
+def admin_client(settings: Settings, **options: Any) -> AIOKafkaAdminClient:
+    """Return an admin client, with ZooKeeper if the settings name it."""
+    from aiokafka08.admin import AIOKafkaAdminClient
+
+    return AIOKafkaAdminClient(
+        **{**_network(settings), "zookeeper_connect": settings.zookeeper_connect, **options}
+    )
+
+
+def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+    """Return a producer with `acks="all"`, unless the settings or the options say otherwise."""
+    from aiokafka08.producer import AIOKafkaProducer
+
+    return AIOKafkaProducer(**{**_network(settings), "acks": "all", **settings.producer, **options})
+
+
+def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer[Any, Any]:
+    """Return a consumer; it joins a group only if `options` have a `group_id`."""
+    from aiokafka08.consumer import AIOKafkaConsumer
+
+    return AIOKafkaConsumer(
+        *topics,
+        **{
+            **_network(settings),
+            "zookeeper_connect": settings.zookeeper_connect,
+            **settings.consumer,
+            "group_id": None,
+            **options,
+        },
+    )
+
+
+@asynccontextmanager
+async def range_router(settings: Settings) -> AsyncIterator[Router]:
+    """Yield a started router for `read_range()`; it requests all topics, and creates none."""
+    from aiokafka08.net.config import net_config
+    from aiokafka08.net.router import Router
+    from aiokafka08.telemetry import Telemetry
+
+    defaults = {
+        "retry_backoff_ms": 100,
+        "metadata_max_age_ms": 300_000,
+        "connections_max_idle_ms": 540_000,
+        "api_version": None,
+        "security_protocol": "PLAINTEXT",
+    }
+    config = net_config(**{**defaults, **_network(settings)})
+    router = Router(config, Telemetry(client_id=config.client_id))
+    router.metadata.all_topics, router.metadata.may_create_topics = True, False
+    await router.start()
+    try:
+        yield router
+    finally:
+        await router.stop()
+
+
+def _network(settings: Settings) -> dict[str, Any]:
+    return {**settings.network, "ssl_context": ssl_context(settings.tls)}
+
+
+def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
+    """Run a coroutine to its end and return its result.
+
+    Args:
+        work: the coroutine.
+        end_with_stdout: True cancels it as soon as the reader of stdout closes its end of the pipe,
+            for commands that may wait long before they write again (default False).
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+        Terminated: SIGTERM.
+        BrokenPipeError: stdout was closed (only with `end_with_stdout`).
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_cancellable(work, end_with_stdout))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _cancellable(work: Coroutine[Any, Any, T], end_with_stdout: bool) -> T:
+    """Await the coroutine; cancel it on SIGTERM, and if told so when stdout is closed."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    reasons: list[Exception] = []
+
+    def cancel(reason: Exception) -> None:
+        if not reasons:
+            reasons.append(reason)
+            task.cancel()
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread:
+        loop.add_signal_handler(signal.SIGTERM, cancel, Terminated())
+    try:
+        with _watched_stdout(loop, cancel) if end_with_stdout else _nothing():
+            return await work
+    except asyncio.CancelledError:
+        if reasons:
+            raise reasons[0] from None
+        raise
+    finally:
+        if in_main_thread:
+            loop.remove_signal_handler(signal.SIGTERM)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _watched_stdout(
+    loop: asyncio.AbstractEventLoop, cancel: Callable[[Exception], None]
+) -> Iterator[None]:
+    """Call `cancel` when nobody can read stdout any more, if it is a pipe and the system is Linux.
+
+    Elsewhere the next write fails.
+    """
+    try:
+        descriptor = sys.stdout.fileno()
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except (AttributeError, OSError, ValueError):
+        is_pipe = False
+    if not is_pipe or not hasattr(select, "epoll"):
+        yield
+        return
+    # An epoll object becomes readable when it has an event; errors are reported without asking.
+    with select.epoll() as errors:
+        errors.register(descriptor, 0)
+        loop.add_reader(errors.fileno(), cancel, BrokenPipeError())
+        try:
+            yield
+        finally:
+            loop.remove_reader(errors.fileno())

@@ -1,0 +1,101 @@
+"""Parse times and durations of the command line. Pure: callers pass the present time.
+
+| a time | |
+|---|---|
+| `2026-11-22T10:30:00Z`, `2026-11-22T10:30`, `2026-11-22` | ISO 8601; without an offset from UTC it is local time |
+| `-1h`, `-1h30m`, `-2d` | so long ago |
+| `now` | |
+| `1469000000000` | milliseconds since the epoch |
+
+| a duration | |
+|---|---|
+| `500ms`, `90s`, `5m`, `1h30m`, `2d`, `1w` | numbers with units |
+| `P7D`, `PT1H30M` | ISO 8601, without months and years |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Final
+
+from aiokafka08.errors import IllegalArgumentError
+
+_UNIT_MS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_SIMPLE: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smhdw]))+")
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
+_ISO: Final = re.compile(
+    r"P(?!$)(?:([0-9]+)W)?(?:([0-9]+)D)?"
+    r"(?:T(?!$)(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?"
+)
+
+TIME_FORMS: Final = "a time such as 2026-11-22T10:30:00Z, -1h, or milliseconds since the epoch"
+DURATION_FORMS: Final = "a duration such as 90s, 1h30m, 2d or P7D"
+
+
+def parse_time(option: str, text: str, now_ms: int) -> int:
+    """Return a time in milliseconds since the epoch.
+
+    Args:
+        option: the option's name, for errors.
+        text: the time.
+        now_ms: the present time.
+
+    Raises:
+        IllegalArgumentError: it isn't a time, or is before 1970.
+    """
+    milliseconds = _time_ms(text.strip(), now_ms)
+    if milliseconds is None or milliseconds < 0:
+        raise IllegalArgumentError(f"{option}={text!r}: expected {TIME_FORMS}")
+    return milliseconds
+
+
+def is_time(text: str) -> bool:
+    """Return True if `text` has one of the forms of a time."""
+    return _time_ms(text.strip(), 2**62) is not None
+
+
+def parse_duration(option: str, text: str) -> int:
+    """Return a duration in milliseconds; a `-` or `+` before it is its sign.
+
+    Raises:
+        IllegalArgumentError: it isn't a duration.
+    """
+    stripped = text.strip()
+    milliseconds = _duration_ms(stripped.lstrip("+-"))
+    if milliseconds is None or len(stripped) - len(stripped.lstrip("+-")) > 1:
+        raise IllegalArgumentError(f"{option}={text!r}: expected {DURATION_FORMS}")
+    return -milliseconds if stripped.startswith("-") else milliseconds
+
+
+def _time_ms(text: str, now_ms: int) -> int | None:
+    if text == "now":
+        return now_ms
+    if re.fullmatch("[0-9]{1,15}", text):
+        return int(text)
+    if text.startswith("-"):
+        ago_ms = _duration_ms(text[1:])
+        return None if ago_ms is None else now_ms - ago_ms
+    try:
+        time = datetime.datetime.fromisoformat(text)
+        return round(time.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _duration_ms(text: str) -> int | None:
+    if _SIMPLE.fullmatch(text):
+        return round(sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text)))
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return None
+    units = ("w", "d", "h", "m", "s")
+    amounts = zip(found.groups(), units, strict=True)
+    return round(sum(float(amount) * _UNIT_MS[unit] for amount, unit in amounts if amount))

@@ -1,0 +1,326 @@
+"""Parse the properties of Kafka's Java clients, such as `linger.ms`, into arguments of this client.
+
+The tables map the name of a property to an argument and to the function that parses its text. The
+Spark data source (`kafka.*` options) and the command line (flags, profiles, configuration files)
+use them, and add their own names, reasons and defaults. This module also parses single values
+and words the errors about them, without showing secrets.
+
+Pure: it opens no file, so that it can check TLS options on a machine that doesn't have the files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
+
+ParseProperty = Callable[[str, str], Any]
+"""Function from an option's full name and its text to a setting of this client."""
+
+PropertyTable = Mapping[str, tuple[str, ParseProperty]]
+"""Property → the argument of this client, and the function that parses the property's text."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """Paths and password for an SSL context, which is built where it is used.
+
+    An SSL context can't be pickled, and so can't be sent to executors.
+    """
+
+    cafile: str | None = None
+    certfile: str | None = None
+    password: str | None = field(default=None, repr=False)
+    check_hostname: bool = True
+    keyfile: str | None = None
+    """None: the private key is in `certfile`."""
+    verify: bool = True
+
+
+# --- values and errors of single options ----------------------------------------------------------
+
+
+def integer(option: str, text: str, least: int = 0, most: int = 2**63 - 1) -> int:
+    """Parse an integer.
+
+    Raises:
+        IllegalArgumentError: `text` is no integer, or out of bounds.
+    """
+    stripped = text.strip()
+    if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
+        return int(stripped)
+    bounds = f">= {least}" if most >= 2**63 - 1 else f"from {least} to {most}"
+    raise wrong_value(option, text, "", f"an integer {bounds}")
+
+
+def boolean(option: str, text: str) -> bool:
+    """Parse "true" or "false", in upper or lower case.
+
+    Raises:
+        IllegalArgumentError: `text` is neither.
+    """
+    parsed: bool = choice(option, text, {"true": True, "false": False})
+    return parsed
+
+
+def choice(option: str, text: str, values: Mapping[str, Any]) -> Any:
+    """Return the value of a keyword, in any case.
+
+    Raises:
+        IllegalArgumentError: `text` is none of the keywords.
+    """
+    try:
+        return values[text.strip().lower()]
+    except KeyError:
+        raise wrong_value(option, text, "", one_of(values)) from None
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return names for the part "expected …" of an error."""
+    return f"one of {', '.join(names)}"
+
+
+def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalArgumentError:
+    """Return the error for an option's value; `detail` may be empty."""
+    what = f"{detail}; expected {expected}" if detail else f"expected {expected}"
+    return IllegalArgumentError(f"{show_option(option, text)}: {what}")
+
+
+def unknown_option(option: str, text: str, known: str) -> IllegalArgumentError:
+    """Return the error for an unknown option."""
+    return IllegalArgumentError(f"{show_option(option, text)}: unknown option; expected {known}")
+
+
+def show_option(option: str, text: str) -> str:
+    """Return an option for an error or a log line: shortened, and without secrets."""
+    return f"{option}=…" if is_secret(option) else f"{option}={shorten(text)}"
+
+
+def is_secret(option: str) -> bool:
+    """Return True if the value of an option may be a secret."""
+    return any(word in option.lower() for word in _SECRETS)
+
+
+def shorten(value: object) -> str:
+    """Return the repr of a value, cut off after 200 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
+
+
+_MAX_SHOWN: Final = 200
+_SECRETS: Final = ("password", "passphrase", "jaas", "secret", "token", "keystore.key", "key.pem")
+"""The value of an option with one of these words in its name appears in no error and no log."""
+
+
+# --- parsers of properties ------------------------------------------------------------------------
+
+
+def nonempty(option: str, text: str) -> str:
+    """Return the text without surrounding whitespace; it must not be empty."""
+    if not text.strip():
+        raise wrong_value(option, text, "empty", "a non-empty text")
+    return text.strip()
+
+
+def positive(option: str, text: str) -> int:
+    """Parse an integer from 1 to 2**31 - 1."""
+    return integer(option, text, 1, 2**31 - 1)
+
+
+def not_negative(option: str, text: str) -> int:
+    """Parse an integer from 0 to 2**31 - 1."""
+    return integer(option, text, 0, 2**31 - 1)
+
+
+def idle_time(option: str, text: str) -> int | None:
+    """Parse milliseconds; -1, which stands for never, is None."""
+    milliseconds = integer(option, text, -1)
+    return None if milliseconds == -1 else max(milliseconds, 1)
+
+
+def _acks(option: str, text: str) -> int | str:
+    acks: int | str = choice(option, text, {"all": "all", "-1": "all", "0": 0, "1": 1})
+    return acks
+
+
+def _codec(option: str, text: str) -> str | None:
+    if text.strip().lower() == "zstd":
+        raise UnsupportedVersionError(
+            f"{show_option(option, text)}: zstd needs message format 2 (brokers from 2.1 on), "
+            "which this client doesn't speak; expected none, gzip, snappy or lz4"
+        )
+    codecs = {"none": None, "gzip": "gzip", "snappy": "snappy", "lz4": "lz4"}
+    codec: str | None = choice(option, text, codecs)
+    return codec
+
+
+def isolation(option: str, text: str) -> str:
+    """Accept read_uncommitted only."""
+    if text.strip().lower() == "read_committed":
+        raise UnsupportedVersionError(
+            f"{show_option(option, text)}: transactions need Fetch 4 and message format 2 (brokers "
+            "from 0.11 on), which this client doesn't speak; expected read_uncommitted"
+        )
+    isolation: str = choice(option, text, {"read_uncommitted": "read_uncommitted"})
+    return isolation
+
+
+def offset_reset(option: str, text: str) -> str:
+    """Return "earliest", "latest" or "none", in Java's, librdkafka's and Scala's words."""
+    words = {
+        "earliest": ("earliest", "smallest", "beginning"),
+        "latest": ("latest", "largest", "end"),
+        "none": ("none", "error"),
+    }
+    reset: str = choice(option, text, {word: name for name in words for word in words[name]})
+    return reset
+
+
+def _partitioner_class(option: str, text: str) -> str:
+    name = text.strip().rpartition(".")[2]
+    partitioners = {
+        "DefaultPartitioner": "murmur2",
+        "BuiltInPartitioner": "murmur2",
+        "UniformStickyPartitioner": "sticky",
+        "RoundRobinPartitioner": "round_robin",
+    }
+    if name in partitioners:
+        return partitioners[name]
+    raise IllegalArgumentError(
+        f"{show_option(option, text)}: Java classes can't be called from Python; expected "
+        f"{one_of(partitioners)}. The option 'partitioner' offers more"
+    )
+
+
+def _no_idempotence(option: str, text: str) -> bool:
+    if boolean(option, text):
+        raise UnsupportedVersionError(
+            f"{show_option(option, text)}: idempotence needs message format 2 (brokers from 0.11 "
+            "on), which this client doesn't speak; expected false. A retried batch may be stored "
+            "twice"
+        )
+    return False
+
+
+def _security_protocol(option: str, text: str) -> str:
+    if text.strip().upper().startswith("SASL"):
+        raise no_sasl(option, text)
+    protocol: str = choice(option, text, {"plaintext": "PLAINTEXT", "ssl": "SSL"})
+    return protocol
+
+
+def no_sasl(option: str, text: str) -> UnsupportedVersionError:
+    """Return the error for a SASL option."""
+    return UnsupportedVersionError(
+        f"{show_option(option, text)}: SASL needs SaslHandshake (brokers from 0.10 on), which this "
+        "client doesn't speak; expected security.protocol PLAINTEXT or SSL"
+    )
+
+
+# --- tables of properties
+NETWORK: Final[PropertyTable] = {
+    "bootstrap.servers": ("bootstrap_servers", nonempty),
+    "client.id": ("client_id", nonempty),
+    "request.timeout.ms": ("request_timeout_ms", positive),
+    "retry.backoff.ms": ("retry_backoff_ms", not_negative),
+    "metadata.max.age.ms": ("metadata_max_age_ms", positive),
+    "connections.max.idle.ms": ("connections_max_idle_ms", idle_time),
+    "security.protocol": ("security_protocol", _security_protocol),
+}
+
+PRODUCE: Final[PropertyTable] = {
+    "acks": ("acks", _acks),
+    "compression.type": ("compression_type", _codec),
+    "linger.ms": ("linger_ms", not_negative),
+    "batch.size": ("max_batch_size", positive),
+    "buffer.memory": ("buffer_memory", positive),
+    "max.request.size": ("max_request_size", positive),
+    "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", positive),
+    "delivery.timeout.ms": ("delivery_timeout_ms", positive),
+    "partitioner.class": ("partitioner", _partitioner_class),
+    "enable.idempotence": ("enable_idempotence", _no_idempotence),
+}
+
+CONSUME: Final[PropertyTable] = {
+    "group.id": ("group_id", nonempty),
+    "auto.offset.reset": ("auto_offset_reset", offset_reset),
+    "enable.auto.commit": ("enable_auto_commit", boolean),
+    "auto.commit.interval.ms": ("auto_commit_interval_ms", not_negative),
+    "session.timeout.ms": ("session_timeout_ms", positive),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", positive),
+    "max.poll.interval.ms": ("max_poll_interval_ms", positive),
+    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", positive),
+    "fetch.max.bytes": ("fetch_max_bytes", positive),
+    "fetch.min.bytes": ("fetch_min_bytes", not_negative),
+    "fetch.max.wait.ms": ("fetch_max_wait_ms", not_negative),
+    "check.crcs": ("check_crcs", boolean),
+    "isolation.level": ("isolation_level", isolation),
+}
+
+TLS: Final = (
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+)
+
+TLS_UNSUPPORTED: Final = (
+    "ssl.cipher.suites",
+    "ssl.enabled.protocols",
+    "ssl.engine.factory.class",
+    "ssl.keymanager.algorithm",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.password",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+    "ssl.truststore.certificates",
+    "ssl.truststore.password",
+)
+"""TLS properties of Java's client that this one doesn't have: accepted without TLS only."""
+
+
+def is_tls(given: Mapping[str, str]) -> bool:
+    """Return True if `security.protocol` is SSL."""
+    return given.get("security.protocol", "").strip().upper() == "SSL"
+
+
+def tls_options(given: Mapping[str, str], prefix: str = "") -> TlsOptions:
+    """Return the TLS options among these properties: Java's names, and librdkafka's for PEM files.
+
+    Args:
+        given: the properties, without a prefix.
+        prefix: what errors put before a property's name (default "").
+
+    Raises:
+        IllegalArgumentError: a file isn't PEM, or an option has a wrong value.
+    """
+    for kind in ("truststore", "keystore"):
+        location, type_ = given.get(f"ssl.{kind}.location"), given.get(f"ssl.{kind}.type", "JKS")
+        if location is not None and type_.strip().upper() != "PEM":
+            raise IllegalArgumentError(
+                f"{prefix}ssl.{kind}.location={shorten(location)} with {prefix}ssl.{kind}.type="
+                f"{shorten(type_)}: only PEM files can be read; expected type PEM. Convert the "
+                f"file (keytool -exportcert -rfc, or openssl pkcs12) and set "
+                f"{prefix}ssl.{kind}.type=PEM"
+            )
+    name = "ssl.endpoint.identification.algorithm"
+    algorithm = given.get(name, "https").strip().lower()
+    if algorithm not in ("https", "none", ""):
+        raise wrong_value(f"{prefix}{name}", algorithm, "", "https, or '' for no check")
+    name = "enable.ssl.certificate.verification"
+    return TlsOptions(
+        cafile=given.get("ssl.ca.location", given.get("ssl.truststore.location")),
+        certfile=given.get("ssl.certificate.location", given.get("ssl.keystore.location")),
+        keyfile=given.get("ssl.key.location"),
+        password=given.get("ssl.key.password"),
+        check_hostname=algorithm == "https",
+        verify=boolean(f"{prefix}{name}", given.get(name, "true")),
+    )
