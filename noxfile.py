@@ -82,7 +82,9 @@ def run_types(session: nox.Session) -> None:
 
 def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
     """Run pytest on one twin; with the compiled one it fails if that couldn't be built."""
-    session.run("python", "-m", "pytest", *arguments, env={"AIOKAFKA08_IMPL": twin})
+    # Without cached bytecode each process of the tests would compile the package again.
+    env = {"AIOKAFKA08_IMPL": twin, "PYTHONDONTWRITEBYTECODE": ""}
+    session.run("python", "-m", "pytest", *arguments, env=env)
 
 
 def run_pytest_in_parallel(session: nox.Session, *arguments: str, twin: str = "c") -> None:

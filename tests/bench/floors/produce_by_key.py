@@ -10,9 +10,13 @@ builder, from lists that are split by partition already, just before it is sent.
 `--sets` are the means of the client's run that it is compared with: `--client send_many` or
 `--client send` does that run first, by key, and takes the means from it.
 
+With `--calls` nothing is prepared: for each message a coroutine hashes the key, appends to its
+partition's builder, and returns an object that can be awaited for the offset; all these objects are
+awaited. It is the floor of `send`.
+
 Prints CPU seconds per million messages and CPU microseconds per batch. What the client takes beyond
 `--append` is: choose partitions and split the list, open a batch and its delivery, queues and
-deadlines, match responses to batches, and (`send`) a future for each message.
+deadlines, match responses to batches, and (`send`) what `--calls` adds, checks and memory.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import asyncio
 import itertools
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple, cast
 
 import uvloop
@@ -30,8 +34,8 @@ import uvloop
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.producer.batch import Batch
 from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import MessageSetBuilder
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, LISTED, keys, values
+from aiokafka08.protocol.message_set import MessageSetBuilder, murmur2
+from tests.bench.cases import BATCH_BYTES, GATHERED, LINGER_MS, LISTED, keys, values
 from tests.bench.clients.gathering import send_all
 
 _SET = struct.Struct(">ii")
@@ -83,6 +87,10 @@ class ProducingFloor(asyncio.Protocol):
         if sets is None:
             self.done.set_result(None)
             return
+        self.send(sets)
+
+    def send(self, sets: list[tuple[int, bytes]]) -> None:
+        """Send the message sets in one request."""
         body = [
             _HEADER.pack(0, 0, 1, len(_CLIENT_ID), _CLIENT_ID, 1, 30_000, 1, len(self._topic)),
             self._topic,
@@ -128,6 +136,68 @@ async def floor(
     await sending.done
     name = "floor, appending" if append else "floor"
     _report(name, time.process_time() - begun, count, shape)
+    transport.close()
+
+
+class Sent:
+    """A message's index in a request, to be awaited until the response has come."""
+
+    __slots__ = ("_index", "_response")
+
+    def __init__(self, response: asyncio.Future[None], index: int) -> None:
+        self._response = response
+        self._index = index
+
+    def __await__(self) -> Generator[object, None, int]:
+        if not self._response.done():
+            yield from self._response
+        return self._index
+
+
+async def floor_of_calls(
+    address: str, topic: str, count: int, partitions: int, shape: Shape
+) -> None:
+    """Call a coroutine for each message, and print what it took."""
+    host, port = address.split(":")
+    loop = asyncio.get_running_loop()
+    all_values, all_keys = values(count, 100), keys(count)
+    builders: dict[int, MessageSetBuilder] = {}
+    in_request = shape.fill * shape.sets
+    response: asyncio.Future[None] = loop.create_future()
+    appended = batches = 0
+
+    async def call(key: bytes, value: bytes) -> Sent:
+        nonlocal appended
+        place = (murmur2(key) & 0x7FFFFFFF) % partitions
+        builder = builders.get(place)
+        if builder is None:
+            builder = builders[place] = MessageSetBuilder(0, Codec.NONE)
+        builder.append(key, value, -1)
+        appended += 1
+        return Sent(response, appended)
+
+    begun = time.process_time()
+    transport, sending = await loop.create_connection(
+        lambda: ProducingFloor(topic, iter([])), host, int(port)
+    )
+    sent: list[Sent] = []
+    for start in range(0, count, in_request):
+        some = slice(start, start + in_request)
+        sent += [await call(*one) for one in zip(all_keys[some], all_values[some], strict=True)]
+        sending.done = response
+        sending.send([(place, bytes(one.build())) for place, one in builders.items()])
+        batches += len(builders)
+        builders.clear()
+        await response
+        response = loop.create_future()
+        if len(sent) >= GATHERED:
+            for one in sent:
+                await one
+            sent.clear()
+    for one in sent:
+        await one
+    mean = Shape(max(round(count / batches), 1), shape.sets)
+    _report("floor, calls", time.process_time() - begun, count, mean)
     transport.close()
 
 
@@ -187,13 +257,17 @@ def main() -> None:
     parser.add_argument("--client", choices=("send", "send_many"), help="take the means from it")
     parser.add_argument("--linger", type=int, default=LINGER_MS, help="of the client, in ms")
     parser.add_argument("--append", action="store_true", help="append the messages too")
+    parser.add_argument("--calls", action="store_true", help="call a coroutine for each message")
     options = parser.parse_args()
     address, topic, count = options.address, options.topic, options.count
     shape = Shape(options.fill, options.sets)
     if options.client:
         shape = uvloop.run(client(address, topic, count, options.client, options.linger))
     places = options.partitions
-    uvloop.run(floor(address, topic, count, places, shape, append=options.append))
+    if options.calls:
+        uvloop.run(floor_of_calls(address, topic, count, places, shape))
+    else:
+        uvloop.run(floor(address, topic, count, places, shape, append=options.append))
 
 
 if __name__ == "__main__":
