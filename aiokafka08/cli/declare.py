@@ -39,6 +39,10 @@ class Example(NamedTuple):
     """What it does, as a sentence without the full stop."""
     command: str
     """A line for a shell."""
+    code: int = 0
+    """The exit code with which it ends."""
+    until_interrupted: bool = False
+    """True if it runs until Ctrl-C."""
 
 
 class DeclaredCommand(click.Command):

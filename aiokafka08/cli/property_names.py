@@ -55,10 +55,13 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = dict(
         {
             "the version of each broker is detected": """
                 api.version.request api.version.request.timeout.ms api.version.fallback.ms
-                broker.version.fallback inter.broker.protocol.version""",
+                broker.version.fallback""",
+            "it is a setting of brokers": "inter.broker.protocol.version ssl.client.auth",
             "commands work with bytes; options say how they are shown": """
                 key.deserializer value.deserializer key.serializer value.serializer
-                serializer.class key.serializer.class""",
+                serializer.class key.serializer.class default.list.key.serde.inner
+                default.list.key.serde.type default.list.value.serde.inner
+                default.list.value.serde.type""",
             "this client has own rules for its sockets": """
                 socket.blocking.max.ms socket.send.buffer.bytes socket.receive.buffer.bytes
                 socket.keepalive.enable socket.nagle.disable socket.max.fails
@@ -103,7 +106,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = dict(
             "the group protocol of 0.9 has no such setting": """
                 group.instance.id group.protocol group.protocol.type group.remote.assignor
                 coordinator.query.interval.ms partition.assignment.strategy rebalance.max.retries
-                rebalance.backoff.ms consumer.id leave.group.on.close
+                rebalance.backoff.ms rebalance.timeout.ms consumer.id leave.group.on.close
                 internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported
                 internal.auto.downgrade.txn.commit share.acknowledgement.mode""",
             "brokers before 2.4 have no fetch from followers": "client.rack",

@@ -225,7 +225,15 @@ def java_names(version: str, *classes: str) -> set[str]:
                 "org/apache/kafka/common/config/SslConfigs.class",
             ],
         ),
-        ("0.8.2.2", ["kafka/consumer/ConsumerConfig.class", "kafka/producer/ProducerConfig.class"]),
+        (
+            "0.8.2.2",
+            [
+                "kafka/consumer/ConsumerConfig.class",
+                "kafka/producer/ProducerConfig.class",
+                "kafka/producer/async/AsyncProducerConfig.class",
+                "kafka/utils/ZKConfig.class",
+            ],
+        ),
     ],
 )
 def test_every_property_of_kafkas_clients_is_known(version: str, classes: list[str]) -> None:

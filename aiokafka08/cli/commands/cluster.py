@@ -17,6 +17,7 @@ VERSIONS = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
         Example(
             "Three brokers of 0.8.1 with a topic of four partitions",
             "aiokafka08 cluster --brokers 3 --version 0.8.1 --topic orders:4",
+            until_interrupted=True,
         )
     ],
 )

@@ -11,10 +11,7 @@ from aiokafka08.cli.declare import Example, command
     "completion",
     examples=[
         Example("In ~/.bashrc", 'eval "$(aiokafka08 completion bash)"'),
-        Example(
-            "For fish, once",
-            "aiokafka08 completion fish > ~/.config/fish/completions/aiokafka08.fish",
-        ),
+        Example("A file for fish's completions", "aiokafka08 completion fish > aiokafka08.fish"),
     ],
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))

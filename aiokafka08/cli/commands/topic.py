@@ -98,33 +98,6 @@ def _assignment(text: str) -> dict[int, list[int]]:
 
 
 @command(
-    "delete",
-    group=topic,
-    examples=[
-        Example(
-            "Delete a topic",
-            "aiokafka08 topic delete visits -b kafka1:9092 --zookeeper zk1:2181 --yes",
-        )
-    ],
-)
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--yes", is_flag=True, help="Don't ask.")
-@connection_options
-def delete(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
-    """Delete topics with their messages, and wait until they are gone.
-
-    Brokers need delete.topic.enable=true; those of 0.8.0 and 0.8.1 can't delete topics.
-    """
-    import sys
-
-    if not yes:
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise click.UsageError("topic delete needs --yes where nobody can be asked")
-        click.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
-    _change(settings, lambda admin: admin.delete_topics(list(names)))
-
-
-@command(
     "grow",
     group=topic,
     examples=[
@@ -207,6 +180,33 @@ def config(
     found = sorted(run(work()).items())
     rows: list[dict[str, Any]] = [{"topic": name, "name": one, "value": to} for one, to in found]
     write_rows(rows, CONFIG_FIELDS, format)
+
+
+@command(
+    "delete",
+    group=topic,
+    examples=[
+        Example(
+            "Delete a topic",
+            "aiokafka08 topic delete visits -b kafka1:9092 --zookeeper zk1:2181 --yes",
+        )
+    ],
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@connection_options
+def delete(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
+    """Delete topics with their messages, and wait until they are gone.
+
+    Brokers need delete.topic.enable=true; those of 0.8.0 and 0.8.1 can't delete topics.
+    """
+    import sys
+
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise click.UsageError("topic delete needs --yes where nobody can be asked")
+        click.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
+    _change(settings, lambda admin: admin.delete_topics(list(names)))
 
 
 def _change(
