@@ -1,7 +1,7 @@
 """Check the topics that a caller wants to create, and place their replicas.
 
-Pure. Class names and arguments are aiokafka's. `admin.client` calls these functions and then writes
-the result with `zookeeper.topics`.
+Pure. Class names and arguments are aiokafka's. `topic_changes` calls these functions and then
+writes the result with `zookeeper.topics`.
 
 Invariant: each partition of a returned assignment has the same number of replicas, on different
 live brokers.
@@ -9,65 +9,16 @@ live brokers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
+from aiokafka08.admin.topic_config import config_texts
 from aiokafka08.errors import (
     IllegalArgumentError,
-    InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidReplicationAssignmentError,
     InvalidReplicationFactorError,
-    UnsupportedVersionError,
 )
-from aiokafka08.net.versions import BrokerLine
 from aiokafka08.zookeeper.topics import ReplicaAssignment
-
-_CONFIGS_0_8_1 = frozenset(
-    {
-        "cleanup.policy",
-        "delete.retention.ms",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "index.interval.bytes",
-        "max.message.bytes",
-        "min.cleanable.dirty.ratio",
-        "retention.bytes",
-        "retention.ms",
-        "segment.bytes",
-        "segment.index.bytes",
-        "segment.ms",
-    }
-)
-_CONFIGS_0_8_2 = _CONFIGS_0_8_1 | {
-    "min.insync.replicas",
-    "segment.jitter.ms",
-    "unclean.leader.election.enable",
-}
-TOPIC_CONFIGS: Mapping[BrokerLine, frozenset[str]] = {
-    BrokerLine.V0_8: _CONFIGS_0_8_2,
-    BrokerLine.V0_8_0: frozenset(),
-    BrokerLine.V0_8_1: _CONFIGS_0_8_1,
-    BrokerLine.V0_8_2: _CONFIGS_0_8_2,
-    BrokerLine.V0_9: _CONFIGS_0_8_2 | {"compression.type", "preallocate"},
-}
-"""The topic configs that each broker line before 0.10 knows, from the line's `kafka.log.LogConfig`.
-Brokers of these lines silently ignore an unknown name, so `check_configs` refuses it. V0_8: before
-the first topic, 0.8.1 and 0.8.2 can't be told apart, and both get the configs of 0.8.2. For brokers
-from 0.10 on `check_configs` accepts every name, because each release adds some."""
-
-_ANY = (r"(?s).*", "a text")
-_INTEGER = (r"-?[0-9]{1,19}", "an integer")
-_BOOLEAN = ("true|false", "true or false")
-_VALUES: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(_CONFIGS_0_8_2, _INTEGER),
-    "cleanup.policy": ("(delete|compact)(,(delete|compact))?", "delete or compact"),
-    "min.cleanable.dirty.ratio": (r"0(\.[0-9]+)?|1(\.0+)?", "a number from 0 to 1"),
-    "unclean.leader.election.enable": _BOOLEAN,
-    "preallocate": _BOOLEAN,
-}
-"""Pattern and description of the values of the configs up to 0.9."""
 
 
 class NewTopic:
@@ -202,39 +153,3 @@ def checked_assignment(
                 f"distinct brokers, each one of the live brokers {sorted(node_ids)}"
             )
     return {partition: list(wanted[partition]) for partition in sorted(wanted)}
-
-
-def config_texts(configs: Mapping[str, object]) -> dict[str, str]:
-    """Return configs as texts, booleans as Java writes them."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in configs.items()
-    }
-
-
-def check_configs(topic: str, configs: Mapping[str, str], line: BrokerLine | None) -> None:
-    """Check that brokers of this line know the configs of a topic, and can parse their values.
-
-    A broker of 0.8 that reads a value that it can't parse doesn't start any more.
-
-    Raises:
-        UnsupportedVersionError: the line is 0.8.0, which has no topic configs.
-        InvalidConfigurationError: the line doesn't know a name; or a value isn't valid.
-    """
-    if line is BrokerLine.V0_8_0 and configs:
-        raise UnsupportedVersionError(
-            f"topic {topic!r}: brokers of the 0.8.0 line have no topic configs"
-        )
-    known = TOPIC_CONFIGS.get(line) if line is not None else None
-    unknown = sorted(set(configs) - known) if known is not None else []
-    if unknown and known is not None:
-        raise InvalidConfigurationError(
-            f"topic {topic!r}: unknown topic_configs {', '.join(map(repr, unknown))} on the "
-            f"{line} line; expected {', '.join(sorted(known))}"
-        )
-    for name, value in configs.items():
-        pattern, expected = _VALUES.get(name, _ANY)
-        if not re.fullmatch(pattern, value):
-            raise InvalidConfigurationError(
-                f"topic {topic!r}: {name}={value!r}; expected {expected}"
-            )

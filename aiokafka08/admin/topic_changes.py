@@ -2,7 +2,8 @@
 
 `TopicChanges` is a base class of the client; the calls that only ask brokers are in `client`. Of
 the releases that this client supports, none before 0.10.1 has requests for changes of topics.
-`new_topic` checks topics and configs and places replicas, `zookeeper.topics` writes the nodes.
+`new_topic` and
+`topic_config` check topics and configs, `zookeeper.topics` writes the nodes.
 
 Invariant: a `BrokerResponseError` (an error with a Kafka code) of one topic goes into the returned
 `TopicErrors`, and the call continues with the remaining topics. Any other error, and an error
@@ -19,11 +20,10 @@ from aiokafka08.admin.new_topic import (
     NewPartitions,
     NewTopic,
     assign_replicas,
-    check_configs,
     checked_assignment,
-    config_texts,
     spread,
 )
+from aiokafka08.admin.topic_config import check_configs, config_texts
 from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
 from aiokafka08.errors import (
     BrokerResponseError,
@@ -76,9 +76,8 @@ class TopicChanges:
         nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
         node_ids = await asyncio.to_thread(nodes.broker_ids)
-        line = None
-        if any(topic.topic_configs for topic in new_topics):
-            line = (await self._router.exact_version()).line
+        needs_line = any(topic.topic_configs for topic in new_topics)
+        line = (await self._router.exact_version()).line if needs_line else BrokerLine.V0_8
 
         async def create(topic: NewTopic) -> None:
             check_topic_name(topic.name)

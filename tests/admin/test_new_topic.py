@@ -7,16 +7,13 @@ from collections import Counter
 import pytest
 
 from aiokafka08.admin import NewTopic
-from aiokafka08.admin.new_topic import assign_replicas, check_configs
+from aiokafka08.admin.new_topic import assign_replicas
 from aiokafka08.errors import (
     IllegalArgumentError,
-    InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidReplicationAssignmentError,
     InvalidReplicationFactorError,
-    UnsupportedVersionError,
 )
-from aiokafka08.net.versions import BrokerLine
 
 
 @pytest.mark.parametrize("factor", [1, 2, 3, 4])
@@ -64,31 +61,3 @@ def test_numbers_with_assignment_raises(
 ) -> None:
     with pytest.raises(IllegalArgumentError, match="either"):
         NewTopic("t", count, count, assignment)
-
-
-def test_config_unknown_to_the_line_raises() -> None:
-    configs = {"compression.type": "gzip"}
-    check_configs("t", configs, BrokerLine.V0_9)
-    check_configs("t", configs, BrokerLine.V0_10)
-    with pytest.raises(InvalidConfigurationError, match=r"'compression.type' on the 0\.8\.2 line"):
-        check_configs("t", configs, BrokerLine.V0_8_2)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("retention.ms", "1h"),
-        ("cleanup.policy", "compress"),
-        ("min.cleanable.dirty.ratio", "2"),
-        ("unclean.leader.election.enable", "yes"),
-    ],
-)
-def test_config_value_that_brokers_cannot_parse_raises(name: str, value: str) -> None:
-    with pytest.raises(InvalidConfigurationError, match=f"topic 't': {name}='{value}'; expected"):
-        check_configs("t", {name: value}, BrokerLine.V0_8_2)
-    check_configs("t", {"retention.ms": "-1", "cleanup.policy": "compact,delete"}, None)
-
-
-def test_topic_configs_on_0_8_0_raise() -> None:
-    with pytest.raises(UnsupportedVersionError, match="no topic configs"):
-        check_configs("t", {"retention.ms": "1"}, BrokerLine.V0_8_0)
