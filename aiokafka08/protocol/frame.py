@@ -4,8 +4,10 @@
 frame gets a buffer of its own: the bytes that came with its size are copied into it, and the socket
 writes the rest there directly. Callers can pass on views of a frame.
 
-Invariants: a frame's size is checked against the limit before memory is allocated for it. Memory
-is reused only when no view of it is left.
+Invariants: memory is spent on bytes that have arrived, not on a size that the peer has announced.
+A size is checked against the limit first. The buffer of a large frame then grows in `_STEPS` as it
+fills, and its pages become resident when bytes are written to them. Memory is reused only when no
+view of it is left.
 
 `connection` (the client) and the embedded cluster (`testing`) read frames; `api` decodes them.
 `consumer.fetcher` calls `held_bytes` to account for memory.
@@ -13,6 +15,7 @@ is reused only when no view of it is left.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 from aiokafka08.errors import KafkaProtocolError
@@ -21,7 +24,15 @@ from aiokafka08.protocol.types import Buffer
 DEFAULT_MAX_FRAME_BYTES = 256 * 1024 * 1024
 """Larger than any response that the client's default limits allow."""
 
-_SCRATCH_BYTES = 64 * 1024
+SCRATCH_BYTES = 64 * 1024
+"""The size of the buffer that small frames arrive in; each reader has one."""
+
+_STEPS = (160 * 1024, 1280 * 1024, 10240 * 1024)
+"""The sizes of the buffer of a frame, until it has as many bytes as the frame.
+
+Each one is used when the one before it is full. That copies the bytes, so the steps are a little
+above the usual sizes of fetch responses.
+"""
 
 _KEPT_BUFFERS = 2
 """One buffer is read by the frame's owner while the other one receives the next frame."""
@@ -31,38 +42,63 @@ _KEPT_BYTES = 4 * 1024 * 1024
 `max_partition_fetch_bytes` of 1 MiB."""
 
 
+class _FrameBuffer(io.BytesIO):
+    """A buffer of fixed size, whose memory becomes resident when it is written.
+
+    `bytes(size)` is lazily zeroed, and BytesIO takes it over, since nothing else refers to it.
+    (`bytearray(size)` would write the zeros.)
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(bytes(size_bytes))
+        self.size_bytes = size_bytes
+
+    def has_views(self) -> bool:
+        """Return True if there is a view of the buffer: a view forbids to resize it."""
+        try:
+            self.truncate(self.size_bytes)
+        except BufferError:
+            return True
+        return False
+
+
 class _FrameBuffers:
     """Allocate the buffers of large frames; reuse the buffer of an earlier frame if possible.
 
-    Allocating a buffer takes as long as filling it with the frame: the new memory is zeroed, and
-    the first access to each of its pages is a page fault.
+    Allocating a buffer takes as long as filling it with the frame: the first access to each of its
+    pages is a page fault.
     """
 
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: list[bytearray] = []
+        self._kept: list[_FrameBuffer] = []
 
-    def allocate(self, size_bytes: int) -> memoryview:
-        """Return a buffer of this size with arbitrary content."""
+    @property
+    def kept_bytes(self) -> int:
+        """The size of all buffers that are kept."""
+        return sum(buffer.size_bytes for buffer in self._kept)
+
+    def drop(self) -> int:
+        """Keep no buffers; return the size of those that were kept."""
+        dropped_bytes, self._kept = self.kept_bytes, []
+        return dropped_bytes
+
+    def allocate(self, size_bytes: int, arrived_bytes: int) -> memoryview:
+        """Return a buffer for a frame, with arbitrary content.
+
+        It is smaller than the frame if few of the frame's bytes have arrived.
+        """
         for buffer in self._kept:
             # Not much larger: a view of any part of the frame keeps the whole buffer in memory.
-            if size_bytes <= len(buffer) <= 2 * size_bytes and _has_no_views(buffer):
-                return memoryview(buffer)[:size_bytes]
-        buffer = bytearray(size_bytes)
-        if size_bytes <= _KEPT_BYTES:
+            if size_bytes <= buffer.size_bytes <= 2 * size_bytes and not buffer.has_views():
+                return buffer.getbuffer()[:size_bytes]
+        step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)
+        room = min(step, size_bytes)
+        buffer = _FrameBuffer(room)
+        if room == size_bytes <= _KEPT_BYTES:
             self._kept = [*self._kept, buffer][-_KEPT_BUFFERS:]
-        return memoryview(buffer)
-
-
-def _has_no_views(buffer: bytearray) -> bool:
-    """Return True if there is no view of the buffer: a view would forbid to resize it."""
-    try:
-        buffer.pop()
-    except BufferError:
-        return False
-    buffer.append(0)
-    return True
+        return buffer.getbuffer()
 
 
 def held_bytes(data: Buffer) -> int:
@@ -79,17 +115,30 @@ class FrameReader:
     `received()` is a generator: it yields the frames before a damaged one, then raises.
     """
 
-    __slots__ = ("_buffers", "_filled", "_frame", "_max_frame_bytes", "_peer", "_scratch")
+    __slots__ = ("_buffers", "_filled", "_frame", "_max_frame_bytes", "_peer", "_scratch", "_size")
 
     def __init__(
         self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES, peer: str = "the peer"
     ) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._peer = peer
-        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self._frame: memoryview | None = None  # a large frame that isn't complete yet
+        self._scratch = _FrameBuffer(SCRATCH_BYTES).getbuffer()
+        self._frame: memoryview | None = None  # the buffer of a large frame that isn't complete yet
+        self._size = 0  # of that frame; its buffer may still be smaller
         self._buffers = _FrameBuffers()
         self._filled = 0  # bytes in `_frame`, or in `_scratch` if there is no `_frame`
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the reader itself holds: views of frames that callers keep aren't in it.
+
+        Of an incomplete frame, only the bytes that have arrived count.
+        """
+        return SCRATCH_BYTES + self._filled + self._buffers.kept_bytes
+
+    def drop_kept(self) -> int:
+        """Free the buffers that are kept for the next frames; return how many bytes they have."""
+        return self._buffers.drop()
 
     def get_buffer(self) -> memoryview:
         """Return the buffer for the next bytes; it is never empty."""
@@ -104,9 +153,17 @@ class FrameReader:
         self._filled += count
         if self._frame is None:
             yield from self._cut()
-        elif self._filled == len(self._frame):
+        elif self._filled == self._size:
             frame, self._frame, self._filled = self._frame, None, 0
             yield frame
+        elif self._filled == len(self._frame):
+            self._begin(self._frame)
+
+    def _begin(self, arrived: memoryview) -> None:
+        """Get a buffer, or a larger one, for a frame of which these bytes have arrived."""
+        self._frame = self._buffers.allocate(self._size, len(arrived))
+        self._filled = len(arrived)
+        self._frame[: self._filled] = arrived
 
     def _cut(self) -> Iterator[memoryview]:
         data, pos, end = self._scratch, 0, self._filled
@@ -124,9 +181,8 @@ class FrameReader:
             elif 4 + size <= len(data):
                 break  # it fits into the scratch buffer, once its start is moved to the front
             else:
-                self._frame = self._buffers.allocate(size)
-                self._filled = end - start
-                self._frame[: self._filled] = data[start:end]
+                self._size = size
+                self._begin(data[start:end])
                 return
         if pos:  # else the frame is in front already and isn't moved again
             rest = bytes(data[pos:end])

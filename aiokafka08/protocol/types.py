@@ -6,7 +6,8 @@ each once per version. Neighbouring fixed-width fields become one `struct.Struct
 
 Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are.
 Before a reader allocates memory, it checks that the remaining bytes can hold the stated length (for
-an array: the stated count, times the minimum size of an item).
+an array: the stated count, times the minimum size of an item). `read_limited` bounds the number of
+items as well, for the embedded cluster's brokers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import functools
 import itertools
 import operator
 import struct
+import threading
 import types as builtin_types
 import typing
 from collections.abc import Callable
@@ -95,9 +97,57 @@ def cut_short(what: str, needed: int, left: int) -> KafkaProtocolError:
     return KafkaProtocolError(f"frame cut short: {what} needs {needed} bytes, {left} are left")
 
 
-def _compile(type_: Any, version: int, type_args: dict[TypeVar, Any]) -> CompiledType:
+class TooManyItems(KafkaProtocolError):
+    """The arrays of a request have more items than `read_limited` may read."""
+
+
+class _ItemsLeft(threading.local):
+    """How many items of arrays the `read_limited` in this thread may still read."""
+
+    count = 0
+
+
+_items_left = _ItemsLeft()
+
+
+def read_limited(
+    struct_class: Any, version: int, data: Buffer, pos: int, max_items: int
+) -> tuple[Any, int]:
+    """Read a struct, but no more than `max_items` items of all its arrays together.
+
+    Returns:
+        The struct, and how many items its arrays have.
+
+    Raises:
+        TooManyItems: it has more. No array that goes beyond the limit is read.
+        KafkaProtocolError: the data is cut short or malformed.
+    """
+    _items_left.count = max_items
+    value, _ = _compiled_with_limit(struct_class, version).read(data, pos, len(data))
+    return value, max_items - _items_left.count
+
+
+def _counted(read: Reader, item_size: int) -> Reader:
+    """Return a reader of an array that subtracts the array's items from those left."""
+    unpack_from = struct.Struct(">i").unpack_from
+
+    def read_counted(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
+        if end - pos >= 4:
+            count = unpack_from(data, pos)[0]
+            if 0 < count * item_size <= end - pos - 4:  # else `read` raises, or there is none
+                _items_left.count -= count
+                if _items_left.count < 0:
+                    raise TooManyItems(f"an array of {count}: too many items in all")
+        return read(data, pos, end)
+
+    return read_counted
+
+
+def _compile(
+    type_: Any, version: int, type_args: dict[TypeVar, Any], limited: bool
+) -> CompiledType:
     if isinstance(type_, TypeVar):
-        return _compile(type_args[type_], version, type_args)
+        return _compile(type_args[type_], version, type_args, limited)
     origin = typing.get_origin(type_)
     if origin is Annotated:
         for wire in type_.__metadata__:
@@ -107,28 +157,34 @@ def _compile(type_: Any, version: int, type_args: dict[TypeVar, Any]) -> Compile
                 return _compile_sized(wire)
             if isinstance(wire, NullSince) and version < wire.first:
                 item = _item_type_of(type_.__origin__)
-                return _compile_array(item, version, type_args, nullable=False)
-        return _compile(type_.__origin__, version, type_args)
+                return _compile_array(item, version, type_args, limited, nullable=False)
+        return _compile(type_.__origin__, version, type_args, limited)
     if origin is list:
-        return _compile_array(typing.get_args(type_)[0], version, type_args, nullable=False)
+        item = typing.get_args(type_)[0]
+        return _compile_array(item, version, type_args, limited, nullable=False)
     if origin in (typing.Union, builtin_types.UnionType):
-        return _compile_array(_item_type_of(type_), version, type_args, nullable=True)
+        return _compile_array(_item_type_of(type_), version, type_args, limited, nullable=True)
     if origin is not None:  # a generic struct, Topic[ProducePartition]
         parameters = origin.__parameters__
         return _compile_struct(
-            origin, version, dict(zip(parameters, typing.get_args(type_), strict=True))
+            origin, version, dict(zip(parameters, typing.get_args(type_), strict=True)), limited
         )
     if dataclasses.is_dataclass(type_):
-        return _compile_struct(type_, version, {})
+        return _compile_struct(type_, version, {}, limited)
     raise TypeError(f"{type_!r} is not a wire type")
 
 
 def _compile_alone(type_: Any, version: int) -> CompiledType:
-    return _compile(type_, version, {})
+    return _compile(type_, version, {}, limited=False)
 
 
 compiled: Callable[[Any, int], CompiledType] = functools.cache(_compile_alone)
 """Compile a struct class, or any annotated wire type, for a version. Cached."""
+
+
+@functools.cache
+def _compiled_with_limit(type_: Any, version: int) -> CompiledType:
+    return _compile(type_, version, {}, limited=True)
 
 
 def _item_type_of(nullable: Any) -> Any:
@@ -195,9 +251,11 @@ def _compile_sized(wire: Sized) -> CompiledType:
 
 
 def _compile_array(
-    item: Any, version: int, type_args: dict[TypeVar, Any], *, nullable: bool
+    item: Any, version: int, type_args: dict[TypeVar, Any], limited: bool, *, nullable: bool
 ) -> CompiledType:
-    read_item, write_item, item_size, read_items, write_items = _compile(item, version, type_args)
+    read_item, write_item, item_size, read_items, write_items = _compile(
+        item, version, type_args, limited
+    )
     unpack_from, pack = struct.Struct(">i").unpack_from, struct.Struct(">i").pack
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
@@ -234,10 +292,12 @@ def _compile_array(
         for one in value:
             write_item(one, out)
 
-    return CompiledType(read, write, 4)
+    return CompiledType(_counted(read, item_size) if limited else read, write, 4)
 
 
-def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> CompiledType:
+def _compile_struct(
+    cls: Any, version: int, type_args: dict[TypeVar, Any], limited: bool
+) -> CompiledType:
     hints = typing.get_type_hints(cls, include_extras=True)
     readers: list[Reader] = []
     writers: list[Writer] = []
@@ -280,7 +340,7 @@ def _compile_struct(cls: Any, version: int, type_args: dict[TypeVar, Any]) -> Co
             ends_with_bytes = struct.Struct(">" + "".join(code for _, code in run) + "i")
         end_run()
         read_items = write_items = None
-        inner = _compile(type_, version, type_args)
+        inner = _compile(type_, version, type_args, limited)
         readers.append(_field_reader(field.name, inner.read))
         writers.append(_field_writer(field.name, inner.write))
         min_size += inner.min_size

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from aiokafka08.testing.broker_lines import LINES
+from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.cluster import EmbeddedCluster
 
 logger = logging.getLogger("aiokafka08.testing")
@@ -72,6 +73,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="bytes that a partition keeps; -1: all (default: %(default)s)",
     )
+    add(
+        "--max-buffered-bytes",
+        type=int,
+        default=DEFAULT_MAX_BUFFERED_BYTES,
+        metavar="N",
+        help="memory for requests and responses of all connections together; beyond it, those that"
+        " hold the most are closed (default: %(default)s)",
+    )
     add("--quiet", action="store_true", help="don't log connections")
     return parser
 
@@ -102,6 +111,7 @@ def run(
     default_partitions: int,
     segment_bytes: int,
     retention_bytes: int,
+    max_buffered_bytes: int,
     quiet: bool,
 ) -> int:
     """Run a cluster with these options until a signal comes; return the exit code.
@@ -138,6 +148,7 @@ def run(
             default_partitions=default_partitions,
             segment_bytes=segment_bytes,
             retention_bytes=None if retention_bytes < 0 else retention_bytes,
+            max_buffered_bytes=max_buffered_bytes,
             host=host,
             port=port,
             advertised_host=advertised_host,

@@ -32,7 +32,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.api import APIS, ApiKey, OffsetCommitRequest, Request, RequestHeader
-from aiokafka08.protocol.types import Buffer, compiled
+from aiokafka08.protocol.types import Buffer, TooManyItems, compiled, read_limited
 
 
 class BadRequestPolicy(enum.Enum):
@@ -371,16 +371,24 @@ as 0.10.2.2 was observed to behave.
 class ReceivedRequest:
     """A request as a broker of the line reads it.
 
-    `layout` is an API version: the response is encoded in the layout of this version.
+    `layout` is an API version: the response is encoded in the layout of this version. `items` is
+    the number of items in its arrays, all together.
     """
 
     header: RequestHeader
     layout: int
     body: Request[Any]
+    items: int
 
 
-def read_request(line: BrokerLine, frame: Buffer) -> ReceivedRequest | BadRequestPolicy:
-    """Decode the request in a frame (without its size); return a policy if it is unreadable."""
+def read_request(
+    line: BrokerLine, frame: Buffer, max_items: int
+) -> ReceivedRequest | BadRequestPolicy:
+    """Decode the request in a frame (without its size); return a policy if it is unreadable.
+
+    Raises:
+        TooManyItems: its arrays have more than `max_items` items together.
+    """
     if not len(frame):
         return line.on_empty_frame
     try:
@@ -391,25 +399,23 @@ def read_request(line: BrokerLine, frame: Buffer) -> ReceivedRequest | BadReques
         if request is None or layout is None:
             return line.on_unreadable_request
         if request is OffsetCommitRequest and line.reads_commit_v1_as_v0:
-            return ReceivedRequest(header, layout, _offset_commit_0_8_1(frame, pos))
-        body, _ = compiled(request, layout).read(frame, pos, len(frame))
+            frame = _offset_commit_0_8_1(frame, pos)
+        body, items = read_limited(request, layout, frame, pos, max_items)
+    except TooManyItems:
+        raise
     except KafkaProtocolError:
         return line.on_unreadable_request
-    return ReceivedRequest(header, layout, body)
+    return ReceivedRequest(header, layout, body, items)
 
 
-def _offset_commit_0_8_1(frame: Buffer, pos: int) -> OffsetCommitRequest:
-    """Read a v0 or v1 body in the layout of v0.
+def _offset_commit_0_8_1(frame: Buffer, pos: int) -> Buffer:
+    """Return the frame of a v0 or v1 body so that it can be read in the layout of v0.
 
     In a v1 body the generation stands where v0 has the number of topics. A negative generation is
     read as 0 topics.
     """
-    layout_0 = compiled(OffsetCommitRequest, 0)
     # The body is: length of the group, the group, the number of topics.
     group_bytes = max(int.from_bytes(frame[pos : pos + 2], "big", signed=True), 0)
     count_at = pos + 2 + group_bytes
     count = int.from_bytes(frame[count_at : count_at + 4], "big", signed=True)
-    if count < 0:
-        frame = bytes(frame[:count_at]) + bytes(4)
-    body, _ = layout_0.read(frame, pos, len(frame))
-    return body  # type: ignore[no-any-return]
+    return bytes(frame[:count_at]) + bytes(4) if count < 0 else frame

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import MetadataRequest, Request
 from aiokafka08.testing.broker_lines import LINES
+from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.controls import Controls
 from aiokafka08.testing.faults import Answer, Effect, Fault, is_version_probe
 from aiokafka08.testing.handlers import HANDLERS
@@ -64,6 +65,9 @@ class EmbeddedCluster(Controls):
         retention_bytes: a partition keeps at least this many bytes, and at most one segment more;
             None: all.
         group_min_session_timeout_ms: the shortest session timeout that group members may have.
+        max_buffered_bytes: the memory that all connections together may hold, in requests that have
+            arrived and responses that clients haven't read; beyond it the connection that holds the
+            most is closed, and the log says so.
         host: the loopback address to listen on.
         port: the port of the first broker, the next ones follow; 0: free ones.
         advertised_host: the host that Metadata names; None: `host`.
@@ -87,6 +91,7 @@ class EmbeddedCluster(Controls):
         segment_bytes: int = 128 << 20,
         retention_bytes: int | None = 1 << 30,
         group_min_session_timeout_ms: int = 6000,
+        max_buffered_bytes: int = DEFAULT_MAX_BUFFERED_BYTES,
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
@@ -102,12 +107,14 @@ class EmbeddedCluster(Controls):
             message_max_bytes=message_max_bytes,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
+            max_buffered_bytes=max_buffered_bytes,
             port=port,
         )
         self.version = version
         self._host = host
         self._topics = dict(topics or {})
         self._clock = clock
+        self._max_buffered_bytes = max_buffered_bytes
         settings = BrokerSettings(
             auto_create=auto_create,
             default_partitions=default_partitions,
@@ -190,7 +197,7 @@ class EmbeddedCluster(Controls):
         self._refuse_if_running()
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._runtime = ClusterRuntime(self._state, self._clock)
+        self._runtime = ClusterRuntime(self._state, self._clock, self._max_buffered_bytes)
         try:
             for node in self._state.nodes.values():
                 if node.alive:
@@ -214,7 +221,7 @@ class EmbeddedCluster(Controls):
             await listener.wait_closed()
         self._listeners.clear()
         if self._runtime is not None:
-            self._runtime.close()
+            await self._runtime.close()
         self._runtime = None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:

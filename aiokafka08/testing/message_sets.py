@@ -26,7 +26,12 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
     UnknownError,
 )
-from aiokafka08.protocol.compression import Codec, compress, decompress
+from aiokafka08.protocol.compression import (
+    Codec,
+    DecompressedTooLarge,
+    compress,
+    decompress,
+)
 from aiokafka08.protocol.message_set import LOG_APPEND_TIME, encode_entry
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.testing.broker_lines import BrokerLine, NestedSetPolicy
@@ -36,7 +41,10 @@ HEADER_BYTES = 12
 _MIN_MESSAGE_BYTES = 14
 _MIN_MESSAGE_BYTES_1 = 22
 _MAX_NESTING = 32  # the limit of real brokers is the size of their stack
-_MAX_DECOMPRESSED_BYTES = 1 << 30  # protects this process; brokers have no limit (brokers.md 6.6)
+MAX_DECOMPRESSED_BYTES = 128 << 20
+"""How many bytes the wrappers of a set may decompress to, all together."""
+_LONG_SET_BYTES = 64 << 10
+_LONG_COMPRESSED_BYTES = 1 << 10
 
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -77,6 +85,23 @@ class ValidatedSet(NamedTuple):
     """The timestamp of all messages under LogAppendTime; else -1."""
 
 
+@dataclass(slots=True)
+class _Budget:
+    """How many bytes may still be decompressed."""
+
+    left_bytes: int = MAX_DECOMPRESSED_BYTES
+
+    def decompress(self, codec: int, data: Buffer) -> bytes:
+        """Decompress the value of a wrapper.
+
+        Raises:
+            ValueError: the data is malformed, or the result larger than what is left.
+        """
+        plain = decompress(Codec(codec), data, self.left_bytes)
+        self.left_bytes -= len(plain)
+        return plain
+
+
 class _OuterEntries(NamedTuple):
     positions: list[int]
     whole_bytes: int
@@ -110,7 +135,8 @@ def validate_set(
         count = len(positions)
     else:
         messages: list[Buffer]
-        messages = list(_flatten(memoryview(message_set)[:whole_bytes], config, depth=0))
+        entries = memoryview(message_set)[:whole_bytes]
+        messages = list(_flatten(entries, config, _Budget(), depth=0))
         if line.message_format:
             for message in messages:
                 _check_format(message)
@@ -200,7 +226,9 @@ def _check_sizes(data: bytearray, config: LogConfig) -> None:
             )
 
 
-def _flatten(view: memoryview, config: LogConfig, depth: int) -> Iterator[memoryview]:
+def _flatten(
+    view: memoryview, config: LogConfig, budget: _Budget, depth: int
+) -> Iterator[memoryview]:
     """Iterate over the messages of a set (from their CRC on) and of the wrappers in it.
 
     CRCs inside wrappers aren't checked, and are kept even if they are wrong (brokers.md 6.8).
@@ -218,17 +246,17 @@ def _flatten(view: memoryview, config: LogConfig, depth: int) -> Iterator[memory
             raise MessageSetRejected(
                 UnknownError.errno, f"more than {_MAX_NESTING} nested wrappers"
             )
-        yield from _flatten(memoryview(_unwrap(message, line)), config, depth + 1)
+        yield from _flatten(memoryview(_unwrap(message, line, budget)), config, budget, depth + 1)
 
 
-def _unwrap(message: memoryview, line: BrokerLine) -> bytes:
+def _unwrap(message: memoryview, line: BrokerLine, budget: _Budget) -> bytes:
     codec, value = message[5] & line.codec_mask, parse_message(message).value
     if value is None:
         raise MessageSetRejected(UnknownError.errno, "wrapper without a value")
     if codec == Codec.LZ4 and not _accepts_lz4_header(value, legacy_only=line.legacy_lz4_only):
         raise MessageSetRejected(UnknownError.errno, "lz4 header not supported by this version")
     try:
-        return decompress(Codec(codec), value, _MAX_DECOMPRESSED_BYTES)
+        return budget.decompress(codec, value)
     except ValueError as error:
         raise MessageSetRejected(UnknownError.errno, str(error)) from None
 
@@ -264,7 +292,9 @@ def encode_set(
     )
 
 
-def messages_in(offset: int, message: memoryview) -> list[tuple[int, memoryview]]:
+def messages_in(
+    offset: int, message: memoryview, budget: _Budget | None = None
+) -> list[tuple[int, memoryview]]:
     """Return the messages of a stored entry with their absolute offsets.
 
     For a wrapper these are the messages inside, for a plain message the message itself.
@@ -273,7 +303,7 @@ def messages_in(offset: int, message: memoryview) -> list[tuple[int, memoryview]
     if not codec:
         return [(offset, message)]
     value = parse_message(message).value or b""
-    found = list(walk_entries(decompress(Codec(codec), value, _MAX_DECOMPRESSED_BYTES)))
+    found = list(walk_entries((budget or _Budget()).decompress(codec, value)))
     if message[4] == 0:
         return found
     return [(offset - found[-1][0] + relative, one) for relative, one in found]
@@ -304,17 +334,36 @@ def down_convert(message_set: Buffer) -> Buffer:
     """Convert a slice of a log of format 1 to format 0, with the same offsets; drop a cut tail.
 
     A slice that ends within its first message is returned unchanged: the client only looks at its
-    size (brokers.md 7.1). Doesn't model: 0.10.2.2 sometimes moves a plain message into the wrapper
-    before it (7.8).
+    size (brokers.md 7.1). The result ends before the wrapper with which all would decompress to
+    more than `MAX_DECOMPRESSED_BYTES`; the client fetches the rest with its next request.
+    Doesn't model: 0.10.2.2 sometimes moves a plain message into the wrapper before it (7.8).
     """
-    out = bytearray()
+    out, budget = bytearray(), _Budget()
     for offset, message in walk_entries(message_set):
         if message[4] == 0:
             out += _OFFSET_SIZE.pack(offset, len(message)) + bytes(message)
         else:
-            found = [(at, _as_format_0(one)) for at, one in messages_in(offset, message)]
+            try:
+                inner = messages_in(offset, message, budget)
+            except DecompressedTooLarge:
+                if not out:
+                    raise
+                break
+            found = [(at, _as_format_0(one)) for at, one in inner]
             out += encode_set(found, message[5] & 0x07, 0)
     return out or message_set
+
+
+def takes_long(message_set: Buffer) -> bool:
+    """Return whether validating or converting a set may take more than a few milliseconds."""
+    if len(message_set) <= _LONG_COMPRESSED_BYTES:
+        return False
+    if len(message_set) > _LONG_SET_BYTES:
+        return True
+    try:
+        return any(message[5] & 0x07 for _, message in walk_entries(message_set))
+    except MessageSetRejected:
+        return False
 
 
 def walk_entries(message_set: Buffer) -> Iterator[tuple[int, memoryview]]:

@@ -18,15 +18,22 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from aiokafka08.protocol.api import ProduceRequest, Request
+from aiokafka08.protocol.api import Request
+from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import ReceivedRequest
+from aiokafka08.testing.buffers import Buffers
 from aiokafka08.testing.faults import Faults, is_version_probe
-from aiokafka08.testing.handlers.outcome import Reply, Wait
-from aiokafka08.testing.state import ClusterState
+from aiokafka08.testing.group import GroupKey
+from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
+from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
+from aiokafka08.testing.steps import Steps, finish
+from aiokafka08.testing.turns import Job, Turn, Turns
 
 HISTORY_REQUESTS = 10_000
 HISTORY_BYTES = 32 << 20
-"""Limit of the history: the bytes of all message sets in its produce requests."""
+"""Limit of the history: the bytes of its requests as they were received, and `_ITEM_BYTES` for each
+item of their arrays."""
+_ITEM_BYTES = 200
 
 
 class Recorded(NamedTuple):
@@ -42,41 +49,82 @@ class Recorded(NamedTuple):
 
 
 class DelayedOperation:
-    """A request that waits; `on_reply` is called once with its reply, never after `cancel()`."""
+    """A request that waits; `respond` is called once with its outcome, never after `cancel()`.
 
-    __slots__ = ("_runtime", "_timer", "on_reply", "wait")
+    Args:
+        turn: the connection, whose turn it is when the request is checked.
+        respond: returns the steps of the response.
+        ended: called after them, and after each check.
+        failed: called with the exception of a check, or of these steps.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_expired",
+        "_failed",
+        "_job",
+        "_respond",
+        "_runtime",
+        "_timer",
+        "_turn",
+        "wait",
+    )
 
     def __init__(
-        self, runtime: ClusterRuntime, wait: Wait, on_reply: Callable[[Reply], None]
+        self,
+        runtime: ClusterRuntime,
+        wait: Wait,
+        turn: Turn,
+        respond: Callable[[Reply | Disconnect], Steps[None]],
+        ended: Callable[[], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._runtime = runtime
+        self._turn = turn
+        self._respond = respond
+        self._ended = ended
+        self._failed = failed
+        self._expired = False
+        self._job: Job | None = None
         self.wait = wait
-        self.on_reply = on_reply
         self._timer: asyncio.TimerHandle | None = None
         if wait.timeout_ms is not None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(wait.timeout_ms, 0) / 1000, self._expired)
+            self._timer = loop.call_later(max(wait.timeout_ms, 0) / 1000, self._time_out)
 
     def cancel(self) -> None:
-        """Stop waiting, because the connection has ended or the reply is there."""
+        """Stop waiting, because the connection has ended."""
+        self._forget()
+        if self._job is not None:
+            self._runtime.turns.cancel(self._job)
+
+    def check(self) -> None:
+        """Respond if the changed state allows it, now or when it is the connection's turn."""
+        if self._job is None:  # else it will see the changed state too
+            self._job = Job(self._turn, self._steps(), self._checked, self._failed)
+            if self._runtime.turns.run(self._job):
+                self._checked()
+
+    def _time_out(self) -> None:
+        self._expired = True
+        self.check()
+
+    def _steps(self) -> Steps[None]:
+        outcome = yield from finish(self.wait.check(self._expired))
+        if outcome is not None:
+            self._forget()
+            yield from self._respond(outcome)
+        elif self._expired:
+            raise AssertionError("check(expired=True) returned None: expected a reply")
+
+    def _checked(self) -> None:
+        self._job = None
+        self._ended()
+
+    def _forget(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._runtime.forget(self)
-
-    def check(self) -> None:
-        """Reply if the changed state allows it."""
-        reply = self.wait.check(False)
-        if reply is not None:
-            self.cancel()
-            self.on_reply(reply)
-
-    def _expired(self) -> None:
-        self._runtime.forget(self)
-        reply = self.wait.check(True)
-        if reply is None:
-            raise AssertionError("check(expired=True) returned None: expected a reply")
-        self.on_reply(reply)
-        self._runtime.complete_delayed()
 
 
 @dataclass(slots=True)
@@ -90,12 +138,22 @@ class _ExpectedRequest:
 
 
 class ClusterRuntime:
-    """The faults, history and delayed operations of a running cluster."""
+    """The faults, history and delayed operations of a running cluster.
 
-    def __init__(self, state: ClusterState, clock: Callable[[], float]) -> None:
+    Attributes:
+        turns: what the connections do, one after the other.
+        buffers: what the connections hold in memory.
+    """
+
+    def __init__(
+        self, state: ClusterState, clock: Callable[[], float], max_buffered_bytes: int
+    ) -> None:
         self.state = state
+        self.turns = Turns(self.complete_delayed)
+        self.buffers = Buffers(max_buffered_bytes)
         self.faults = Faults()
         self.history: deque[Recorded] = deque()
+        self._history_sizes: deque[int] = deque()
         self._history_bytes = 0
         self._clock = clock
         self._delayed_operations: dict[Hashable, set[DelayedOperation]] = {}
@@ -119,9 +177,16 @@ class ClusterRuntime:
 
     # --- delayed operations -----------------------------------------------------------------------
 
-    def delay(self, wait: Wait, on_reply: Callable[[Reply], None]) -> DelayedOperation:
-        """Register a request that waits; this call itself never calls `on_reply`."""
-        operation = DelayedOperation(self, wait, on_reply)
+    def delay(
+        self,
+        wait: Wait,
+        turn: Turn,
+        respond: Callable[[Reply | Disconnect], Steps[None]],
+        ended: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> DelayedOperation:
+        """Register a request that waits; this call itself doesn't respond."""
+        operation = DelayedOperation(self, wait, turn, respond, ended, failed)
         for key in wait.keys:
             self._delayed_operations.setdefault(key, set()).add(operation)
         return operation
@@ -142,18 +207,21 @@ class ClusterRuntime:
         call this method. Such a nested call returns at once; the loop of the outermost call handles
         its changes.
         """
-        if self._completing:
+        if self._completing or not self.state.changed:
             return
         self._completing = True
+        regroup = False
         try:
             while self.state.changed:
                 changed, self.state.changed = self.state.changed, set()
+                regroup |= any(map(_may_change_groups, changed))
                 for key in changed:
                     for operation in list(self._delayed_operations.get(key, ())):
                         operation.check()
         finally:
             self._completing = False
-        self._arm_group_timer()
+        if regroup:
+            self._arm_group_timer()
 
     def _arm_group_timer(self) -> None:
         next_deadline = self.state.groups.next_deadline()
@@ -171,10 +239,13 @@ class ClusterRuntime:
         self._group_timer = None
         self.state.changed |= self.state.groups.expire(self.now_s())
         self.complete_delayed()
+        self._arm_group_timer()
 
     # --- history ----------------------------------------------------------------------------------
 
-    def record(self, node: int, connection: int, incoming: ReceivedRequest) -> None:
+    def record(
+        self, node: int, connection: int, incoming: ReceivedRequest, received_bytes: int
+    ) -> None:
         """Add a request to the history, evict the oldest ones beyond its limits."""
         header, request = incoming.header, incoming.body
         recorded = Recorded(
@@ -186,9 +257,11 @@ class ClusterRuntime:
             request,
         )
         self.history.append(recorded)
-        self._history_bytes += _set_bytes(request)
+        self._history_sizes.append(received_bytes + _ITEM_BYTES * incoming.items)
+        self._history_bytes += self._history_sizes[-1]
         while len(self.history) > HISTORY_REQUESTS or self._history_bytes > HISTORY_BYTES:
-            self._history_bytes -= _set_bytes(self.history.popleft().request)
+            self.history.popleft()
+            self._history_bytes -= self._history_sizes.popleft()
         if self._expected:
             self._expected = [one for one in self._expected if not _is_done(one, recorded)]
 
@@ -204,19 +277,24 @@ class ClusterRuntime:
         self._expected.append(_ExpectedRequest(request, node, where, nth, future))
         return future
 
-    def close(self) -> None:
-        """Cancel the timer, and the futures of requests that will never come."""
+    async def close(self) -> None:
+        """Cancel the timer, and the futures of requests that will never come.
+
+        End what still runs for connections that are closed.
+        """
         if self._group_timer is not None:
             self._group_timer.cancel()
         for expected in self._expected:
             expected.future.cancel()
         self._expected.clear()
+        await self.turns.close()
 
 
-def _set_bytes(request: Request[Any]) -> int:
-    if not isinstance(request, ProduceRequest):
-        return 0
-    return sum(len(one.message_set) for topic in request.topics for one in topic.partitions)
+def _may_change_groups(key: Hashable) -> bool:
+    """Return whether a change may move a deadline of groups: of one, or of a coordinator."""
+    return isinstance(key, GroupKey) or (
+        isinstance(key, TopicPartition) and key.topic == OFFSETS_TOPIC
+    )
 
 
 def _is_done(expected: _ExpectedRequest, recorded: Recorded) -> bool:

@@ -4,24 +4,28 @@
 handlers decide on the response, `faults` on the effect of a fault, and `runtime` on when a delayed
 operation is checked again; a connection carries it all out.
 
-Invariant: a connection handles one request at a time, in order, as real brokers do. While a request
-waits (long poll, acks, an injected delay), later ones wait in a bounded queue, then in the socket.
+Invariants: a connection handles one request at a time, in order, as real brokers do. While a
+request waits (long poll, acks, an injected delay, other connections' turns), later ones wait in the
+receive buffer, then in the socket. What a connection holds in memory is reported to
+`runtime.buffers`, and its work goes through `runtime.turns`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
 import struct
-from collections import deque
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Response, encode_response
 from aiokafka08.protocol.frame import FrameReader
-from aiokafka08.protocol.types import Buffer
+from aiokafka08.protocol.types import Buffer, TooManyItems
 from aiokafka08.testing.broker_lines import BadRequestPolicy, ReceivedRequest, read_request
 from aiokafka08.testing.faults import (
     Answer,
@@ -52,14 +56,26 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation
 from aiokafka08.testing.state import Node
+from aiokafka08.testing.steps import FEW_ITEMS, Steps, offload
+from aiokafka08.testing.turns import Job
 
 logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 100 << 20
 """`socket.request.max.bytes`, which is the same on all lines."""
+MAX_REQUEST_ITEMS = 100_000
+"""The items of all arrays of a request: topics, partitions, groups and so on.
+
+A request with more is treated as one that can't be read. Real brokers have no limit but their heap.
+"""
+_READ_BYTES = 4 << 20
+"""How many bytes to read in one iteration of the event loop, shared by the connections."""
+_LEAST_READ_BYTES = 16 << 10
 _LARGE_BYTES = 32 << 10  # from here on a copy costs more than a system call
-_MAX_QUEUED_REQUESTS = 64
-_MAX_QUEUED_BYTES = 1 << 20
+_ACCEPTS = 16
+"""How many connections to accept in one iteration of the event loop."""
+_ACCEPT_PAUSE_S = 1.0
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener:
@@ -78,6 +94,7 @@ class Listener:
         self._closed = False
         self._all_closed = asyncio.Event()
         self._socket: socket.socket | None = None
+        self._paused: asyncio.TimerHandle | None = None
         self._accepting: set[asyncio.Task[Any]] = set()
 
     def open(self) -> None:
@@ -102,24 +119,41 @@ class Listener:
             ) from error
         self.node.port = listening.getsockname()[1]
         self._socket = listening
+        self._listen(listening)
+
+    def _listen(self, listening: socket.socket) -> None:
+        self._paused = None
         asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        try:
-            accepted, _ = listening.accept()
-        except OSError:
-            # The client has gone, or no file descriptor is free. In the second case the socket
-            # stays readable, and the loop calls this method again.
-            return
-        accepted.setblocking(False)
         loop = asyncio.get_running_loop()
-        task = loop.create_task(loop.connect_accepted_socket(lambda: Connection(self), accepted))
-        self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
+        for _ in range(_ACCEPTS):
+            try:
+                accepted, _address = listening.accept()
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    # The socket stays readable: without a pause, the loop would spin.
+                    logger.warning(
+                        "node %d: can't accept connections: %s. Trying again in %.0f s",
+                        self.node.node_id,
+                        error.strerror,
+                        _ACCEPT_PAUSE_S,
+                    )
+                    loop.remove_reader(listening.fileno())
+                    self._paused = loop.call_later(_ACCEPT_PAUSE_S, self._listen, listening)
+                return  # or no more clients are there, or this one has gone
+            accepted.setblocking(False)
+            task = loop.create_task(
+                loop.connect_accepted_socket(lambda: Connection(self), accepted)
+            )
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
 
     def close(self) -> None:
         """Stop listening and close all connections at once; responses on their way are lost."""
         self._closed = True
+        if self._paused is not None:
+            self._paused.cancel()
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
@@ -161,8 +195,11 @@ class Connection(asyncio.BufferedProtocol):
         self._node = listener.node
         self._line = listener.runtime.state.line
         self._frames = FrameReader(MAX_REQUEST_BYTES, "the client")
-        self._queue: deque[memoryview] = deque()
-        self._queued_bytes = 0
+        self._cutting: Iterator[memoryview] = iter(())  # frames in the bytes that were received
+        self._next: memoryview | None = None  # the first of them
+        self._request_bytes = 0  # of the request that is being handled
+        self._turn = self._runtime.turns.newcomer()
+        self._job: Job | None = None
         self._transport: asyncio.Transport
         self._connection_number = 0
         self._host = self._peer = "?"
@@ -171,7 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._writing_paused = False
         self._reading_paused = False
-        self._ends = False  # close when the queue is empty: after FIN or an invalid frame size
+        self._ends = False  # close after the last request: after FIN or an invalid frame size
+        self._lost = False  # the requests that have come are still handled, but not those that wait
 
     # --- asyncio ----------------------------------------------------------------------------------
 
@@ -190,15 +228,11 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.get_buffer()
+        share = _READ_BYTES // len(self._listener.connections)
+        return self._frames.get_buffer()[: max(share, _LEAST_READ_BYTES)]
 
     def buffer_updated(self, nbytes: int) -> None:
-        try:
-            for frame in self._frames.received(nbytes):
-                self._queue.append(frame)
-                self._queued_bytes += len(frame)
-        except KafkaProtocolError:
-            self._ends = True
+        self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
         self._advance()
 
     def eof_received(self) -> bool:
@@ -220,46 +254,123 @@ class Connection(asyncio.BufferedProtocol):
             self._delayed_operation.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        self._queue.clear()
-        self._listener.lost(self)
-        logger.info("node %d: connection %d ended", self._node.node_id, self._connection_number)
+        self._lost, self._writing_paused = True, False
+        if self._job is None:
+            self._drop_requests()
+        self._advance()
 
     def abort(self) -> None:
-        """Close the connection at once."""
-        self._queue.clear()
+        """Close the connection at once, and end the request that is being handled."""
+        self._drop_requests()
+        if self._job is not None:
+            self._runtime.turns.cancel(self._job)
+            self._job = None
         self._transport.abort()
+        if self._lost:
+            self._advance()
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def drop_kept(self) -> int:
+        return self._frames.drop_kept()
+
+    def evict(self, reason: str) -> None:
+        self._log_close(reason)
+        self.abort()
+
+    def _report(self, coming_bytes: int = 0) -> bool:
+        """Report what this connection holds; return False if it is aborted because of that."""
+        if not self._busy:
+            self._request_bytes = 0
+        held_bytes = self._request_bytes + len(self._next or b"") + coming_bytes
+        if not self._transport.is_closing():
+            held_bytes += self._frames.memory_bytes + self._transport.get_write_buffer_size()
+        return self._runtime.buffers.holds(self, held_bytes)
+
+    def _close(self) -> None:
+        """Close the connection once its responses are written; drop later requests."""
+        self._drop_requests()
+        self._transport.close()
+
+    def _drop_requests(self) -> None:
+        self._cutting, self._next = iter(()), None
+
+    def _end(self) -> None:
+        """Leave the listener when the requests of a lost connection are done."""
+        if self._job is None and self in self._listener.connections:
+            self._runtime.buffers.forget(self)
+            self._listener.lost(self)
+            logger.info("node %d: connection %d ended", self._node.node_id, self._connection_number)
+
+    def _log_close(self, reason: str) -> None:
+        logger.warning(
+            "node %d: connection %d from %s is closed: %s",
+            self._node.node_id,
+            self._connection_number,
+            self._peer,
+            reason,
+        )
 
     # --- requests ---------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        while self._queue and not (
-            self._busy or self._writing_paused or self._transport.is_closing()
-        ):
-            frame = self._queue.popleft()
-            self._queued_bytes -= len(frame)
-            self._request(frame)
-        if self._transport.is_closing():
+        """Handle the requests that are here, as far as possible; read on if none is left."""
+        while self._cut() and not (self._busy or self._writing_paused):
+            assert self._next is not None
+            self._request_bytes = len(self._next)
+            self._busy = True
+            self._job = Job(self._turn, self._handle(self._next), self._handled, self._failed)
+            self._next = None  # the job has it
+            if self._runtime.turns.run(self._job):
+                self._job = None
+        if self._lost:
+            self._end()
             return
-        if self._ends and not self._queue and not self._busy:
-            self._transport.close()
+        if not self._report() or self._transport.is_closing():
             return
-        full = len(self._queue) > _MAX_QUEUED_REQUESTS or self._queued_bytes > _MAX_QUEUED_BYTES
-        if full != self._reading_paused and not self._ends:
-            self._reading_paused = full
-            if full:
+        waits = self._next is not None
+        if self._ends and not waits and not self._busy:
+            self._close()
+            return
+        if waits != self._reading_paused and not self._ends:
+            self._reading_paused = waits
+            if waits:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
 
-    def _request(self, frame: memoryview) -> None:
-        incoming = read_request(self._line, frame)
+    def _cut(self) -> bool:
+        """Cut the next request out of the received bytes; return whether there is one."""
+        if self._next is None:
+            try:
+                self._next = next(self._cutting, None)
+            except KafkaProtocolError:
+                self._ends = True
+        return self._next is not None
+
+    def _handled(self) -> None:
+        self._job = None
+        self._advance()
+
+    def _failed(self, error: Exception) -> None:
+        logger.error(
+            "node %d: connection %d is closed: internal error",
+            self._node.node_id,
+            self._connection_number,
+            exc_info=error,
+        )
+        self.abort()
+
+    def _handle(self, frame: memoryview) -> Steps[None]:
+        incoming = yield from self._read(frame)
         if isinstance(incoming, BadRequestPolicy):
             if incoming is BadRequestPolicy.CLOSE:
-                self._transport.close()
+                self._close()
+            self._busy = False
             return
         node_id = self._node.node_id
         effect = self._runtime.faults.match(node_id, incoming.body)
-        self._runtime.record(node_id, self._connection_number, incoming)
+        self._runtime.record(node_id, self._connection_number, incoming, len(frame))
         context = RequestContext(
             self._runtime.state,
             self._node,
@@ -269,13 +380,27 @@ class Connection(asyncio.BufferedProtocol):
             self._runtime.now_s(),
             incoming.header.client_id or "",
             f"/{self._host}",
+            self._report,
         )
-        self._perform(context, incoming, effect, self._outcome(context, incoming, effect))
-        self._runtime.complete_delayed()
+        outcome = yield from self._outcome(context, incoming, effect)
+        self._busy = yield from self._perform(context, incoming, effect, outcome)
+
+    def _read(self, frame: memoryview) -> Steps[ReceivedRequest | BadRequestPolicy]:
+        """Decode a request; one with many items in the worker thread, up to the limit."""
+        try:
+            return read_request(self._line, frame, FEW_ITEMS)
+        except TooManyItems:
+            pass
+        try:
+            return (yield from offload(partial(read_request, self._line, frame, MAX_REQUEST_ITEMS)))
+        except TooManyItems:
+            if self._line.on_unreadable_request is BadRequestPolicy.CLOSE:
+                self._log_close(f"a request has more than {MAX_REQUEST_ITEMS} items")
+            return self._line.on_unreadable_request
 
     def _outcome(
         self, context: RequestContext, incoming: ReceivedRequest, effect: Effect | None
-    ) -> Outcome:
+    ) -> Steps[Outcome]:
         match effect:
             case Close(after_bytes=None, reset=reset):
                 return self._reset() if reset else Disconnect()
@@ -284,8 +409,8 @@ class Connection(asyncio.BufferedProtocol):
             case Answer(code=code, perform=False, only=None):
                 return Reply(error_response(context, incoming.body, code))
             case Answer(perform=False, only=only) if only is not None:
-                return handle(context, drop_partitions(incoming.body, only))
-        return handle(context, incoming.body)
+                return (yield from handle(context, drop_partitions(incoming.body, only)))
+        return (yield from handle(context, incoming.body))
 
     def _perform(
         self,
@@ -293,26 +418,29 @@ class Connection(asyncio.BufferedProtocol):
         incoming: ReceivedRequest,
         effect: Effect | None,
         outcome: Outcome,
-    ) -> None:
+    ) -> Steps[bool]:
+        """Carry out a decision; return whether the response has still to come."""
         match outcome:
             case Reply():
-                self._reply(context, incoming, effect, outcome)
-            case Wait():
-                self._busy = True
+                return (yield from self._reply(context, incoming, effect, outcome))
+            case Wait() if not self._lost:
 
-                def on_reply(reply: Reply) -> None:
-                    self._busy, self._delayed_operation = False, None
-                    self._reply(context, incoming, effect, reply)
-                    self._advance()
+                def respond(late: Reply | Disconnect) -> Steps[None]:
+                    self._delayed_operation = None
+                    self._busy = yield from self._perform(context, incoming, effect, late)
 
-                self._delayed_operation = self._runtime.delay(outcome, on_reply)
+                self._delayed_operation = self._runtime.delay(
+                    outcome, self._turn, respond, self._advance, self._failed
+                )
+                return True
             case Disconnect():
-                self._transport.close()
+                self._close()
             # No response to cut or to replace (acks=0): the effect closes the connection.
             case NoReply() if isinstance(effect, Close | Answer):
-                self._transport.close()
+                self._close()
             case NoReply() if isinstance(effect, Hang):
-                self._hang()
+                return True
+        return False
 
     def _reply(
         self,
@@ -320,20 +448,20 @@ class Connection(asyncio.BufferedProtocol):
         incoming: ReceivedRequest,
         effect: Effect | None,
         reply: Reply,
-    ) -> None:
+    ) -> Steps[bool]:
+        """Send a response; return whether it has still to come."""
         if self._transport.is_closing():
-            return
+            return False
         request = incoming.body
         response: Response = reply.response
         match effect:
             case Silence():
-                return
+                return False
             case Hang():
-                self._hang()
-                return
+                return True
             case Answer() if not request.expects_response:  # acks=0: an error closes the connection
-                self._transport.close()
-                return
+                self._close()
+                return False
             case Answer(code=code, perform=True, only=None):
                 response = error_response(context, request, code)
             case Answer(code=code, only=only) if only is not None:
@@ -343,20 +471,21 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id = reply.correlation_id
         if correlation_id is None:
             correlation_id = incoming.header.correlation_id
-        buffers = encode_response(response, incoming.layout, correlation_id)
+        encode = partial(encode_response, response, incoming.layout, correlation_id)
+        buffers = (yield from offload(encode)) if _has_many_items(response) else encode()
         if isinstance(effect, Close | Truncate | WrongCorrelationId | Corrupt):
             buffers = damage_frame(effect, buffers)
         if isinstance(effect, Delay):
-            self._busy = True
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(effect.seconds, self._delayed, buffers)
-            return
+            return True
         self._write(buffers)
         if isinstance(effect, Close):
             if effect.reset:
                 self._reset()
             else:
-                self._transport.close()
+                self._close()
+        return False
 
     def _delayed(self, buffers: list[Buffer]) -> None:
         self._busy, self._timer = False, None
@@ -380,9 +509,6 @@ class Connection(asyncio.BufferedProtocol):
         if small:
             self._transport.write(b"".join(small))
 
-    def _hang(self) -> None:
-        self._busy = True
-
     def _reset(self) -> NoReply:
         """Close the connection by RST."""
         descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
@@ -391,3 +517,11 @@ class Connection(asyncio.BufferedProtocol):
             duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
         return NoReply()
+
+
+def _has_many_items(response: Response) -> bool:
+    """Return whether encoding a response may take more than a few milliseconds."""
+    lists = [getattr(response, name, ()) for name in ("topics", "groups", "members")]
+    if sum(map(len, lists)) > FEW_ITEMS:
+        return True
+    return sum(len(topic.partitions) for topic in lists[0]) > FEW_ITEMS

@@ -15,6 +15,7 @@ Metadata. Real brokers with default settings take about 7 s for it (brokers.md 9
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -128,6 +129,11 @@ class ClusterState:
         self.topics: dict[str, list[Partition]] = {}
         self.zookeeper_commits: dict[CommitKey, Commit] = {}
         self.kafka_commits: dict[CommitKey, Commit] = {}
+        self.committed_groups: set[str | None] = set()
+        """The groups in `kafka_commits`."""
+        self.partition_count = 0
+        self.appending: set[TopicPartition] = set()
+        """Partitions for which a set is being validated in the worker thread."""
         self.had_topic = False
         """Whether there was ever a topic: 0.8 brokers learn of each other with the first one."""
         self.groups = Groups(
@@ -199,6 +205,7 @@ class ClusterState:
             log_append_time=config.get("message.timestamp.type") == "LogAppendTime",
         )
         self.had_topic = True
+        self.partition_count += partitions
         self.topics[name] = created = []
         for number in range(partitions):
             replicas = [alive[(number + i) % len(alive)] for i in range(replication_factor)]
@@ -231,6 +238,7 @@ class ClusterState:
         if name not in self.topics:
             raise ValueError(f"topic {name!r} can't be deleted: there is no such topic")
         for partition in self.topics.pop(name):
+            self.partition_count -= 1
             partition.leader = _NO_LEADER
             self.changed.add(partition.key)
 
@@ -331,7 +339,12 @@ class ClusterState:
             partition.published_isr = list(partition.isr)
         self.changed.add(partition.key)
 
-    # --- coordinators -----------------------------------------------------------------------------
+    # --- groups -----------------------------------------------------------------------------------
+
+    def commit(self, key: CommitKey, commit: Commit) -> None:
+        """Commit an offset to the offsets topic."""
+        self.kafka_commits[key] = commit
+        self.committed_groups.add(key.group)
 
     def coordinator(self, group: str | None) -> int | None:
         """Return the leader of the group's partition of the offsets topic; None without one."""
@@ -353,6 +366,7 @@ def valid_topic_name(name: str) -> bool:
     return _VALID_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
+@functools.lru_cache(maxsize=64)  # one request may need a long name's hash many times
 def _java_hash(text: str) -> int:
     """Return Java's `String.hashCode` without its sign."""
     value = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import tracemalloc
 
@@ -15,10 +16,17 @@ from tests.protocol.decoding import feed, pending_bytes
 from tests.protocol.strategies import examples
 
 SCRATCH = 64 * 1024
+FIRST = 160 * 1024
+"""The room of a large frame of which nothing has arrived; it grows eightfold, twice."""
 
 
 def framed(*bodies: bytes) -> bytes:
     return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+def address(view: memoryview) -> int:
+    """Return where the first byte of a view is in memory."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))
 
 
 def read_all(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
@@ -32,7 +40,9 @@ def read_all(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]
 @examples(100)
 @given(data=st.data())
 def test_any_chunking_gives_the_same_frames(data: st.DataObject) -> None:
-    sizes = st.sampled_from([0, 1, 3, 4, 5, 100, SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, 150_000])
+    sizes = st.sampled_from(
+        [0, 1, 3, 4, 5, 100, SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, 150_000, FIRST, FIRST + 1]
+    )
     bodies = [
         random.Random(index).randbytes(size)
         for index, size in enumerate(data.draw(st.lists(sizes, max_size=6)))
@@ -50,7 +60,7 @@ def test_frames_fed_byte_by_byte_are_complete() -> None:
     assert read_all(FrameReader(), stream, list(range(1, len(stream)))) == bodies
 
 
-@pytest.mark.parametrize("size", [10, SCRATCH - 4, SCRATCH - 3, 200_000])
+@pytest.mark.parametrize("size", [10, SCRATCH - 4, SCRATCH - 3, FIRST + 1, 8 * FIRST + 1])
 def test_caller_may_fill_the_whole_buffer(size: int) -> None:
     """As asyncio's transports do: any number of bytes up to the buffer's length."""
     bodies = [random.Random(size).randbytes(size), b"behind"]
@@ -76,11 +86,45 @@ def test_frame_is_unchanged_by_later_frames() -> None:
 
 def test_large_frame_is_not_copied() -> None:
     reader = FrameReader()
-    assert not list(feed(reader, framed(bytes(200_000))[:SCRATCH]))
+    assert not list(feed(reader, framed(bytes(150_000))[:SCRATCH]))
     room = reader.get_buffer()
-    assert len(room) == 200_000 - (SCRATCH - 4)
+    assert len(room) == 150_000 - (SCRATCH - 4)
     (frame,) = reader.received(len(room))
-    assert frame.obj is room.obj
+    assert address(frame) + SCRATCH - 4 == address(room)
+
+
+@pytest.mark.parametrize("size", [200_000, 3_000_000, 100 * 1024 * 1024])
+def test_room_grows_as_bytes_arrive(size: int) -> None:
+    reader = FrameReader()
+    list(feed(reader, size.to_bytes(4, "big") + bytes(10)))
+    assert len(reader.get_buffer()) <= FIRST
+    for arrived, room in ((FIRST, 8 * FIRST), (8 * FIRST, 64 * FIRST), (64 * FIRST, size)):
+        if arrived >= size:
+            break
+        list(feed(reader, bytes(arrived - pending_bytes(reader))))
+        assert pending_bytes(reader) == arrived
+        assert len(reader.get_buffer()) == min(size, room) - arrived
+
+
+def test_announced_sizes_cost_little_memory() -> None:
+    tracemalloc.start()
+    readers = [FrameReader() for _ in range(100)]
+    for reader in readers:
+        list(feed(reader, (100 << 20).to_bytes(4, "big") + bytes(10)))
+    assert tracemalloc.get_traced_memory()[1] < 100 * (SCRATCH + FIRST + 4096)
+    tracemalloc.stop()
+
+
+def test_memory_counts_what_has_arrived_and_what_is_kept() -> None:
+    reader = FrameReader()
+    assert reader.memory_bytes == SCRATCH
+    list(feed(reader, (100 << 20).to_bytes(4, "big") + bytes(10)))
+    assert reader.memory_bytes == SCRATCH + 10
+    reader = FrameReader()
+    one_frame(reader, bytes(300_000))
+    assert reader.memory_bytes == SCRATCH + 300_000
+    assert reader.drop_kept() == 300_000
+    assert reader.memory_bytes == SCRATCH
 
 
 def one_frame(reader: FrameReader, body: bytes) -> memoryview:
@@ -90,11 +134,11 @@ def one_frame(reader: FrameReader, body: bytes) -> memoryview:
 
 def test_large_frame_reuses_a_buffer_without_views() -> None:
     reader = FrameReader()
-    room = one_frame(reader, bytes(200_000)).obj
+    room = address(one_frame(reader, bytes(200_000)))
     for size in (200_000, 100_000, 199_999, 200_000):
         body = random.Random(size).randbytes(size)
         frame = one_frame(reader, body)
-        assert frame.obj is room
+        assert address(frame) == room
         assert frame == body
         del frame
 
@@ -112,9 +156,9 @@ def test_frame_never_gets_a_much_larger_buffer() -> None:
 def test_buffer_with_a_view_is_not_reused() -> None:
     reader = FrameReader()
     held = one_frame(reader, b"1" * 200_000)
-    room = one_frame(reader, b"2" * 200_000).obj
-    assert room is not held.obj
-    assert one_frame(reader, b"3" * 200_000).obj is room
+    room = address(one_frame(reader, b"2" * 200_000))
+    assert room != address(held)
+    assert address(one_frame(reader, b"3" * 200_000)) == room
     assert held == b"1" * 200_000
 
 

@@ -541,7 +541,8 @@ def test_history_has_all_requests(three: EmbeddedCluster) -> None:
 
 def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "HISTORY_REQUESTS", 10)
-    monkeypatch.setattr(runtime, "HISTORY_BYTES", 5000)
+    monkeypatch.setattr(runtime, "HISTORY_BYTES", 5500)
+    monkeypatch.setattr(runtime, "_ITEM_BYTES", 0)
     with WireClient(address(solo)) as wire:
         for number in range(20):
             produce(wire, "t", plain(bytes([number]) * (1000 - 26)))

@@ -65,6 +65,14 @@ VERSIONS = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
     metavar="N",
     help="Bytes that a partition keeps; -1: all (default: 1073741824).",
 )
+@click.option(
+    "--max-buffered-bytes",
+    type=int,
+    default=512 << 20,
+    metavar="N",
+    help="Memory for requests and responses of all connections together; beyond it, those that hold"
+    " the most are closed (default: 536870912).",
+)
 @click.option("--quiet", is_flag=True, help="Don't log connections.")
 def cluster(**options: Any) -> int:
     """Run a Kafka cluster in memory.

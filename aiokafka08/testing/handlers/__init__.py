@@ -1,5 +1,7 @@
 """Request handlers: one function per API, `(RequestContext, request) -> Outcome`.
 
+A handler whose work grows with the request returns the steps to its outcome (`steps`).
+
 Each docstring says which behaviour of real brokers the handler models, and which it doesn't;
 docs/brokers.md is the reference. `server` calls `handle` for each request; `cluster` looks up in
 `HANDLERS` which request classes a fault may name.
@@ -29,10 +31,13 @@ from aiokafka08.testing.handlers.metadata import metadata
 from aiokafka08.testing.handlers.offsets import group_coordinator, offset_commit, offset_fetch
 from aiokafka08.testing.handlers.outcome import Outcome, RequestContext
 from aiokafka08.testing.handlers.produce import produce
+from aiokafka08.testing.steps import Steps, finish
 
 __all__ = ["HANDLERS", "handle"]
 
-HANDLERS: dict[type[api.Request[Any]], Callable[[RequestContext, Any], Outcome]] = {
+_Handler = Callable[[RequestContext, Any], Outcome | Steps[Outcome]]
+
+HANDLERS: dict[type[api.Request[Any]], _Handler] = {
     api.ProduceRequest: produce,
     api.FetchRequest: fetch,
     api.ListOffsetsRequest: list_offsets,
@@ -50,6 +55,6 @@ HANDLERS: dict[type[api.Request[Any]], Callable[[RequestContext, Any], Outcome]]
 }
 
 
-def handle(context: RequestContext, request: api.Request[Any]) -> Outcome:
+def handle(context: RequestContext, request: api.Request[Any]) -> Steps[Outcome]:
     """Handle a request; return what the broker does."""
-    return HANDLERS[type(request)](context, request)
+    return finish(HANDLERS[type(request)](context, request))

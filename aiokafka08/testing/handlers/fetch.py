@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from aiokafka08.errors import (
@@ -17,6 +18,8 @@ from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchReque
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.handlers.outcome import (
+    Disconnect,
+    Late,
     Outcome,
     Reply,
     RequestContext,
@@ -24,8 +27,9 @@ from aiokafka08.testing.handlers.outcome import (
     by_partition,
     group_by_topic,
 )
-from aiokafka08.testing.message_sets import MessageSetRejected, down_convert
+from aiokafka08.testing.message_sets import MessageSetRejected, down_convert, takes_long
 from aiokafka08.testing.state import Partition
+from aiokafka08.testing.steps import PAUSE, Steps, in_steps, offload
 
 DEBUGGING_CONSUMER = -2
 
@@ -38,7 +42,7 @@ class _PartitionView(NamedTuple):
     readable_bytes: int
 
 
-def fetch(context: RequestContext, request: FetchRequest) -> Outcome:
+def fetch(context: RequestContext, request: FetchRequest) -> Steps[Outcome]:
     """Respond when `min_bytes` are readable, after `max_wait_ms`, or on an error (from 0.8.2 on).
 
     Models:
@@ -53,30 +57,32 @@ def fetch(context: RequestContext, request: FetchRequest) -> Outcome:
     client's), a limit of the whole response (there is none before Fetch v3), the race of
     KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
     """
-    items = by_partition(request.topics)
+    items = yield from by_partition(request.topics)
+    keys = list(items)
 
-    def check(expired: bool) -> Reply | None:
-        views = {key: _view_partition(context, key, item, request) for key, item in items.items()}
-        if expired or _is_due(context, request, views):
-            return Reply(_response(context, items, views))
-        return None
+    def check(expired: bool) -> Steps[Late]:
+        views = yield from in_steps(
+            lambda key: _view_partition(context, key, items[key], request), keys
+        )
+        if not (expired or _is_due(context, request, views)):
+            return None
+        if not context.reserve(sum(view.readable_bytes for view in views)):
+            return Disconnect()
+        return Reply((yield from _response(context, items, views)))
 
-    return check(request.max_wait_ms <= 0 or not items) or Wait(
-        request.max_wait_ms, frozenset(items), check
-    )
+    reply = yield from check(request.max_wait_ms <= 0 or not items)
+    return reply or Wait(request.max_wait_ms, frozenset(items), check)
 
 
-def _is_due(
-    context: RequestContext, request: FetchRequest, views: dict[TopicPartition, _PartitionView]
-) -> bool:
+def _is_due(context: RequestContext, request: FetchRequest, views: list[_PartitionView]) -> bool:
     line = context.line
-    if line.errors_end_the_wait and any(view.error_code for view in views.values()):
+    if line.errors_end_the_wait and any(view.error_code for view in views):
         return True
     if line.max_bytes_0_ends_the_wait and any(
         partition.max_bytes == 0 for topic in request.topics for partition in topic.partitions
     ):
         return True
-    return sum(view.readable_bytes for view in views.values()) >= request.min_bytes
+    return sum(view.readable_bytes for view in views) >= request.min_bytes
 
 
 def _view_partition(
@@ -106,21 +112,26 @@ def _view_partition(
 def _response(
     context: RequestContext,
     items: dict[TopicPartition, FetchPartition],
-    views: dict[TopicPartition, _PartitionView],
-) -> FetchResponse:
+    views: list[_PartitionView],
+) -> Steps[FetchResponse]:
     responses: dict[TopicPartition, FetchedPartition] = {}
-    for key, item in items.items():
-        partition, error_code, _ = views[key]
+    for (key, item), (partition, error_code, _) in zip(items.items(), views, strict=True):
+        yield PAUSE
         if partition is None:
             responses[key] = FetchedPartition(key.partition, error_code, -1, b"")
             continue
         high_watermark = partition.high_watermark
         message_set: Buffer = partition.log.read(item.fetch_offset, item.max_bytes, high_watermark)
         if context.line.message_format and context.layout < 2:
+            converted = partial(down_convert, message_set)
             try:
-                message_set = down_convert(message_set)
+                if takes_long(message_set):
+                    message_set = yield from offload(converted)
+                else:
+                    message_set = converted()
             except (MessageSetRejected, ValueError):  # a corrupt set: `append_raw` wrote it
                 responses[key] = FetchedPartition(key.partition, UnknownError.errno, -1, b"")
                 continue
         responses[key] = FetchedPartition(key.partition, 0, high_watermark, message_set)
-    return FetchResponse(throttle_time_ms=0, topics=group_by_topic(responses))
+    topics = yield from group_by_topic(responses)
+    return FetchResponse(throttle_time_ms=0, topics=topics)

@@ -43,6 +43,7 @@ from aiokafka08.testing.group import (
     join_error,
 )
 from aiokafka08.testing.handlers.outcome import Outcome, Reply, RequestContext, Wait
+from aiokafka08.testing.steps import Steps, in_steps
 
 R = TypeVar("R", bound=Response)
 
@@ -95,42 +96,39 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Outcome:
     )
 
 
-def list_groups(context: RequestContext, request: ListGroupsRequest) -> Outcome:
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Outcome]:
     """Return the groups that this broker coordinates."""
     here = context.node.node_id
     listed = context.state.groups.coordinated_by(here, context.now_s)
     if context.line.commits_make_groups:
         known = {one.group for one in listed}
-        names = {key.group or "" for key in context.state.kafka_commits}
+        names = sorted({name or "" for name in context.state.committed_groups} - known)
+        coordinators = yield from in_steps(context.state.coordinator, names)
         listed += [
             ListedGroup(name, "")
-            for name in sorted(names - known)
-            if context.state.coordinator(name) == here
+            for name, coordinator in zip(names, coordinators, strict=True)
+            if coordinator == here
         ]
     return Reply(ListGroupsResponse(0, listed))
 
 
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Outcome:
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Steps[Outcome]:
     """Describe groups; a missing group is "Dead".
 
     Any broker other than the coordinator responds with NotCoordinatorForGroup.
     """
-    described = []
-    for name in dict.fromkeys(request.groups):
+
+    def describe(name: str) -> DescribedGroup:
         group = context.state.groups.find(name, context.now_s)
         if not _is_coordinator(context, name):
-            described.append(
-                DescribedGroup(NotCoordinatorForGroupError.errno, name, "", "", "", [])
-            )
-        elif group is not None:
-            described.append(group.described())
-        else:
-            committed = context.line.commits_make_groups and any(
-                key.group == name for key in context.state.kafka_commits
-            )
-            state = "Empty" if committed else "Dead"
-            described.append(DescribedGroup(0, name, state, "", "", []))
-    return Reply(DescribeGroupsResponse(described))
+            return DescribedGroup(NotCoordinatorForGroupError.errno, name, "", "", "", [])
+        if group is not None:
+            return group.described()
+        committed = context.line.commits_make_groups and name in context.state.committed_groups
+        return DescribedGroup(0, name, "Empty" if committed else "Dead", "", "", [])
+
+    names = list(dict.fromkeys(request.groups))
+    return Reply(DescribeGroupsResponse((yield from in_steps(describe, names))))
 
 
 def _is_coordinator(context: RequestContext, group: str) -> bool:

@@ -29,12 +29,13 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.message_sets import MessageSetRejected
 from aiokafka08.testing.state import Partition
+from aiokafka08.testing.steps import Steps, in_steps
 
 DEBUGGING_CONSUMER = -2
 LATEST, EARLIEST = -1, -2
 
 
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Outcome:
+def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[Outcome]:
     """Respond with offsets from the log, none above the high watermark.
 
     Models: the timestamps -1 (latest) and -2 (earliest), real timestamps, `max_num_offsets`
@@ -42,22 +43,28 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Outcom
     without offsets. If a partition is named twice, the last one counts (version 0), or the broker
     responds with InvalidRequest (version 1).
     """
-    items = by_partition(request.topics)
+    items = yield from by_partition(request.topics)
     twice: set[TopicPartition] = set()
-    if context.layout:
-        counts = Counter(
-            TopicPartition(topic.topic, one.partition)
-            for topic in request.topics
-            for one in topic.partitions
-        )
-        twice.update(key for key, count in counts.items() if count > 1)
-    responses = {
-        key: offsets_error(1, key.partition, InvalidRequestError.errno)
-        if key in twice
-        else _offsets(context, key, one, request)
-        for key, one in items.items()
-    }
-    return Reply(ListOffsetsResponse(group_by_topic(responses)))
+    if context.layout and len(items) < sum(len(topic.partitions) for topic in request.topics):
+        twice = _named_twice(request)
+
+    def respond(key: TopicPartition) -> ListedOffsets:
+        if key in twice:
+            return offsets_error(1, key.partition, InvalidRequestError.errno)
+        return _offsets(context, key, items[key], request)
+
+    listed = yield from in_steps(respond, list(items))
+    responses = dict(zip(items, listed, strict=True))
+    return Reply(ListOffsetsResponse((yield from group_by_topic(responses))))
+
+
+def _named_twice(request: ListOffsetsRequest) -> set[TopicPartition]:
+    counts = Counter(
+        TopicPartition(topic.topic, one.partition)
+        for topic in request.topics
+        for one in topic.partitions
+    )
+    return {key for key, count in counts.items() if count > 1}
 
 
 def offsets_error(layout: int, partition: int, error_code: int) -> ListedOffsets:

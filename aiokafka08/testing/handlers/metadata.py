@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiokafka08.errors import (
     LeaderNotAvailableError,
     ReplicaNotAvailableError,
@@ -21,9 +23,13 @@ from aiokafka08.protocol.api import (
 from aiokafka08.testing.broker_lines import BadRequestPolicy
 from aiokafka08.testing.handlers.outcome import Disconnect, NoReply, Outcome, Reply, RequestContext
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
+from aiokafka08.testing.steps import Steps, in_steps
+
+MAX_AUTO_CREATED_PARTITIONS = 20_000
+"""When the cluster has as many partitions, auto-creation fails: so it can't fill the memory."""
 
 
-def metadata(context: RequestContext, request: MetadataRequest) -> Outcome:
+def metadata(context: RequestContext, request: MetadataRequest) -> Steps[Outcome]:
     """Respond with brokers, topics, leaders, replicas and ISRs, the same on every live broker.
 
     Models:
@@ -36,6 +42,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Outcome:
     - Version 0 omits dead brokers from the replicas, and has ReplicaNotAvailable for the partition
       (not on 0.8.0 and 0.8.1).
     - A dead broker is listed like a live one until the controller has noticed its death.
+    - Above `MAX_AUTO_CREATED_PARTITIONS` no topic is created. A real cluster has no such limit.
     Doesn't model: brokers that disagree for a moment, a broker that has just started and knows
     nothing, the fraction of a second until a new topic has leaders (here the second response has
     them).
@@ -49,24 +56,24 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Outcome:
     # Read before topics are created: on 0.8 the request that creates the first topic gets a
     # response without brokers.
     brokers = known_brokers(context)
-    codes = {name: _create(context, name) for name in names if name not in state.topics}
-    for name, code in codes.items():
-        invalid = not valid_topic_name(name)
-        fails_all = line.invalid_topic_fails_all if invalid else line.failed_creation_fails_all
-        if fails_all and code not in (
-            UnknownTopicOrPartitionError.errno,
-            LeaderNotAvailableError.errno,
-        ):
+    missing = [name for name in names if name not in state.topics]
+    created = yield from in_steps(partial(_create, context), missing)
+    for code, fails_all in created:
+        if fails_all:
             failed = [TopicState(code, name, False, []) for name in names]
             return Reply(MetadataResponse([], -1, failed))
-    topics = []
-    for name in names:
+    codes = {name: code for name, (code, _) in zip(missing, created, strict=True)}
+
+    def topic_state(name: str) -> TopicState:
         internal = name == OFFSETS_TOPIC and context.layout > 0
         if name in codes:
-            topics.append(TopicState(codes[name], name, internal, []))
-        else:
-            partitions = [_partition(context, one) for one in reversed(state.topics[name])]
-            topics.append(TopicState(0, name, internal, partitions))
+            return TopicState(codes[name], name, internal, [])
+        if name not in state.topics:  # deleted between two steps
+            return TopicState(UnknownTopicOrPartitionError.errno, name, internal, [])
+        partitions = [_partition(context, one) for one in reversed(state.topics[name])]
+        return TopicState(0, name, internal, partitions)
+
+    topics = yield from in_steps(topic_state, names)
     brokers = select_brokers(context, brokers, topics)
     controller_id = -1
     if context.layout:
@@ -96,14 +103,22 @@ def select_brokers(
     return [broker for broker in brokers if broker.node_id in hosts]
 
 
-def _create(context: RequestContext, name: str) -> int:
-    """Create a topic if auto-creation is enabled; return the error code for the response."""
+def _create(context: RequestContext, name: str) -> tuple[int, bool]:
+    """Create a topic if auto-creation is enabled.
+
+    Returns:
+        The error code for the response, and whether it is the code of all topics in it.
+    """
     state, line, settings = context.state, context.line, context.state.settings
     if not settings.auto_create:
-        return UnknownTopicOrPartitionError.errno
+        return UnknownTopicOrPartitionError.errno, False
     if not valid_topic_name(name):
-        return line.invalid_topic_code
+        return line.invalid_topic_code, line.invalid_topic_fails_all
+    if name in state.topics:  # created between two steps
+        return LeaderNotAvailableError.errno, False
     try:
+        if state.partition_count + settings.default_partitions > MAX_AUTO_CREATED_PARTITIONS:
+            raise CreationError("too many partitions")
         if name == OFFSETS_TOPIC:
             state.create_offsets_topic(context.now_ms)
         else:
@@ -115,8 +130,8 @@ def _create(context: RequestContext, name: str) -> int:
                 context.now_ms,
             )
     except CreationError:
-        return line.failed_creation_code
-    return LeaderNotAvailableError.errno
+        return line.failed_creation_code, line.failed_creation_fails_all
+    return LeaderNotAvailableError.errno, False
 
 
 def _partition(context: RequestContext, partition: Partition) -> PartitionState:

@@ -43,9 +43,10 @@ from aiokafka08.testing.state import (
     Commit,
     CommitKey,
 )
+from aiokafka08.testing.steps import Steps, in_steps
 
 
-def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Outcome:
+def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Steps[Outcome]:
     """Commit offsets: to ZooKeeper at any broker (version 0), else at the group's coordinator.
 
     Models: metadata dropped in version 0; the limit of metadata, and 0.8.2's bug of storing the
@@ -57,11 +58,13 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Outc
     if request.group is None and context.line.null_group_closes:
         return Disconnect()
     commit = _to_zookeeper if context.layout == 0 else _to_kafka
-    responses = {
-        key: PartitionError(key.partition, commit(context, request, key, item))
-        for key, item in by_partition(request.topics).items()
-    }
-    return Reply(OffsetCommitResponse(group_by_topic(responses)))
+    items = yield from by_partition(request.topics)
+    committed = yield from in_steps(
+        lambda key: PartitionError(key.partition, commit(context, request, key, items[key])),
+        list(items),
+    )
+    responses = dict(zip(items, committed, strict=True))
+    return Reply(OffsetCommitResponse((yield from group_by_topic(responses))))
 
 
 def _to_zookeeper(
@@ -100,7 +103,7 @@ def _to_kafka(
         code = OffsetMetadataTooLargeError.errno
     if not code or line.stores_long_metadata:
         metadata = item.metadata if line.keeps_null_metadata else item.metadata or ""
-        state.kafka_commits[CommitKey(request.group, *key)] = Commit(item.offset, metadata)
+        state.commit(CommitKey(request.group, *key), Commit(item.offset, metadata))
     return code
 
 
@@ -114,11 +117,11 @@ def _check_member(context: RequestContext, request: OffsetCommitRequest) -> int:
         return code
     if request.generation < 0:
         return 0
-    known = any(commit.group == request.group for commit in state.kafka_commits)
+    known = request.group in state.committed_groups
     return line.known_group_generation_code if known else line.generation_code
 
 
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Outcome:
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[Outcome]:
     """Return committed offsets: from ZooKeeper (version 0), else from the group's coordinator.
 
     Models: a partition without a committed offset has offset -1, in version 0 with the error
@@ -128,15 +131,15 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Outcom
     """
     if request.group is None and context.line.null_group_closes:
         return Disconnect()
-    responses = {}
-    for topic in request.topics:
-        for number in topic.partitions:
-            key = TopicPartition(topic.topic, number)
-            if context.layout == 0:
-                responses[key] = _from_zookeeper(context, request.group, key)
-            else:
-                responses[key] = _from_kafka(context, request.group, key)
-    return Reply(OffsetFetchResponse(group_by_topic(responses)))
+    fetch = _from_zookeeper if context.layout == 0 else _from_kafka
+    keys = [
+        TopicPartition(topic.topic, number)
+        for topic in request.topics
+        for number in topic.partitions
+    ]
+    committed = yield from in_steps(lambda key: fetch(context, request.group, key), keys)
+    responses = dict(zip(keys, committed, strict=True))
+    return Reply(OffsetFetchResponse((yield from group_by_topic(responses))))
 
 
 def _from_zookeeper(

@@ -13,6 +13,7 @@ from aiokafka08.protocol.api import Response, Topic
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import BrokerLine
 from aiokafka08.testing.state import ClusterState, Node
+from aiokafka08.testing.steps import PAUSE, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class RequestContext:
     """The broker, the client and the time of a request.
 
     `layout` is the version whose layout the response has. `now_ms` is wall-clock time, `now_s` the
-    time of a monotonic clock.
+    time of a monotonic clock. `reserve(bytes)` makes room for a large response; it returns False if
+    there is none, and the connection is closed then.
     """
 
     state: ClusterState
@@ -31,6 +33,7 @@ class RequestContext:
     now_s: float
     client_id: str
     client_host: str
+    reserve: Callable[[int], bool]
 
     @property
     def line(self) -> BrokerLine:
@@ -64,15 +67,20 @@ class Wait:
 
     Whenever one of `keys` has changed, `runtime` calls `check(False)`, which returns the reply, or
     None to wait on. After `timeout_ms` (None: never) `runtime` calls `check(True)`, which must
-    return the reply.
+    return the reply. Instead of a reply it may return Disconnect, or the steps to either.
     """
 
     timeout_ms: int | None
     keys: frozenset[Hashable]
-    check: Callable[[bool], Reply | None]
+    check: Callable[[bool], Late | Steps[Late]]
 
+
+Late = Reply | Disconnect | None
+"""The outcome of a request that waited; None: it waits on."""
 
 Outcome = Reply | NoReply | Disconnect | Wait
+
+_STEP_PARTITIONS = 1000
 
 
 class _HasPartition(Protocol):
@@ -83,18 +91,22 @@ P = TypeVar("P", bound=_HasPartition)
 T = TypeVar("T")
 
 
-def by_partition(topics: Iterable[Topic[P]]) -> dict[TopicPartition, P]:
+def by_partition(topics: Iterable[Topic[P]]) -> Steps[dict[TopicPartition, P]]:
     """Return the items of a request by partition; of duplicates the last one (brokers.md 3.12)."""
-    return {
-        TopicPartition(topic.topic, partition.partition): partition
-        for topic in topics
-        for partition in topic.partitions
-    }
+    items: dict[TopicPartition, P] = {}
+    for topic in topics:
+        for number, partition in enumerate(topic.partitions, len(items) + 1):
+            items[TopicPartition(topic.topic, partition.partition)] = partition
+            if not number % _STEP_PARTITIONS:
+                yield PAUSE
+    return items
 
 
-def group_by_topic(items: dict[TopicPartition, T]) -> list[Topic[T]]:
+def group_by_topic(items: dict[TopicPartition, T]) -> Steps[list[Topic[T]]]:
     """Group the items of a response by topic, in the reverse of their order (brokers.md 3.11)."""
     topics: dict[str, list[T]] = {}
-    for key in reversed(items):
+    for number, key in enumerate(reversed(items), 1):
         topics.setdefault(key.topic, []).append(items[key])
+        if not number % _STEP_PARTITIONS:
+            yield PAUSE
     return [Topic(topic, partitions) for topic, partitions in topics.items()]

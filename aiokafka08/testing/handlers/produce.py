@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from aiokafka08.errors import (
     InvalidRequiredAcksError,
@@ -28,8 +29,14 @@ from aiokafka08.testing.handlers.outcome import (
     by_partition,
     group_by_topic,
 )
-from aiokafka08.testing.message_sets import MessageSetRejected, validate_set
+from aiokafka08.testing.message_sets import (
+    MessageSetRejected,
+    ValidatedSet,
+    takes_long,
+    validate_set,
+)
 from aiokafka08.testing.state import Partition
+from aiokafka08.testing.steps import ALONE, PAUSE, Steps, offload
 
 
 @dataclass(slots=True)
@@ -41,7 +48,7 @@ class _AwaitedAppend:
     response: ProducedPartition
 
 
-def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
+def produce(context: RequestContext, request: ProduceRequest) -> Steps[Outcome]:
     """Append the set of each partition (`message_sets.validate_set`) and wait for replicas.
 
     Models: all error codes. Partitions fail independently. A request with acks=0 gets no response;
@@ -53,19 +60,20 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     Doesn't model: the milliseconds that replication takes. Live followers have a message at once.
     """
     acks = request.required_acks
-    items = by_partition(request.topics)
+    items = yield from by_partition(request.topics)
     responses: dict[TopicPartition, ProducedPartition] = {}
     pending: dict[TopicPartition, _AwaitedAppend] = {}
     acks_allowed = context.line.acks_above_one or acks in (-1, 0, 1)
     for key, item in items.items():
         if acks_allowed:
-            responses[key] = _append(context, key, item, acks, pending)
+            responses[key] = yield from _append(context, key, item, acks, pending)
+            yield PAUSE
         else:
             responses[key] = ProducedPartition(item.partition, InvalidRequiredAcksError.errno, -1)
     if not acks:
         failed = any(response.error_code for response in responses.values())
         return Disconnect() if failed else NoReply()
-    reply = Reply(Response(group_by_topic(responses)))
+    reply = Reply(Response((yield from group_by_topic(responses))))
     all_failed = all(response.error_code for response in responses.values())
     single = all(
         len(partition.replicas) == 1
@@ -96,7 +104,7 @@ def _append(
     item: ProducePartition,
     acks: int,
     pending: dict[TopicPartition, _AwaitedAppend],
-) -> ProducedPartition:
+) -> Steps[ProducedPartition]:
     node_id = context.node.node_id
     partition = context.state.partition(*key)
     if partition is None or node_id not in partition.replicas:
@@ -105,21 +113,48 @@ def _append(
         return ProducedPartition(key.partition, NotLeaderForPartitionError.errno, -1)
     if acks == -1 and len(partition.isr) < partition.min_insync_replicas:
         return ProducedPartition(key.partition, NotEnoughReplicasError.errno, -1)
-    log = partition.log
     try:
-        validated = validate_set(
-            item.message_set, log.end_offset, partition.log_config, context.now_ms
-        )
+        validated = yield from _validate(context, partition, item)
     except MessageSetRejected as refused:
         return ProducedPartition(key.partition, refused.code, -1)
+    if partition.leader != node_id:  # it has changed in the meantime
+        return ProducedPartition(key.partition, NotLeaderForPartitionError.errno, -1)
     response = ProducedPartition(key.partition, 0, validated.first_offset)
     if context.layout >= 2:
         response.timestamp = validated.append_time_ms
     if validated.messages:
-        log.append(validated, context.now_ms)
+        partition.log.append(validated, context.now_ms)
         context.state.changed.add(key)
         pending[key] = _AwaitedAppend(partition, validated.next_offset, response)
     return response
+
+
+def _validate(
+    context: RequestContext, partition: Partition, item: ProducePartition
+) -> Steps[ValidatedSet]:
+    """Validate a set and give it the next offsets, in the worker thread if that takes long.
+
+    Raises:
+        MessageSetRejected: the set is invalid.
+    """
+    log, appending = partition.log, context.state.appending
+
+    def validation() -> partial[ValidatedSet]:
+        return partial(
+            validate_set, item.message_set, log.end_offset, partition.log_config, context.now_ms
+        )
+
+    if not takes_long(item.message_set) and partition.key not in appending:
+        return validation()()
+    yield ALONE
+    appending.add(partition.key)  # other sets for the partition wait, so the offsets stay free
+    try:
+        while True:
+            validated = yield from offload(validation())
+            if validated.next_offset - validated.messages == log.end_offset:
+                return validated  # else a method of the cluster has changed the log
+    finally:
+        appending.discard(partition.key)
 
 
 def _replication_result(context: RequestContext, waiting: _AwaitedAppend, acks: int) -> int | None:

@@ -1,0 +1,64 @@
+"""`Buffers`: a limit on the memory that the connections of a cluster hold together.
+
+Each connection (`server`) reports what it holds: bytes of requests that have arrived, and responses
+that the client hasn't read. `runtime` has one `Buffers` for all brokers of the cluster.
+
+Invariant: the reported bytes are within the limit after each report. To get there, `Buffers` first
+lets all connections drop the buffers that they keep for later requests, then closes the connection
+that holds the most, again and again. Real brokers have no such limit.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+DEFAULT_MAX_BUFFERED_BYTES = 512 << 20
+
+
+class Holder(Protocol):
+    """A connection, as `Buffers` sees it."""
+
+    def drop_kept(self) -> int:
+        """Free the memory that only makes later requests faster; return how many bytes."""
+
+    def evict(self, reason: str) -> None:
+        """Close the connection at once and log the reason."""
+
+
+class Buffers:
+    """What all connections of a cluster hold, and the limit.
+
+    Args:
+        limit_bytes: close connections when all of them hold more than this.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._held: dict[Holder, int] = {}
+        self._total_bytes = 0
+
+    def holds(self, holder: Holder, held_bytes: int) -> bool:
+        """Note how many bytes a connection holds; return False if this has closed it."""
+        self._total_bytes += held_bytes - self._held.get(holder, 0)
+        self._held[holder] = held_bytes
+        if self._total_bytes > self._limit_bytes:
+            self._reduce()
+        return holder in self._held
+
+    def forget(self, holder: Holder) -> None:
+        """Remove a connection that has ended."""
+        self._total_bytes -= self._held.pop(holder, 0)
+
+    def _reduce(self) -> None:
+        for holder in self._held:
+            freed_bytes = holder.drop_kept()
+            self._held[holder] -= freed_bytes
+            self._total_bytes -= freed_bytes
+        while self._total_bytes > self._limit_bytes:
+            largest = max(reversed(self._held), key=self._held.__getitem__)
+            held_bytes = self._held[largest]
+            self.forget(largest)
+            largest.evict(
+                f"it holds {held_bytes} bytes of requests and responses, the most of all "
+                f"connections; max_buffered_bytes={self._limit_bytes} for all together"
+            )

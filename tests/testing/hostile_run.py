@@ -1,0 +1,126 @@
+"""The embedded cluster as a process that `hostile_peers` attack; its memory, and a good client.
+
+The test of hostile peers and `tests.bench.hostile` use it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiokafka08.protocol.api import (
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    Topic,
+)
+from aiokafka08.protocol.message_set import encode_entry
+from tests.brokers.waiting import wait_for
+from tests.contract.wire.wire_client import WireClient
+from tests.testing.hostile_peers import FULL_TOPIC
+
+ROOT = Path(__file__).parents[2]
+PING_PAUSE_S = 0.02
+
+
+@dataclass
+class ClusterProcess:
+    """`python -m aiokafka08.testing`, with its log in a file."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.log.read_text().splitlines()[0].split()[-1].rpartition(":")
+        return host, int(port)
+
+    def memory_bytes(self, field: str = "VmRSS") -> int:
+        """Return the resident size now, or with "VmHWM" the largest one so far. Linux only."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return 1024 * int(status.partition(f"{field}:")[2].split()[0])
+
+
+@contextmanager
+def cluster_process(*options: str, directory: Path = ROOT) -> Iterator[ClusterProcess]:
+    """Run a cluster of the checkout in `directory`, with 16 MiB in the topic `FULL_TOPIC`."""
+    command = [sys.executable, "-m", "aiokafka08.testing", "--port=0", f"--topic={FULL_TOPIC}"]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
+                [*command, *options],
+                stderr=errors,
+                cwd=directory,
+                env=_environment(directory),
+            )
+        try:
+            wait_for(lambda: b"\n" in log.read_bytes(), 20, "the cluster has started")
+            cluster = ClusterProcess(process, log)
+            _fill(cluster.address)
+            yield cluster
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """Return the environment of a process: without debug mode, which the tests' processes have."""
+    return {**os.environ, "PYTHONPATH": str(directory), "PYTHONASYNCIODEBUG": ""}
+
+
+def _fill(address: tuple[str, int]) -> None:
+    message_set = encode_entry(0, None, bytes(500_000)) * 2
+    produced = [Topic(FULL_TOPIC, [ProducePartition(0, message_set)])]
+    with WireClient(address) as wire:
+        wire.request(MetadataRequest([FULL_TOPIC]))
+        for _ in range(16):
+            response = wire.request(ProduceRequest(1, 1000, produced))
+            assert response.topics[0].partitions[0].error_code == 0
+
+
+@contextmanager
+def attacked(
+    address: tuple[str, int], connections: int, attacks: Sequence[str] = ()
+) -> Iterator[None]:
+    """Attack the cluster during the block, with all attacks if none is named."""
+    command = [sys.executable, "-m", "tests.testing.hostile_peers", f"{address[0]}:{address[1]}"]
+    command += ["--connections", str(connections)]
+    process = subprocess.Popen(
+        [*command, *(["--attacks", *attacks] if attacks else [])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=_environment(ROOT),
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"attacking\n"
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ping(address: tuple[str, int], seconds: float, timeout_s: float = 30.0) -> list[float]:
+    """Send small requests on one connection; return the seconds that each has taken, in order.
+
+    Raises:
+        AssertionError, OSError: the connection was closed, or a response didn't come in time.
+    """
+    times = []
+    with WireClient(address, timeout_s) as wire:
+        ends = time.perf_counter() + seconds
+        while (began := time.perf_counter()) < ends:
+            wire.request(ListOffsetsRequest(-1, []))
+            times.append(time.perf_counter() - began)
+            time.sleep(PING_PAUSE_S)
+    return times

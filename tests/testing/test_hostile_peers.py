@@ -1,0 +1,231 @@
+"""The embedded cluster with hostile clients: its memory is bounded, and good clients are served.
+
+The first tests let one attack at a time run in this process, so that they can be exact. The last
+one runs them all against a cluster in a process of its own, and measures its memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import select
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aiokafka08.protocol import api
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.broker_lines import LINES
+from aiokafka08.testing.message_sets import MAX_DECOMPRESSED_BYTES
+from aiokafka08.testing.server import MAX_REQUEST_ITEMS
+from tests.contract.wire.requests import (
+    fetch_request,
+    find_coordinator,
+    metadata,
+    plain,
+    produce,
+    produce_request,
+    wrapper,
+)
+from tests.contract.wire.wire_client import WireClient
+from tests.testing.hostile_peers import ATTACKS
+from tests.testing.hostile_run import attacked, cluster_process, ping
+
+MIB = 1 << 20
+PING = api.ListOffsetsRequest(-1, [])
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def address(cluster: EmbeddedCluster) -> tuple[str, int]:
+    return cluster.nodes[0].host, cluster.nodes[0].port
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+@contextlib.contextmanager
+def connections(cluster: EmbeddedCluster, count: int) -> Iterator[list[WireClient]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(WireClient(address(cluster))) for _ in range(count)]
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return a function that returns the warnings that the brokers have logged."""
+    caplog.set_level(logging.WARNING, "aiokafka08.testing")
+    return lambda: [
+        one.getMessage() for one in caplog.records if one.name.startswith("aiokafka08.testing")
+    ]
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@linux
+def test_announced_sizes_cost_no_memory() -> None:
+    with EmbeddedCluster() as cluster, connections(cluster, 200) as peers:
+        before = resident_bytes()
+        for peer in peers:
+            peer.socket.sendall(struct.pack(">i", 100 * MIB) + bytes(10))
+        with WireClient(address(cluster)) as good:
+            good.request(PING)
+        assert resident_bytes() - before < 40 * MIB
+
+
+def test_connection_that_holds_the_most_is_closed_by_name(
+    warnings: Callable[[], list[str]],
+) -> None:
+    with (
+        EmbeddedCluster(max_buffered_bytes=4 * MIB) as cluster,
+        connections(cluster, 3) as (good, less, most),
+    ):
+        good.request(PING)
+        less.socket.sendall(struct.pack(">i", 100 * MIB) + bytes(MIB))
+        with contextlib.suppress(ConnectionError):
+            most.socket.sendall(struct.pack(">i", 100 * MIB) + bytes(8 * MIB))
+        assert most.is_closed()
+        good.request(PING)
+        assert less.is_silent(0.05)
+    [text] = warnings()
+    assert "node 0: connection 3 from 127.0.0.1" in text
+    assert "is closed: it holds" in text
+    assert f"max_buffered_bytes={4 * MIB}" in text
+
+
+def test_unread_responses_count(warnings: Callable[[], list[str]]) -> None:
+    with (
+        EmbeddedCluster(max_buffered_bytes=16 * MIB) as cluster,
+        connections(cluster, 4) as (good, *bad),
+    ):
+        metadata(good, ["t"])
+        for _ in range(12):
+            produce(good, "t", plain(bytes(900_000)))
+        for one in bad:
+            one.send(fetch_request("t", 0, max_bytes=2**31 - 1))
+            good.request(PING)
+        assert len(good.request(fetch_request("t", 0)).topics) == 1
+    assert len(warnings()) == 2
+    assert not any("connection 1 " in text for text in warnings())
+
+
+def test_history_counts_what_its_requests_hold() -> None:
+    """A tiny message set in a large frame keeps the frame in memory."""
+    with EmbeddedCluster(topics={"t": 1}) as cluster, WireClient(address(cluster)) as wire:
+        [_size, *rest] = api.encode_request(produce_request("t", plain(b"x")), 0, 1, "peer")
+        body = b"".join(rest) + bytes(20 * MIB)
+        for _ in range(5):
+            wire.socket.sendall(struct.pack(">i", len(body)) + body)
+            wire.read_frame()
+        assert len(cluster.requests(api.ProduceRequest)) == 1
+
+
+# --- limits of one request ------------------------------------------------------------------------
+
+
+def many_offsets(topics: int) -> api.OffsetFetchRequest:
+    return api.OffsetFetchRequest("g", [Topic(str(number), [0]) for number in range(topics)])
+
+
+@pytest.mark.parametrize("version", list(LINES))
+def test_too_many_items_are_unreadable(version: str, warnings: Callable[[], list[str]]) -> None:
+    with EmbeddedCluster(version=version) as cluster, WireClient(address(cluster)) as wire:
+        names = ["" for _ in range(MAX_REQUEST_ITEMS + 1)]
+        wire.send(api.MetadataRequest(names))
+        if version == "0.9":
+            assert wire.is_silent(0.1)
+        else:
+            assert wire.is_closed()
+            assert f"more than {MAX_REQUEST_ITEMS} items" in warnings()[0]
+
+
+def test_many_items_within_the_limit_are_served() -> None:
+    with EmbeddedCluster(topics={"t": 1}) as cluster, WireClient(address(cluster)) as wire:
+        find_coordinator(wire, "g")
+        response = wire.request(many_offsets(MAX_REQUEST_ITEMS // 2), 1)
+        assert len(response.topics) == MAX_REQUEST_ITEMS // 2
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.10"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_bomb_beyond_the_limit_is_refused(version: str, nested: bool) -> None:
+    bomb = wrapper(Codec.GZIP, plain(bytes(MAX_DECOMPRESSED_BYTES // 3))) * 4
+    if nested:
+        bomb = wrapper(Codec.GZIP, bomb)
+    with EmbeddedCluster(version=version, topics={"t": 1}) as cluster:
+        with WireClient(address(cluster)) as wire:
+            assert produce(wire, "t", bomb).error_code in (-1, 2)
+        assert cluster.offsets("t", 0).end == 0
+
+
+def test_auto_creation_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = "aiokafka08.testing.handlers.metadata"
+    monkeypatch.setattr(sys.modules[handler], "MAX_AUTO_CREATED_PARTITIONS", 10)
+    with (
+        EmbeddedCluster(version="0.10", default_partitions=4) as cluster,
+        WireClient(address(cluster)) as wire,
+    ):
+        topics = metadata(wire, ["a", "b", "c"]).topics
+        assert {one.topic: one.error_code for one in topics} == {"a": 5, "b": 5, "c": 38}
+        cluster.create_topic("c")
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def large_bomb() -> api.ProduceRequest:
+    return produce_request("t", wrapper(Codec.GZIP, plain(bytes(100 * MIB))))
+
+
+def fine_bomb() -> api.ProduceRequest:
+    return produce_request("t", wrapper(Codec.GZIP, plain(b"") * 400_000))
+
+
+LONG_REQUESTS: dict[str, Callable[[], tuple[api.Request, int]]] = {
+    "large bomb": lambda: (large_bomb(), 0),
+    "fine bomb": lambda: (fine_bomb(), 0),
+    "new topics": lambda: (api.MetadataRequest([str(one) for one in range(30_000)]), 0),
+    "offsets": lambda: (many_offsets(40_000), 1),
+}
+
+
+@pytest.mark.parametrize("name", LONG_REQUESTS)
+def test_small_requests_overtake_a_long_one(name: str) -> None:
+    """The long one takes some hundred milliseconds; each small one is a turn in between."""
+    request, version = LONG_REQUESTS[name]()
+    with EmbeddedCluster(topics={"t": 1}) as cluster, connections(cluster, 2) as (good, busy):
+        find_coordinator(good, "g")
+        busy.send(request, version)
+        overtaken = 0
+        while not select.select([busy.socket], [], [], 0)[0]:
+            good.request(PING)
+            overtaken += 1
+        assert overtaken >= 3
+        assert len(busy.read_frame()) > 4
+
+
+# --- all attacks together -------------------------------------------------------------------------
+
+
+@linux
+@pytest.mark.timeout(60)
+def test_attacked_cluster_keeps_its_limits_and_serves_others() -> None:
+    attacks = [name for name in ATTACKS if name not in ("fetch many offsets", "send bomb")]
+    with cluster_process(f"--max-buffered-bytes={64 * MIB}") as cluster:
+        with attacked(cluster.address, 100, attacks):
+            times = ping(cluster.address, seconds=4)
+        assert len(times) >= 3
+        assert cluster.process.poll() is None
+        assert cluster.memory_bytes("VmHWM") < 500 * MIB
+        log = cluster.log.read_text()
+    assert f"max_buffered_bytes={64 * MIB}" in log
+    assert f"more than {MAX_REQUEST_ITEMS} items" in log
+    assert "Traceback" not in log
