@@ -1,8 +1,6 @@
 """`python -m aiokafka08`: the command line, as the console script `aiokafka08`."""
 
-import sys
-
-from aiokafka08.cli.main import main
+from aiokafka08.cli.main import run_process
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_process()

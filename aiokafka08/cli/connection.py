@@ -21,6 +21,7 @@ import stat
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -111,7 +112,14 @@ def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
         BrokenPipeError: stdout was closed (only with `end_with_stdout`).
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_cancellable(work, end_with_stdout))
+        try:
+            return runner.run(_cancellable(work, end_with_stdout))
+        except (KeyboardInterrupt, Terminated, BrokenPipeError):
+            # The runner waits for the threads of the default executor. A call of kazoo can't be
+            # cancelled, and may take until its timeout: leave it behind. `run_process()` does so,
+            # too.
+            runner.get_loop().set_default_executor(ThreadPoolExecutor(1))
+            raise
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
@@ -31,6 +32,17 @@ TERMINATED = 143
 
 class Terminated(Exception):
     """SIGTERM has ended the command."""
+
+
+def run_process() -> NoReturn:
+    """Run the command line of the process and end the process.
+
+    After a signal it doesn't wait for threads that are still busy, as Python's own end does.
+    """
+    code = main()
+    if code > WRONG_USAGE:
+        os._exit(code)  # main() has flushed what is left to print
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -165,7 +165,7 @@ def test_command_without_subcommand_shows_help_on_stderr(
 
 
 def test_command_line_without_click_says_what_to_install() -> None:
-    code = "import sys; sys.modules['click'] = None; from aiokafka08.__main__ import main; main()"
+    code = "import sys; sys.modules['click'] = None; from aiokafka08.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert_one_line(done.stderr, "pip install 'aiokafka08[cli]'")
 
@@ -294,6 +294,21 @@ def test_signal_ends_a_waiting_command(number: signal.Signals, code: int) -> Non
         out, err = process.communicate(timeout=20)
         connection.close()
     assert (process.returncode, out, err.strip()) == (code, b"", b"")
+
+
+def test_interrupt_does_not_wait_for_zookeeper(cluster: EmbeddedCluster) -> None:
+    """A session that doesn't open takes 30 s until its timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        create = ("topic", "create", "t", "-b", cluster.bootstrap_servers, "--zookeeper", address)
+        process = subprocess.Popen(
+            command_line(*create), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        connection, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+        connection.close()
+    assert (process.returncode, out, err.strip()) == (130, b"", b"")
 
 
 def test_run_ends_when_stdout_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

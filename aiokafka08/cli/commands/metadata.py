@@ -29,7 +29,10 @@ PARTITION_FIELDS = {
     "topic": "the topic",
     "partition": "the partition's number",
     "leader": "the node id of the leader; null if there is none",
-    "replicas": "the node ids of the replicas; on 0.8.2 and 0.9 without those of dead brokers",
+    "replicas": (
+        "the node ids of the replicas, the preferred leader first; on 0.8.2 and 0.9 without those "
+        "of dead brokers"
+    ),
     "isr": "the node ids of the in-sync replicas; may be stale on 0.8",
     "error": "the name of the partition's or topic's error; null if there is none",
 }
@@ -158,7 +161,7 @@ def partition_rows(described: Sequence[TopicDescription]) -> list[dict[str, Any]
             "topic": topic["topic"],
             "partition": part["partition"],
             "leader": part["leader"] if part["leader"] >= 0 else None,
-            "replicas": sorted(part["replicas"]),
+            "replicas": part["replicas"],
             "isr": sorted(part["isr"]),
             "error": _error_name(part["error_code"], part["leader"]),
         }
