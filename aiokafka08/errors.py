@@ -620,13 +620,14 @@ class InvalidRecordError(BrokerResponseError):
     description = "the broker's validation rejected the message (brokers from 2.4 on)"
 
 
-# --- error codes of requests that this client doesn't send ----------------------------------------
+# --- error codes of requests that producer and consumer don't send --------------------------------
 
 
 class UnsentRequestError(BrokerResponseError):
-    """An error code that answers only requests which this client doesn't send.
+    """An error code that answers only requests which producer and consumer don't send.
 
-    The subclasses exist for `except` clauses and for `for_code`. The description of each is its
+    The admin client sends one of them, DeleteGroups (`NonEmptyGroup`, `GroupIdNotFound`). The other
+    subclasses exist for `except` clauses and for `for_code`. The description of each is its
     docstring.
     """
 

@@ -12,12 +12,23 @@ from aiokafka08.admin.cluster_description import (
     PartitionDescription,
     TopicDescription,
 )
+from aiokafka08.admin.group_changes import GroupDeletion
 from aiokafka08.admin.group_description import (
     GroupDescription,
     GroupDescriptions,
     MemberDescription,
 )
+from aiokafka08.admin.group_lag import (
+    LogBounds,
+    PartitionLag,
+    PartitionOwner,
+    StoredGroup,
+    StoredGroupDescription,
+    StoredOffsets,
+    lag_rows,
+)
 from aiokafka08.admin.new_topic import NewPartitions, NewTopic
+from aiokafka08.admin.offset_reset import PlannedOffset, ShiftBy
 from aiokafka08.admin.records_to_delete import RecordsToDelete
 from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
 
@@ -26,13 +37,23 @@ __all__ = [
     "BrokerDescription",
     "ClusterDescription",
     "DeletionErrors",
+    "GroupDeletion",
     "GroupDescription",
     "GroupDescriptions",
+    "LogBounds",
     "MemberDescription",
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",
+    "PartitionLag",
+    "PartitionOwner",
+    "PlannedOffset",
     "RecordsToDelete",
+    "ShiftBy",
+    "StoredGroup",
+    "StoredGroupDescription",
+    "StoredOffsets",
     "TopicDescription",
     "TopicErrors",
+    "lag_rows",
 ]

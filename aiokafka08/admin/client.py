@@ -2,7 +2,8 @@
 
 Signatures and return types are aiokafka's wherever the old protocol can do the same. This module
 has the calls that ask brokers about topics and the cluster; `topic_changes` has those that change
-topics, `groups` those about groups. Applications call the client.
+topics, `groups`, `stored_groups` and `group_changes` those about groups. Applications call the
+client.
 
 Invariant: no call creates a topic, but `create_topics`: the metadata of a topic is never requested
 by its name, since on 0.8 that would create it.
@@ -23,7 +24,7 @@ from aiokafka08.admin.cluster_description import (
     TopicDescription,
 )
 from aiokafka08.admin.config_resource import ConfigResource
-from aiokafka08.admin.groups import GroupCalls
+from aiokafka08.admin.group_changes import GroupChangeCalls
 from aiokafka08.admin.offset_positions import OffsetPosition, check_position, find_positions
 from aiokafka08.admin.records_to_delete import RecordsToDelete
 from aiokafka08.admin.topic_changes import TopicChanges
@@ -48,7 +49,7 @@ from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.topics import TopicNodes
 
 
-class AIOKafkaAdminClient(GroupCalls, TopicChanges):
+class AIOKafkaAdminClient(GroupChangeCalls, TopicChanges):
     """Describe a cluster and its groups, create and delete topics, and move groups' offsets.
 
     Args:
@@ -147,6 +148,8 @@ class AIOKafkaAdminClient(GroupCalls, TopicChanges):
             if zookeeper_connect is not None
             else None
         )
+        self._coordinators = {}
+        self._offsets_topic = None
 
     def __del__(self) -> None:
         if hasattr(self, "_lifecycle"):

@@ -1,6 +1,8 @@
-"""Send ListGroups and DescribeGroups to the brokers that coordinate groups (0.9 and later).
+"""Send ListGroups, DescribeGroups and DeleteGroups to the brokers that coordinate groups.
 
-`admin.groups` calls these functions. Groups of 0.8 are in ZooKeeper: `zookeeper.groups`.
+`admin.groups`, `admin.stored_groups` and `admin.group_changes` call these functions. Brokers from
+0.9 on coordinate groups, and those from 1.1 on delete them. Groups of 0.8 are in ZooKeeper:
+`zookeeper.groups`.
 
 Invariant: a retriable error is retried until `request_timeout_ms` is over, any other is raised at
 once. A response without the group is a retriable error, not a dead group.
@@ -12,11 +14,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from aiokafka08.errors import KafkaError, KafkaTimeoutError, broker_error
+from aiokafka08.errors import (
+    GroupIdNotFound,
+    KafkaError,
+    KafkaTimeoutError,
+    NoError,
+    broker_error,
+)
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.retry import retry
-from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import DescribedGroup, DescribeGroupsRequest, ListGroupsRequest
+from aiokafka08.net.router import Lane, Router
+from aiokafka08.protocol.api import (
+    DeleteGroupsRequest,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 
 T = TypeVar("T")
 
@@ -38,17 +51,14 @@ async def list_groups(router: Router, node_id: int) -> list[tuple[str, str]]:
 
 
 async def describe_group(
-    router: Router, group: str, coordinator_id: int | None = None
+    router: Router, coordinator: CoordinatorLookup
 ) -> tuple[int, DescribedGroup]:
     """Return the node id of a group's coordinator, and the group with its members.
-
-    Args:
-        coordinator_id: the coordinator's node id; None to look it up.
 
     Raises:
         KafkaError: the coordinator doesn't respond in time, or refuses.
     """
-    coordinator = CoordinatorLookup(router, group, coordinator_id)
+    group = coordinator.group
 
     async def attempt(timeout_s: float) -> tuple[int, DescribedGroup] | KafkaError:
         node_id = await coordinator.node_id(timeout_s=timeout_s)
@@ -66,6 +76,40 @@ async def describe_group(
                 coordinator.invalidate(node_id)
                 return broker_error(one.error_code, f"group {group!r}")
         return KafkaTimeoutError(f"group {group!r}: node {node_id} left it out of its response")
+
+    return await _retry(router, attempt)
+
+
+async def delete_group(router: Router, coordinator: CoordinatorLookup) -> bool | None:
+    """Delete a group without members, with its offsets.
+
+    Returns:
+        True if it was deleted, False if there was none, None if the coordinator is older than 1.1:
+        then it has no request for it.
+
+    Raises:
+        NonEmptyGroup: the group has members.
+        KafkaError: the coordinator doesn't respond in time, or refuses.
+    """
+    group = coordinator.group
+
+    async def attempt(timeout_s: float) -> bool | KafkaError | None:
+        node_id = await coordinator.node_id(timeout_s=timeout_s)
+        try:
+            connection = await router.connection(node_id, Lane.CONTROL, timeout_s=timeout_s)
+            if not connection.version.supports(DeleteGroupsRequest):
+                return None
+            response = await connection.request(DeleteGroupsRequest([group]), timeout_s=timeout_s)
+        except KafkaError:
+            coordinator.invalidate(node_id)
+            raise
+        code = next((one.error_code for one in response.groups if one.group == group), None)
+        if code is None:
+            return KafkaTimeoutError(f"group {group!r}: node {node_id} left it out of its response")
+        if code in (NoError.errno, GroupIdNotFound.errno):
+            return code == NoError.errno
+        coordinator.invalidate(node_id)
+        return broker_error(code, f"group {group!r}")
 
     return await _retry(router, attempt)
 

@@ -35,6 +35,7 @@ from aiokafka08.offset_store.choose import choose_offset_store
 from aiokafka08.protocol.api import LATEST, DescribedGroup
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.zookeeper.groups import GroupNodes
+from aiokafka08.zookeeper.session import is_node_name
 
 _NOTHING = OffsetAndMetadata(-1, "")
 
@@ -104,8 +105,8 @@ class GroupCalls:
         """Return state, members and assignments of the groups, in one item per coordinator.
 
         `aiokafka08.coordinator.protocol` decodes the members' metadata and assignments. An unknown
-        group has the state "Dead". On 0.8 one item shows the groups in ZooKeeper, without hosts
-        and client ids.
+        group has the state "Dead". The call creates no group, and not the offsets topic. On 0.8 one
+        item shows the groups in ZooKeeper, without hosts and client ids.
 
         Args:
             group_ids: the names.
@@ -199,10 +200,10 @@ class GroupCalls:
 
         Args:
             group_id: the group.
-            offsets: per partition an offset within the log, "earliest", "latest", or a `datetime`.
-                A datetime means the offset that `AIOKafkaConsumer.offsets_for_times` returns for
-                it: a reader that begins there gets all messages of that time or later. It means
-                "latest" if there is no such message.
+            offsets: per partition an offset within the log (as an `OffsetAndMetadata` with a text),
+                "earliest", "latest", or a `datetime`. A datetime means the offset that
+                `AIOKafkaConsumer.offsets_for_times` returns for it: a reader that begins there gets
+                all messages of that time or later. It means "latest" if there is no such message.
             offsets_storage: as in `list_consumer_group_offsets` (default None).
 
         Returns:
@@ -223,16 +224,13 @@ class GroupCalls:
             await self._refuse_live_group(group_id)
             found = await find_offsets(self._router, targets)
             try:
-                await store.commit(
-                    {tp: OffsetAndMetadata(offset, "") for tp, offset in found.items()},
-                    CommitIdentity(),
-                )
+                await store.commit(found, CommitIdentity())
             except CommitFailedError as error:
                 raise IllegalStateError(
                     f"group {group_id!r} is live: its coordinator accepts commits from its members "
                     "only. Stop the members first"
                 ) from error
-        return found
+        return {tp: one.offset for tp, one in found.items()}
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -248,6 +246,14 @@ class GroupCalls:
                 "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
             )
         return self._group_nodes
+
+    async def _has_offsets_topic(self) -> bool:
+        """Return True if the offsets topic exists, without which no group is in Kafka.
+
+        The first lookup of a coordinator would create it (docs/brokers.md 8.9).
+        """
+        response = await self._router.metadata.fetch_all()
+        return any(topic.topic in INTERNAL_TOPICS for topic in response.topics)
 
     @asynccontextmanager
     async def _store(
@@ -282,11 +288,15 @@ class GroupCalls:
         if not self._has_coordinators():
             nodes = self._require_group_nodes("describe_consumer_groups")
             return {None: await asyncio.to_thread(nodes.describe, groups)}
-        if coordinator_id is not None:
-            await self._router.metadata.fetch_all()  # so that the router knows the node's address
+        # The metadata also tells the router the addresses of the nodes.
+        if not await self._has_offsets_topic():
+            return {None: [DescribedGroup(0, group, "Dead", "", "", []) for group in groups]}
         described: dict[int | None, list[DescribedGroup]] = {}
         for node_id, one in await asyncio.gather(
-            *(describe_group(self._router, group, coordinator_id) for group in groups)
+            *(
+                describe_group(self._router, CoordinatorLookup(self._router, one, coordinator_id))
+                for one in groups
+            )
         ):
             described.setdefault(node_id, []).append(one)
         return described
@@ -296,19 +306,23 @@ class GroupCalls:
 
         ZooKeeper isn't asked on brokers from 0.9 on if there is no `zookeeper_connect`.
         """
+        if not self._has_coordinators():
+            self._require_group_nodes("a change of a group")
+        await self._refuse_known_members(group)
+
+    async def _refuse_known_members(self, group: str) -> None:
+        """Raise if members are found in the places that can be asked."""
         members: list[str] = []
         if self._has_coordinators():
             [[described]] = (await self._describe([group], None)).values()
             members += [one.member for one in described.members]
-        if not self._has_coordinators() or self._group_nodes is not None:
-            nodes = self._require_group_nodes("reset_consumer_group_offsets")
-            if "/" not in group:  # no node of ZooKeeper can have a name with "/"
-                [described] = await asyncio.to_thread(nodes.describe, [group])
-                members += [one.member for one in described.members]
+        if self._group_nodes is not None and is_node_name(group):
+            [described] = await asyncio.to_thread(self._group_nodes.describe, [group])
+            members += [one.member for one in described.members]
         if members:
             raise IllegalStateError(
-                f"group {group!r} is live: its members would continue at their positions and "
-                f"overwrite the new offsets. Stop them first: {', '.join(members)}"
+                f"group {group!r} is live: its members would continue at their positions, and "
+                f"commit over the change. Stop them first: {', '.join(members)}"
             )
 
 

@@ -1,9 +1,11 @@
 """Compute the offsets that a reset of a group commits, from what the caller named.
 
-`admin.groups` calls `check_target` for each target, then `find_offsets`, and commits the result.
+`admin.groups` and `admin.group_changes` call `check_target` for each target, then `find_offsets` or
+`plan_offsets`. `find_offsets` refuses an offset outside the log, `plan_offsets` moves it to the
+nearest offset inside, as Kafka's own tool does, and says so.
 
-Invariant: each offset lies within the log of its partition, as the leaders report it at the time of
-the call; otherwise nothing is returned.
+Invariant: each returned offset lies within the log of its partition, as the leaders report it at
+the time of the call; otherwise nothing is returned.
 """
 
 from __future__ import annotations
@@ -11,18 +13,58 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from aiokafka08.admin.offset_positions import epoch_ms
-from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST
-from aiokafka08.structs import TopicPartition
+from aiokafka08.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
-ResetTarget = int | Literal["earliest", "latest"] | datetime.datetime
-"""Where a group's offset is moved to: an offset, an end of the log, or a time."""
+ResetTarget = int | OffsetAndMetadata | Literal["earliest", "latest"] | datetime.datetime
+"""Where a group's offset is moved to: an offset, perhaps with a text; an end of the log; a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """Move a committed offset by so many offsets; a negative number moves it back."""
+
+    offsets: int
+
+
+PlanTarget = ResetTarget | ShiftBy | Literal["current"]
+"""A `ResetTarget`, or one that depends on the committed offset."""
+
+
+class PlannedOffset(NamedTuple):
+    """What a reset would commit for a partition.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition.
+        current: the committed offset; None if nothing is committed.
+        new: the offset after the reset.
+        metadata: the text to commit with it.
+        wanted: the offset that the target named; it differs from `new` if it is outside the log.
+    """
+
+    topic: str
+    partition: int
+    current: int | None
+    new: int
+    metadata: str
+    wanted: int
+
+
+class _Logs(NamedTuple):
+    """First offsets, ends, and what was found by time."""
+
+    first: Mapping[TopicPartition, list[int]]
+    end: Mapping[TopicPartition, list[int]]
+    at_times: Mapping[TopicPartition, OffsetAndTimestamp | None]
 
 
 def check_target(tp: object, target: object) -> ResetTarget:
@@ -33,6 +75,8 @@ def check_target(tp: object, target: object) -> ResetTarget:
     """
     if isinstance(target, datetime.datetime) or (type(target) is int and target >= 0):
         return target
+    if isinstance(target, OffsetAndMetadata) and type(target.offset) is int and target.offset >= 0:
+        return target
     if target == "earliest":
         return "earliest"
     if target == "latest":
@@ -42,15 +86,90 @@ def check_target(tp: object, target: object) -> ResetTarget:
     )
 
 
+def check_plan_target(tp: object, target: object) -> PlanTarget:
+    """Return the target of a partition if it is valid.
+
+    Raises:
+        IllegalArgumentError: it isn't a `PlanTarget`.
+    """
+    if isinstance(target, ShiftBy):
+        return target
+    return "current" if target == "current" else check_target(tp, target)
+
+
 async def find_offsets(
     router: Router, targets: Mapping[TopicPartition, ResetTarget]
-) -> dict[TopicPartition, int]:
-    """Return the offset that each target means now.
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what each target means now.
 
     Raises:
         IllegalArgumentError: an offset is outside the log; names each such partition.
+        UnknownTopicOrPartitionError: a partition doesn't exist.
         KafkaError: the leaders didn't report the offsets.
     """
+    logs = await _read_logs(router, targets)
+    plan = [_planned(tp, target, None, logs) for tp, target in targets.items()]
+    outside = [
+        f"{one.topic}/{one.partition}: {one.wanted}, expected {_range(logs, one)}"
+        for one in plan
+        if one.wanted != one.new
+    ]
+    if outside:
+        raise IllegalArgumentError(f"offsets outside the log: {'; '.join(outside)}")
+    return {
+        TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.new, one.metadata)
+        for one in plan
+    }
+
+
+async def plan_offsets(
+    router: Router,
+    targets: Mapping[TopicPartition, PlanTarget],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> list[PlannedOffset]:
+    """Return the plan of a reset, in the order of topics and partitions.
+
+    Args:
+        router: sends the requests.
+        targets: where each partition's offset is moved to. "current" without a committed offset
+            means "latest".
+        committed: what is committed now.
+
+    Raises:
+        IllegalArgumentError: nothing is committed for a partition that is to be shifted; names each
+            such partition.
+        UnknownTopicOrPartitionError: a partition doesn't exist.
+        KafkaError: the leaders didn't report the offsets.
+    """
+    rootless = [
+        f"{tp.topic}/{tp.partition}"
+        for tp, target in sorted(targets.items(), key=lambda item: item[0])
+        if isinstance(target, ShiftBy) and tp not in committed
+    ]
+    if rootless:
+        raise IllegalArgumentError(
+            f"offsets of {', '.join(rootless)} can't be shifted: nothing is committed there. Name "
+            "an offset, an end of the log, or a time"
+        )
+    logs = await _read_logs(router, targets)
+    return [_planned(tp, targets[tp], committed.get(tp), logs) for tp in sorted(targets)]
+
+
+async def _read_logs(router: Router, targets: Mapping[TopicPartition, PlanTarget]) -> _Logs:
+    """Return what the leaders know; without creating a topic, as a request by its name might.
+
+    Raises:
+        UnknownTopicOrPartitionError: a partition doesn't exist.
+    """
+    await router.metadata.fetch_all()
+    for topic, partition in targets:
+        partitions = sorted(router.metadata.snapshot.partitions(topic))
+        if not partitions:
+            raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+        if partition not in partitions:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} has no partition {partition}; it has {partitions}"
+            )
     first, end = await asyncio.gather(
         list_offsets(router, dict.fromkeys(targets, EARLIEST)),
         list_offsets(router, dict.fromkeys(targets, LATEST)),
@@ -61,20 +180,31 @@ async def find_offsets(
         if isinstance(target, datetime.datetime)
     }
     at_times = await offsets_for_times(router, times_ms) if times_ms else {}
-    offsets: dict[TopicPartition, int] = {}
-    outside = []
-    for tp, target in targets.items():
-        if target == "earliest":
-            offsets[tp] = first[tp][0]
-        elif isinstance(target, int):
-            offsets[tp] = target
-            if not first[tp][0] <= target <= end[tp][0]:
-                outside.append(
-                    f"{tp.topic}/{tp.partition}: {target}, expected {first[tp][0]} to {end[tp][0]}"
-                )
-        else:
-            found = at_times.get(tp)
-            offsets[tp] = end[tp][0] if found is None else found.offset
-    if outside:
-        raise IllegalArgumentError(f"offsets outside the log: {'; '.join(outside)}")
-    return offsets
+    return _Logs(first, end, at_times)
+
+
+def _planned(
+    tp: TopicPartition, target: PlanTarget, current: OffsetAndMetadata | None, logs: _Logs
+) -> PlannedOffset:
+    first, end = logs.first[tp][0], logs.end[tp][0]
+    metadata = ""
+    if isinstance(target, OffsetAndMetadata):
+        wanted, metadata = target
+    elif isinstance(target, int):
+        wanted = target
+    elif isinstance(target, ShiftBy) and current is not None:
+        wanted = current.offset + target.offsets
+    elif isinstance(target, datetime.datetime):
+        found = logs.at_times.get(tp)
+        wanted = end if found is None else found.offset
+    elif target == "current" and current is not None:
+        wanted, metadata = current
+    else:
+        wanted = first if target == "earliest" else end
+    new = min(max(wanted, first), end)
+    return PlannedOffset(*tp, None if current is None else current.offset, new, metadata, wanted)
+
+
+def _range(logs: _Logs, one: PlannedOffset) -> str:
+    tp = TopicPartition(one.topic, one.partition)
+    return f"{logs.first[tp][0]} to {logs.end[tp][0]}"

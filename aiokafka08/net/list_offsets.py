@@ -1,12 +1,15 @@
 """Request offsets from the leaders of many partitions, and follow leaders that move.
 
 `list_offsets()` returns earliest and latest offsets and starts of segments (ListOffsets 0);
-consumer, admin and Spark call it. `find_first_messages()` finds messages by their timestamps
-(ListOffsets 1); only `offsets_for_times` calls it, and combines the two. The consumer's
-`start_offsets` retries by itself, and calls `list_offsets_of_leader()`.
+consumer, admin and Spark call it. `list_reachable_offsets()` does the same for as many partitions
+as it can, and returns the errors of the others; the admin client's overviews call it.
+`find_first_messages()` finds messages by their timestamps (ListOffsets 1); only `offsets_for_times`
+calls it, and combines the two. The consumer's `start_offsets` retries by itself, and calls
+`list_offsets_of_leader()`.
 
 Invariant: a partition that has its result isn't requested again. Partitions without a result are
-requested again until the deadline, or until one of them fails with a final error.
+requested again: by `list_reachable_offsets()` once, by the others until the deadline, or until one
+of them fails with a final error.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from aiokafka08.errors import (
     KafkaProtocolError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    NoBrokersAvailable,
     UnknownError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
@@ -86,6 +90,50 @@ async def list_offsets(
         )
 
     return await _request_until_complete(router, timestamps, send, timeout_s, is_final)
+
+
+async def list_reachable_offsets(
+    router: Router, tps: Collection[TopicPartition], timestamp: int
+) -> PartitionResults[int]:
+    """Return one offset per partition, or the error of a partition that has none now.
+
+    It sends one request per leader. Partitions that fail with an error that may pass are requested
+    once more, after a metadata refresh. So a partition without a leader, or on a dead broker,
+    delays the others by that, and doesn't fail them.
+
+    Args:
+        router: sends the requests; its metadata has these partitions.
+        tps: the partitions.
+        timestamp: `LATEST` or `EARLIEST`.
+
+    Raises:
+        IllegalStateError: the client was stopped.
+    """
+    timestamps = dict.fromkeys(tps, timestamp)
+    limit_s = attempt_timeout(router.config.request_timeout_s)
+
+    def send(
+        leader: int, led: Collection[TopicPartition], timeout_s: float
+    ) -> Awaitable[PartitionResults[list[int]]]:
+        return list_offsets_of_leader(router, leader, led, timestamps, timeout_s=timeout_s)
+
+    results = await request_from_leaders(router, tps, send, limit_s)
+    failed = [
+        tp for tp, one in results.items() if isinstance(one, KafkaError) and not is_final(one)
+    ]
+    if failed:
+        try:
+            await router.metadata.fetch_all()
+        except NoBrokersAvailable:
+            pass  # the first errors say more
+        else:
+            results |= await request_from_leaders(router, failed, send, limit_s)
+    return {
+        tp: one
+        if isinstance(one, KafkaError)
+        else (one[0] if one else KafkaProtocolError("the leader listed no offset"))
+        for tp, one in results.items()
+    }
 
 
 async def find_first_messages(

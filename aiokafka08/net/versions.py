@@ -91,8 +91,17 @@ _APIS_0_10 = _APIS_0_9 | {
     ApiKey.FETCH: range(3),
     ApiKey.LIST_OFFSETS: range(2),
     ApiKey.METADATA: range(2),
+    ApiKey.OFFSET_FETCH: range(3),
     ApiKey.API_VERSIONS: range(1),
+    ApiKey.DELETE_GROUPS: range(1),
 }
+_ADDED_AFTER_0_10_0: Mapping[tuple[int, ...], Mapping[ApiKey, range]] = {
+    (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1)},
+    (0, 10, 2): {ApiKey.OFFSET_FETCH: range(2)},
+    (1, 1): {ApiKey.DELETE_GROUPS: range(0)},
+}
+"""The releases that extended `_APIS_0_10`, with what the releases before them know."""
+
 LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
     BrokerLine.V0_8: _APIS_0_8_0,
     BrokerLine.V0_8_0: _APIS_0_8_0,
@@ -101,7 +110,8 @@ LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
     BrokerLine.V0_9: _APIS_0_9,
     BrokerLine.V0_10: _APIS_0_10,
 }
-"""The API versions that each line shares with this client (docs/brokers.md §2, §8)."""
+"""The API versions that each line shares with this client (docs/brokers.md §2, §8). Those of V0_10
+are of its newest release; what an older one lacks is known from its ApiVersions response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +158,13 @@ class BrokerVersion:
                     f"api_version={api_version!r}: brokers from 4.0 on dropped the requests of "
                     "0.8; expected at most 3.9"
                 )
-            if (0, 10) <= numbers < (0, 10, 1):
-                return cls(BrokerLine.V0_10, {**_APIS_0_10, ApiKey.LIST_OFFSETS: range(1)})
+            if numbers >= (0, 10):
+                apis = dict(_APIS_0_10)
+                for release, before in _ADDED_AFTER_0_10_0.items():
+                    if numbers < release:
+                        apis |= before
+                return cls(BrokerLine.V0_10, apis)
             for line, first in (
-                (BrokerLine.V0_10, (0, 10)),
                 (BrokerLine.V0_9, (0, 9)),
                 (BrokerLine.V0_8_2, (0, 8, 2)),
                 (BrokerLine.V0_8_1, (0, 8, 1)),

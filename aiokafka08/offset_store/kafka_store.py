@@ -28,12 +28,16 @@ from aiokafka08.structs import TopicPartition
 
 R = TypeVar("R", bound=Response)
 
+_LONG_AGO_MS = 1
+"""A time before any retention; -1 would mean the broker's clock."""
+
 
 class KafkaOffsetStore:
     """Committed offsets of one group in `__consumer_offsets`."""
 
     def __init__(self, router: Router, coordinator: CoordinatorLookup) -> None:
         self._router = router
+        self._coordinator = coordinator
         self._group = coordinator.group
         self._target = _CoordinatorTarget(router, coordinator)
 
@@ -60,18 +64,44 @@ class KafkaOffsetStore:
         check_metadata(offsets, BrokerLine.V0_8_2)
         await requests.commit(self._router, self._group, self._target, offsets, identity, timeout_s)
 
+    async def expire(self, offsets: OffsetsToCommit) -> None:
+        """Commit these offsets as of 1970, so that the coordinator removes them at its next check.
+
+        It checks every `offsets.retention.check.interval.ms`, by default ten minutes (brokers.md
+        8.16). Until then the offsets can be read.
+
+        Raises:
+            CommitFailedError: the group has members.
+            KafkaError: as `OffsetStore.commit`.
+        """
+        target = _CoordinatorTarget(self._router, self._coordinator, version=1)
+        await requests.commit(
+            self._router,
+            self._group,
+            target,
+            offsets,
+            CommitIdentity(),
+            None,
+            timestamp_ms=_LONG_AGO_MS,
+        )
+
 
 class _CoordinatorTarget:
-    """Sends to the coordinator."""
+    """Sends to the coordinator, by default in the highest version that both sides know."""
 
-    def __init__(self, router: Router, coordinator: CoordinatorLookup) -> None:
+    def __init__(
+        self, router: Router, coordinator: CoordinatorLookup, version: int | None = None
+    ) -> None:
         self._router = router
         self._coordinator = coordinator
+        self._version = version
 
     async def send(self, request: Request[R], timeout_s: float) -> tuple[R, int]:
         node_id = await self._coordinator.node_id(timeout_s=timeout_s)
         try:
-            response = await self._router.request(request, node_id=node_id, timeout_s=timeout_s)
+            response = await self._router.request(
+                request, node_id=node_id, version=self._version, timeout_s=timeout_s
+            )
         except KafkaError as error:
             if error.retriable:
                 self._coordinator.invalidate(node_id)

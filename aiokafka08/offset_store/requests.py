@@ -58,13 +58,16 @@ async def commit(
     offsets: OffsetsToCommit,
     identity: CommitIdentity,
     timeout_s: float | None,
+    *,
+    timestamp_ms: int = -1,
 ) -> None:
-    """Commit these offsets; see `OffsetStore.commit`."""
+    """Commit these offsets; see `OffsetStore.commit`, and `commit_request` for the timestamp."""
 
     async def send(
         tps: Collection[TopicPartition], attempt_s: float
     ) -> tuple[Mapping[TopicPartition, KafkaError | None], int]:
-        request = commit_request(group, {tp: offsets[tp] for tp in tps}, identity)
+        some = {tp: offsets[tp] for tp in tps}
+        request = commit_request(group, some, identity, timestamp_ms)
         response, node_id = await target.send(request, attempt_s)
         return read_commit_response(response, tps), node_id
 

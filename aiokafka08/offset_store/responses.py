@@ -43,14 +43,15 @@ CommittedOffset = OffsetAndMetadata | None
 
 
 def commit_request(
-    group: str, offsets: OffsetsToCommit, identity: CommitIdentity
+    group: str, offsets: OffsetsToCommit, identity: CommitIdentity, timestamp_ms: int = -1
 ) -> OffsetCommitRequest:
     """Return the request that commits these offsets.
 
-    Its retention and timestamps are -1: the broker's own setting, and its clock.
+    Its retention is -1, the broker's own setting. `timestamp_ms` is the time of the commit, for
+    version 1 only; -1 means the broker's clock.
     """
     topics = by_topic(
-        (tp.topic, CommitPartition(tp.partition, offset, -1, metadata))
+        (tp.topic, CommitPartition(tp.partition, offset, timestamp_ms, metadata))
         for tp, (offset, metadata) in offsets.items()
     )
     return OffsetCommitRequest(group, identity.generation, identity.member, -1, topics)
@@ -59,6 +60,11 @@ def commit_request(
 def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
     """Return the request for the committed offsets of these partitions."""
     return OffsetFetchRequest(group, by_topic(partitions))
+
+
+def fetch_all_request(group: str, version: int) -> OffsetFetchRequest:
+    """Return the request for all committed offsets of a group, for version 1 or 2."""
+    return OffsetFetchRequest(group, None if version >= 2 else [])
 
 
 def read_commit_response(
@@ -77,6 +83,30 @@ def read_fetch_response(
     response: OffsetFetchResponse, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, CommittedOffset | KafkaError]:
     """Return for each partition what is committed, None if nothing is, or its error."""
+    if response.error_code:
+        return dict.fromkeys(partitions, broker_error(response.error_code))
+    results = _fetch_results(response)
+    return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
+
+
+def read_fetch_all_response(
+    response: OffsetFetchResponse,
+) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
+    """Return all offsets that a group has committed, or the error."""
+    if response.error_code:
+        return broker_error(response.error_code)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for tp, result in _fetch_results(response).items():
+        if isinstance(result, KafkaError):
+            return result
+        if result is not None:
+            found[tp] = result
+    return found
+
+
+def _fetch_results(
+    response: OffsetFetchResponse,
+) -> dict[TopicPartition, CommittedOffset | KafkaError]:
     results: dict[TopicPartition, CommittedOffset | KafkaError] = {}
     for topic in response.topics:
         for one in topic.partitions:
@@ -90,7 +120,7 @@ def read_fetch_response(
             else:
                 result = OffsetAndMetadata(one.offset, one.metadata or "")
             results[TopicPartition(topic.topic, one.partition)] = result
-    return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
+    return results
 
 
 def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:

@@ -37,7 +37,10 @@ __all__ = ["APIS", "ApiKey", "Request", "Response", "Topic", "by_topic"]
 
 
 class ApiKey(enum.IntEnum):
-    """The api keys of brokers 0.8 – 0.10. Keys 4 – 7 are for brokers only, so not in `APIS`."""
+    """The api keys of brokers 0.8 – 0.10, and of DeleteGroups (1.1).
+
+    Keys 4 – 7 are for brokers only, so not in `APIS`.
+    """
 
     PRODUCE = 0
     FETCH = 1
@@ -57,6 +60,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
     API_VERSIONS = 18
+    DELETE_GROUPS = 42
 
 
 P = TypeVar("P")
@@ -338,19 +342,26 @@ class CommittedPartition(ByFields):
 
 @dataclass(slots=True, eq=False, repr=False)
 class OffsetFetchResponse(Response):
+    """`error_code` is that of the whole group, such as NotCoordinatorForGroup."""
+
     topics: list[Topic[CommittedPartition]]
+    error_code: Annotated[Int16, Since(2, absent=0)] = 0
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
-    """Version 0 reads from ZooKeeper, version 1 from `__consumer_offsets`."""
+    """Version 0 reads from ZooKeeper, 1 and 2 from `__consumer_offsets`.
+
+    All committed offsets of a group are `None` in version 2, and `[]` in version 1 on 0.9 to 0.10.1
+    (docs/brokers.md 8.8).
+    """
 
     api = ApiKey.OFFSET_FETCH
-    versions = range(2)
+    versions = range(3)
     response = OffsetFetchResponse
 
     group: NullableString
-    topics: list[Topic[Int32]]
+    topics: Annotated[list[Topic[Int32]] | None, NullSince(2)]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -516,6 +527,32 @@ class ListGroupsRequest(Request[ListGroupsResponse]):
     response = ListGroupsResponse
 
 
+# --- DeleteGroups (42) --------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DeletedGroup(ByFields):
+    group: String
+    error_code: Int16
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DeleteGroupsResponse(Response):
+    throttle_time_ms: Int32
+    groups: list[DeletedGroup]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
+    """Remove groups without members, with their committed offsets (brokers from 1.1 on)."""
+
+    api = ApiKey.DELETE_GROUPS
+    versions = range(1)
+    response = DeleteGroupsResponse
+
+    groups: list[String]
+
+
 # --- ApiVersions (18) ---------------------------------------------------------------------------
 
 
@@ -557,6 +594,7 @@ APIS: dict[int, type[Request[Any]]] = {
         SyncGroupRequest,
         DescribeGroupsRequest,
         ListGroupsRequest,
+        DeleteGroupsRequest,
         ApiVersionsRequest,
     )
 }

@@ -177,6 +177,10 @@ class BrokerLine:
     """The error code for a v1 commit to an unknown topic (8.5)."""
     unknown_partition_fetch_code: int = UnknownTopicOrPartitionError.errno
     """The error code for a v1 fetch of an unknown partition's offset (8.8)."""
+    fetch_of_no_topics_is_all: bool = False
+    """Whether a v1 fetch of no topics returns all committed offsets of the group (8.8)."""
+    offset_record_version: int = 0
+    """The version of keys and values of commits in the offsets topic (8.15)."""
     generation_code: int = NoError.errno
     """The error code for a commit that names a generation, if the group has neither members nor
     committed offsets (8.6)."""
@@ -305,6 +309,8 @@ _0_9 = BrokerLine(
     stores_long_metadata=False,
     unknown_topic_commit_code=UnknownTopicOrPartitionError.errno,
     unknown_partition_fetch_code=NoError.errno,
+    fetch_of_no_topics_is_all=True,
+    offset_record_version=1,
     generation_code=IllegalGenerationError.errno,
     known_group_generation_code=IllegalGenerationError.errno,
     null_coordinator_group_closes=True,
@@ -320,7 +326,7 @@ _0_10 = BrokerLine(
         ApiKey.LIST_OFFSETS: SupportedVersions(range(2)),
         ApiKey.METADATA: SupportedVersions(range(2)),
         ApiKey.OFFSET_COMMIT: SupportedVersions(range(3)),
-        ApiKey.OFFSET_FETCH: SupportedVersions(range(2)),
+        ApiKey.OFFSET_FETCH: SupportedVersions(range(3)),
         ApiKey.GROUP_COORDINATOR: _ONLY_0,
         **dict.fromkeys(_GROUPS, _ONLY_0),
         ApiKey.API_VERSIONS: _ANY_AS_0,  # the handler rejects versions above 0, in layout 0
@@ -345,6 +351,7 @@ _0_10 = BrokerLine(
     keeps_null_metadata=False,
     unknown_topic_commit_code=UnknownTopicOrPartitionError.errno,
     unknown_partition_fetch_code=NoError.errno,
+    offset_record_version=1,
     generation_code=IllegalGenerationError.errno,
     known_group_generation_code=UnknownMemberIdError.errno,
     null_group_closes=True,

@@ -348,11 +348,15 @@ class ClusterState:
 
     def coordinator(self, group: str | None) -> int | None:
         """Return the leader of the group's partition of the offsets topic; None without one."""
-        partitions = self.topics.get(OFFSETS_TOPIC)
-        if partitions is None:
+        if OFFSETS_TOPIC not in self.topics:
             return None
-        leader = partitions[_java_hash(group or "") % len(partitions)].leader
+        leader = self.offsets_partition(group).leader
         return leader if leader != _NO_LEADER and self.nodes[leader].alive else None
+
+    def offsets_partition(self, group: str | None) -> Partition:
+        """Return the group's partition of the offsets topic, which exists."""
+        partitions = self.topics[OFFSETS_TOPIC]
+        return partitions[_java_hash(group or "") % len(partitions)]
 
     def create_offsets_topic(self, now_ms: int) -> None:
         """Create the offsets topic, as brokers do at the first GroupCoordinator request."""

@@ -1,12 +1,14 @@
-"""Read the groups that Scala consumers of 0.8 keep in ZooKeeper, in the form of DescribeGroups.
+"""Read, and delete, the groups that Scala consumers of 0.8 keep in ZooKeeper.
 
 `/consumers/<group>/ids/<member>` is ephemeral and holds a member's subscription as JSON;
-`/consumers/<group>/owners/<topic>/<partition>` names the member's thread that reads the partition.
-The result has the form of the brokers' response, so that `admin.groups` handles only one form. The
-calls of `GroupNodes` block and run in threads, each with a session of its own.
+`/consumers/<group>/owners/<topic>/<partition>` names the member's thread that reads the partition;
+`/consumers/<group>/offsets/<topic>/<partition>` holds a committed offset. Groups and members are
+returned in the form of the brokers' DescribeGroups, so that `admin.groups` handles only one form.
+The calls of `GroupNodes` block and run in threads, each with a session of its own. They read many
+nodes at a time: ZooKeeper responds to pipelined requests.
 
-Invariant: nothing is written. If a member's node can't be decoded, that is logged, and the member
-is returned with an empty subscription and the partitions that it owns.
+Invariant: only `delete` changes anything. A node that can't be decoded is logged and left out: a
+member is then returned with an empty subscription and the partitions that it owns.
 """
 
 from __future__ import annotations
@@ -14,17 +16,26 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka08.coordinator.protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
+from aiokafka08.errors import KafkaUnavailableError, NonEmptyGroup
 from aiokafka08.protocol.api import DescribedGroup, DescribedMember
-from aiokafka08.zookeeper.session import check_node_name, require_kazoo, temporary_session
+from aiokafka08.structs import TopicPartition
+from aiokafka08.zookeeper.offsets import decode_offset
+from aiokafka08.zookeeper.session import (
+    check_node_name,
+    require_kazoo,
+    result_of,
+    temporary_session,
+)
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -33,13 +44,16 @@ _log = logging.getLogger("aiokafka08.admin")
 _ROOT = "/consumers"
 _PARTITION = re.compile(r"[0-9]{1,9}")
 
+_IN_FLIGHT = 1000
+"""How many nodes are requested at a time."""
+
 
 class GroupNodes:
     """The nodes of all groups in one ZooKeeper.
 
     Args:
         connect: "host:port,host:port/chroot".
-        timeout_s: seconds to wait for a session.
+        timeout_s: seconds to wait for a session, and for responses.
         client_id: log lines begin with it.
 
     Raises:
@@ -58,33 +72,81 @@ class GroupNodes:
         Raises:
             KafkaConnectionError: ZooKeeper can't be reached.
             KafkaUnavailableError: the chroot doesn't exist, or ZooKeeper refuses.
+            KafkaTimeoutError: ZooKeeper doesn't respond in time.
         """
         with self._session() as client:
-            return sorted(_children(client, _ROOT) or ())
+            return sorted(self._children(client, [_ROOT]).get(_ROOT, ()))
 
     def describe(self, groups: Iterable[str]) -> list[DescribedGroup]:
         """Return each group with its members.
 
         Raises:
             IllegalArgumentError: a name can't be the name of a node.
-            KafkaConnectionError, KafkaUnavailableError: see `names`.
+            KafkaError: as `names`.
         """
-        group_names = list(groups)
-        for group in group_names:
-            check_node_name("group_id", group)
+        group_names = _checked(groups)
         with self._session() as client:
             return [self._describe(client, group) for group in group_names]
+
+    def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
+        """Return the committed offsets of each group; empty for a group without any.
+
+        A node that holds something else than an offset is logged and left out.
+
+        Raises:
+            IllegalArgumentError: a name can't be the name of a node.
+            KafkaError: as `names`.
+        """
+        offsets: dict[str, dict[TopicPartition, int]] = {group: {} for group in _checked(groups)}
+        with self._session() as client:
+            found = self._partition_nodes(client, [f"{_ROOT}/{one}/offsets" for one in offsets])
+        for path, tp, data in found:
+            try:
+                offset = decode_offset(self._connect, path, data)
+            except KafkaUnavailableError as error:
+                _log.warning("%s: %s", self._client_id, error.text)
+                continue
+            if offset is not None:
+                offsets[path.split("/")[2]][tp] = offset
+        return offsets
+
+    def delete(self, group: str) -> bool:
+        """Delete the node of a group without members, and everything below it.
+
+        Returns:
+            False if the group has no node.
+
+        Raises:
+            IllegalArgumentError: the name can't be the name of a node.
+            NonEmptyGroup: the group has members; the text names them.
+            KafkaError: as `names`.
+        """
+        from kazoo.exceptions import NoNodeError
+
+        [name] = _checked([group])
+        path = f"{_ROOT}/{name}"
+        with self._session() as client:
+            if members := self._children(client, [f"{path}/ids"]).get(f"{path}/ids"):
+                raise NonEmptyGroup(f"group {group!r} has members: {', '.join(sorted(members))}")
+            try:
+                client.delete(path, recursive=True)
+            except NoNodeError:
+                return False
+        return True
+
+    # --- inside -----------------------------------------------------------------------------------
 
     def _session(self) -> AbstractContextManager[KazooClient]:
         return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
 
     def _describe(self, client: KazooClient, group: str) -> DescribedGroup:
         ids = f"{_ROOT}/{group}/ids"
-        names = sorted(_children(client, ids) or ())
+        names = sorted(self._children(client, [ids]).get(ids, ()))
         owned = self._owned(client, group) if names else {}
+        subscriptions = self._data(client, [f"{ids}/{name}" for name in names])
         members = []
         for name in names:
-            topics = self._subscription(f"{ids}/{name}", _read(client, f"{ids}/{name}"))
+            topics = self._subscription(f"{ids}/{name}", subscriptions.get(f"{ids}/{name}"))
             members.append(
                 DescribedMember(
                     name,
@@ -97,20 +159,55 @@ class GroupNodes:
         if members:
             state = "Stable"
         else:
-            state = "Dead" if _children(client, f"{_ROOT}/{group}") is None else "Empty"
+            path = f"{_ROOT}/{group}"
+            state = "Empty" if path in self._children(client, [path]) else "Dead"
         return DescribedGroup(0, group, state, PROTOCOL_TYPE if members else "", "", members)
 
     def _owned(self, client: KazooClient, group: str) -> dict[str, dict[str, list[int]]]:
         """Return for each member its partitions by topic."""
         owned: dict[str, dict[str, list[int]]] = {}
-        root = f"{_ROOT}/{group}/owners"
-        for topic in sorted(_children(client, root) or ()):
-            names = _children(client, f"{root}/{topic}") or ()
-            for number in sorted(int(one) for one in names if _PARTITION.fullmatch(one)):
-                thread = _read(client, f"{root}/{topic}/{number}")
-                member, _, _ = (thread or b"").decode(errors="replace").rpartition("-")
-                owned.setdefault(member, {}).setdefault(topic, []).append(number)
+        for _, tp, thread in self._partition_nodes(client, [f"{_ROOT}/{group}/owners"]):
+            member, _, _ = thread.decode(errors="replace").rpartition("-")
+            owned.setdefault(member, {}).setdefault(tp.topic, []).append(tp.partition)
         return owned
+
+    def _partition_nodes(
+        self, client: KazooClient, roots: Collection[str]
+    ) -> Iterator[tuple[str, TopicPartition, bytes]]:
+        """Return path, partition and data of the nodes `<root>/<topic>/<partition>`, in order."""
+        topics = self._children(client, roots)
+        topic_paths = [f"{root}/{topic}" for root in topics for topic in sorted(topics[root])]
+        partitions = self._children(client, topic_paths)
+        nodes = {
+            f"{path}/{number}": TopicPartition(path.rpartition("/")[2], number)
+            for path, names in partitions.items()
+            for number in sorted(int(name) for name in names if _PARTITION.fullmatch(name))
+        }
+        data = self._data(client, nodes)
+        return ((path, tp, data[path]) for path, tp in nodes.items() if path in data)
+
+    def _children(self, client: KazooClient, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Return the names of the children of each node; missing nodes are left out."""
+        return self._request_all(client.get_children_async, paths)
+
+    def _data(self, client: KazooClient, paths: Iterable[str]) -> dict[str, bytes]:
+        """Return the data of each node; missing nodes are left out."""
+        found = self._request_all(client.get_async, paths)
+        return {path: data for path, (data, _) in found.items()}
+
+    def _request_all(self, send: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
+        from kazoo.exceptions import NoNodeError
+
+        waiting = list(paths)
+        results: dict[str, Any] = {}
+        for at in range(0, len(waiting), _IN_FLIGHT):
+            deadline = time.monotonic() + self._timeout_s
+            for path, request in [(one, send(one)) for one in waiting[at : at + _IN_FLIGHT]]:
+                try:
+                    results[path] = result_of(request, deadline)
+                except NoNodeError:
+                    pass
+        return results
 
     def _subscription(self, path: str, data: bytes | None) -> list[str]:
         """Return the topics, or patterns, in a member's node; none if it can't be decoded."""
@@ -132,23 +229,8 @@ class GroupNodes:
             return []
 
 
-def _children(client: KazooClient, path: str) -> list[str] | None:
-    """Return the names of the child nodes; None if there is no such node."""
-    from kazoo.exceptions import NoNodeError
-
-    try:
-        names: list[str] = client.get_children(path)
-    except NoNodeError:
-        return None
+def _checked(groups: Iterable[str]) -> list[str]:
+    names = list(groups)
+    for name in names:
+        check_node_name("group_id", name)
     return names
-
-
-def _read(client: KazooClient, path: str) -> bytes | None:
-    """Return a node's data; None if there is no such node."""
-    from kazoo.exceptions import NoNodeError
-
-    try:
-        data: bytes = client.get(path)[0]
-    except NoNodeError:
-        return None
-    return data

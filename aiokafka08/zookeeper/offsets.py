@@ -16,7 +16,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka08.errors import (
     IllegalStateError,
@@ -29,6 +29,7 @@ from aiokafka08.zookeeper.session import (
     ZookeeperSession,
     check_node_name,
     require_kazoo,
+    result_of,
     translate_errors,
 )
 
@@ -128,11 +129,11 @@ class OffsetNodes:
         offsets: dict[TopicPartition, int | None] = {}
         for tp, request in requests.items():
             try:
-                data, _ = _wait(request, deadline)
+                data, _ = result_of(request, deadline)
             except NoNodeError:
                 offsets[tp] = None
             else:
-                offsets[tp] = self._decode(tp, data)
+                offsets[tp] = decode_offset(self._connect, self._path(tp), data)
         return offsets
 
     def _write(
@@ -147,12 +148,12 @@ class OffsetNodes:
             path, value = self._path(tp), values[tp]
             try:
                 try:
-                    _wait(request, deadline)
+                    result_of(request, deadline)
                 except NoNodeError:
                     try:
-                        _wait(client.create_async(path, value, makepath=True), deadline)
+                        result_of(client.create_async(path, value, makepath=True), deadline)
                     except NodeExistsError:  # another client created it in between
-                        _wait(client.set_async(path, value), deadline)
+                        result_of(client.set_async(path, value), deadline)
             except KazooException as error:
                 failed[tp] = KafkaUnavailableError(f"{type(error).__name__} {error}".rstrip())
             except KafkaTimeoutError as error:
@@ -162,28 +163,19 @@ class OffsetNodes:
     def _path(self, tp: TopicPartition) -> str:
         return f"/consumers/{self._group}/offsets/{tp.topic}/{tp.partition}"
 
-    def _decode(self, tp: TopicPartition, data: bytes) -> int | None:
-        offset = int(data) if _NUMBER.fullmatch(data) else LARGEST + 1
-        if offset > LARGEST:
-            raise KafkaUnavailableError(
-                f"ZooKeeper {self._connect}: the node {self._path(tp)} holds {data[:100]!r}; "
-                "expected an offset. Write an offset to the node, or delete it"
-            )
-        # A negative offset counts as none; brokers accept and write them (docs/brokers.md 8.4).
-        return offset if offset >= 0 else None
 
+def decode_offset(connect: str, path: str, data: bytes) -> int | None:
+    """Return the offset in a node's data; None for a negative one.
 
-def _wait(request: Any, deadline: float) -> Any:
-    """Return the result of a kazoo request.
-
-    While ZooKeeper can't be reached, kazoo keeps requests until it is back: hence the deadline.
+    A negative offset counts as none: brokers accept and write them (docs/brokers.md 8.4).
 
     Raises:
-        KafkaTimeoutError: no result by the deadline.
+        KafkaUnavailableError: the node holds something else; names the node.
     """
-    from kazoo.handlers.threading import KazooTimeoutError
-
-    try:
-        return request.get(timeout=max(deadline - time.monotonic(), 0.001))
-    except KazooTimeoutError:
-        raise KafkaTimeoutError("ZooKeeper doesn't respond in time") from None
+    offset = int(data) if _NUMBER.fullmatch(data) else LARGEST + 1
+    if offset > LARGEST:
+        raise KafkaUnavailableError(
+            f"ZooKeeper {connect}: the node {path} holds {data[:100]!r}; expected an offset. Write "
+            "an offset to the node, or delete it"
+        )
+    return offset if offset >= 0 else None

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
     KafkaConnectionError,
     KafkaError,
+    KafkaTimeoutError,
     KafkaUnavailableError,
 )
 
@@ -139,17 +141,38 @@ def translate_errors(connect: str) -> Iterator[None]:
         ) from error
 
 
+def result_of(request: Any, deadline: float) -> Any:
+    """Return the result of a kazoo request; `deadline` is a time of `time.monotonic()`.
+
+    While ZooKeeper can't be reached, kazoo keeps requests until it is back: hence the deadline.
+
+    Raises:
+        KafkaTimeoutError: no result by the deadline.
+    """
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    try:
+        return request.get(timeout=max(deadline - time.monotonic(), 0.001))
+    except KazooTimeoutError:
+        raise KafkaTimeoutError("ZooKeeper doesn't respond in time") from None
+
+
 def check_node_name(option: str, name: str) -> None:
     """Check that a name can be the name of a node.
 
     Raises:
         IllegalArgumentError: it is empty, "." or "..", or contains "/" or a control character.
     """
-    if not name or name in (".", "..") or "/" in name or not name.isprintable():
+    if not is_node_name(name):
         raise IllegalArgumentError(
             f"{option}={name!r} can't be a node of ZooKeeper: expected a name that contains no '/' "
             "and no control character, and isn't '.' or '..'"
         )
+
+
+def is_node_name(name: str) -> bool:
+    """Return whether a name can be the name of a node; see `check_node_name`."""
+    return bool(name) and name not in (".", "..") and "/" not in name and name.isprintable()
 
 
 def _open(connect: str, timeout_s: float, logger: str) -> KazooClient:

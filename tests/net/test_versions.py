@@ -28,6 +28,7 @@ from aiokafka08.protocol.api import (
     ApiVersionsResponse,
     Broker,
     CommittedPartition,
+    DeleteGroupsRequest,
     DescribeGroupsRequest,
     FetchRequest,
     FetchResponse,
@@ -81,7 +82,7 @@ OF_0_10_2 = {0: (0, 2), 1: (0, 3), 2: (0, 1), 3: (0, 2), 8: (0, 2), 9: (0, 2), 1
              18: (0, 0), 19: (0, 1), 20: (0, 1)}  # fmt: skip
 OF_3_9 = {0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 8: (0, 9), 9: (0, 9), 10: (0, 6),
           11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 5), 16: (0, 5), 18: (0, 4),
-          60: (0, 1)}  # fmt: skip
+          42: (0, 2), 60: (0, 1)}  # fmt: skip
 OF_4_1 = {0: (0, 13), 1: (4, 18), 2: (1, 10), 3: (0, 13), 8: (2, 9), 9: (1, 9), 18: (0, 4)}
 
 OFFSETS = frame(ListOffsetsResponse([]))
@@ -281,12 +282,10 @@ def test_api_versions_gives_what_both_sides_support() -> None:
     assert version.highest(ListOffsetsRequest) == 1
     assert version.highest(MetadataRequest) == 1
     assert version.highest(OffsetCommitRequest) == 2
-    assert version.highest(OffsetFetchRequest) == 1
+    assert version.highest(OffsetFetchRequest) == 2
     assert version.highest(JoinGroupRequest) == 0
-    assert set(version.apis) == set(LINE_APIS[BrokerLine.V0_10])
-    assert {r: ask(B_3_9).highest(r) for r in APIS.values()} == {
-        r: version.highest(r) for r in APIS.values()
-    }
+    assert set(version.apis) == set(LINE_APIS[BrokerLine.V0_10]) - {ApiKey.DELETE_GROUPS}
+    assert ask(B_3_9).apis == LINE_APIS[BrokerLine.V0_10]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +313,7 @@ def test_versions_of_the_broker_alone_are_left_out() -> None:
     with pytest.raises(UnsupportedVersionError, match="MetadataRequest"):
         version.highest(MetadataRequest)
     assert not version.supports(OffsetFetchRequest, 0)
-    assert version.highest(OffsetFetchRequest) == 1
+    assert version.highest(OffsetFetchRequest) == 2
 
 
 @pytest.mark.parametrize("brokers", [0, 1, 2, 50])
@@ -379,16 +378,34 @@ def test_garbage_ends_in_a_typed_error_or_a_line() -> None:
     ],
 )
 def test_api_version_pins_the_line(api_version: str | tuple[int, ...], line: BrokerLine) -> None:
-    assert BrokerVersion.pinned(api_version) == BrokerVersion.of(line)
-
-
-@pytest.mark.parametrize("api_version", ["0.10", (0, 10, 0), "0.10.0.1"])
-def test_0_10_0_cannot_search_by_timestamp(api_version: str | tuple[int, ...]) -> None:
     version = BrokerVersion.pinned(api_version)
     assert version is not None
-    assert version.line is BrokerLine.V0_10
-    assert version.highest(ListOffsetsRequest) == 0
-    assert BrokerVersion.of(BrokerLine.V0_10).highest(ListOffsetsRequest) == 1
+    assert version.line is line
+    if line is not BrokerLine.V0_10:
+        assert version == BrokerVersion.of(line)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "list_offsets", "offset_fetch", "deletes_groups"),
+    [
+        ("0.10", 0, 1, False),
+        ((0, 10, 0), 0, 1, False),
+        ("0.10.0.1", 0, 1, False),
+        ("0.10.1", 1, 1, False),
+        ((0, 10, 2), 1, 2, False),
+        ("1.0", 1, 2, False),
+        ("1.1", 1, 2, True),
+        ("3.9.1", 1, 2, True),
+    ],
+)
+def test_releases_since_0_10_0_know_more_versions(
+    api_version: str | tuple[int, ...], list_offsets: int, offset_fetch: int, deletes_groups: bool
+) -> None:
+    version = BrokerVersion.pinned(api_version)
+    assert version is not None
+    assert version.highest(ListOffsetsRequest) == list_offsets
+    assert version.highest(OffsetFetchRequest) == offset_fetch
+    assert version.supports(DeleteGroupsRequest) is deletes_groups
 
 
 def test_auto_and_none_pin_nothing() -> None:

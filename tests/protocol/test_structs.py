@@ -151,6 +151,8 @@ def test_versions_have_the_fields_of_the_protocol_guides() -> None:
         ("OffsetCommitRequest", 1, "retention_time_ms"),
         ("CommitPartition", 0, "timestamp"),
         ("CommitPartition", 2, "timestamp"),
+        ("OffsetFetchResponse", 0, "error_code"),
+        ("OffsetFetchResponse", 1, "error_code"),
     }
 
 

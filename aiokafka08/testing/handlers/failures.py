@@ -51,6 +51,8 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
                 _map_partitions(topics, lambda p: api.PartitionError(p.partition, code))
             )
         case api.OffsetFetchRequest(topics=topics):
+            if topics is None:
+                return api.OffsetFetchResponse([], code)
             return api.OffsetFetchResponse(
                 _map_partitions(topics, lambda p: api.CommittedPartition(p, -1, "", code))
             )
@@ -116,8 +118,8 @@ def with_partition_errors(
 
 
 def _topics(message: Any) -> list[api.Topic[Any]]:
-    topics: list[api.Topic[Any]] = message.topics
-    return topics
+    topics: list[api.Topic[Any]] | None = message.topics
+    return topics or []
 
 
 def _partition_number(item: Any) -> int:

@@ -3,11 +3,13 @@
 `handlers.handle` dispatches the requests to `offset_commit`, `offset_fetch`, `group_coordinator`.
 
 There are two independent stores: ZooKeeper (version 0) and the offsets topic (later versions,
-brokers.md 8.5). Both are dictionaries of `ClusterState`. The offsets topic has partitions and
-leaders, but no messages appear in it.
+brokers.md 8.5). Both are dictionaries of `ClusterState`. Each commit to the offsets topic also
+appends the record that a real broker would write.
 """
 
 from __future__ import annotations
+
+import itertools
 
 from aiokafka08.errors import (
     GroupCoordinatorNotAvailableError,
@@ -27,6 +29,13 @@ from aiokafka08.protocol.api import (
     OffsetFetchResponse,
     PartitionError,
 )
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.offsets_topic import (
+    OffsetRecord,
+    OffsetRecordKey,
+    encode_record_key,
+    encode_record_value,
+)
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import (
@@ -45,6 +54,9 @@ from aiokafka08.testing.state import (
 )
 from aiokafka08.testing.steps import Steps, in_steps
 
+_RETENTION_MS = 24 * 3600 * 1000
+"""How long a commit is kept, in its record: the default of `offsets.retention.minutes`."""
+
 
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Steps[Outcome]:
     """Commit offsets: to ZooKeeper at any broker (version 0), else at the group's coordinator.
@@ -52,8 +64,8 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Step
     Models: metadata dropped in version 0; the limit of metadata, and 0.8.2's bug of storing the
     offset all the same; NotCoordinatorForGroup at other brokers; members and generations (`group`);
     the error codes of each line for unknown topics and partitions, and for a commit that names a
-    generation of a group without members.
-    Doesn't model: retention and expiry of commits (timestamps are ignored).
+    generation of a group without members; the record of a commit in the offsets topic.
+    Doesn't model: retention and expiry of commits (timestamps are ignored), the records of groups.
     """
     if request.group is None and context.line.null_group_closes:
         return Disconnect()
@@ -103,8 +115,28 @@ def _to_kafka(
         code = OffsetMetadataTooLargeError.errno
     if not code or line.stores_long_metadata:
         metadata = item.metadata if line.keeps_null_metadata else item.metadata or ""
-        state.commit(CommitKey(request.group, *key), Commit(item.offset, metadata))
+        commit_key, committed = CommitKey(request.group, *key), Commit(item.offset, metadata)
+        state.commit(commit_key, committed)
+        _append_record(context, commit_key, committed)
     return code
+
+
+def _append_record(context: RequestContext, key: CommitKey, commit: Commit) -> None:
+    state, line, now_ms = context.state, context.line, context.now_ms
+    partition = state.offsets_partition(key.group)
+    version = line.offset_record_version
+    record = OffsetRecord(commit.offset, -1, commit.metadata or "", now_ms)
+    if version == 1:
+        record.expires_at_ms = now_ms + _RETENTION_MS
+    entry = encode_entry(
+        partition.log.end_offset,
+        encode_record_key(OffsetRecordKey(key.group or "", key.topic, key.partition), version),
+        encode_record_value(record, version),
+        magic=line.message_format,
+        timestamp_ms=now_ms,
+    )
+    partition.log.append_raw(entry, partition.log.end_offset + 1, now_ms)
+    state.changed.add(partition.key)
 
 
 def _check_member(context: RequestContext, request: OffsetCommitRequest) -> int:
@@ -125,18 +157,30 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[
     """Return committed offsets: from ZooKeeper (version 0), else from the group's coordinator.
 
     Models: a partition without a committed offset has offset -1, in version 0 with the error
-    UnknownTopicOrPartition, in version 1 without an error. In version 1 an unknown partition has
-    UnknownTopicOrPartition on 0.8.2; later lines treat it as one without a committed offset. In
-    version 1 brokers other than the coordinator respond with NotCoordinatorForGroup.
+    UnknownTopicOrPartition, later without an error. In version 1 an unknown partition has
+    UnknownTopicOrPartition on 0.8.2; later lines treat it as one without a committed offset.
+    Brokers other than the coordinator respond with NotCoordinatorForGroup: in version 1 for each
+    partition, in version 2 for the group. No topics mean all committed offsets of the group: null
+    in version 2, on 0.9 an empty list in version 1.
     """
     if request.group is None and context.line.null_group_closes:
         return Disconnect()
+    is_here = context.state.coordinator(request.group) == context.node.node_id
+    if context.layout == 2 and not is_here:
+        return Reply(OffsetFetchResponse([], NotCoordinatorForGroupError.errno))
+    if request.topics is None or (
+        not request.topics and context.layout == 1 and context.line.fetch_of_no_topics_is_all
+    ):
+        found = list(context.state.kafka_commits) if is_here else []
+        is_wanted = yield from in_steps(lambda key: key.group == request.group, found)
+        keys = [TopicPartition(*key[1:]) for key in itertools.compress(found, is_wanted)]
+    else:
+        keys = [
+            TopicPartition(topic.topic, number)
+            for topic in request.topics
+            for number in topic.partitions
+        ]
     fetch = _from_zookeeper if context.layout == 0 else _from_kafka
-    keys = [
-        TopicPartition(topic.topic, number)
-        for topic in request.topics
-        for number in topic.partitions
-    ]
     committed = yield from in_steps(lambda key: fetch(context, request.group, key), keys)
     responses = dict(zip(keys, committed, strict=True))
     return Reply(OffsetFetchResponse((yield from group_by_topic(responses))))

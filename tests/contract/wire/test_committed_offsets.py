@@ -8,6 +8,7 @@ import pytest
 
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
+from aiokafka08.testing.broker_lines import SupportedVersions
 from tests.contract.targets import on_lines
 from tests.contract.wire.requests import commit, committed, find_coordinator
 from tests.contract.wire.target import Target
@@ -20,6 +21,7 @@ def group() -> str:
     return unique_name("g")
 
 
+_NOTHING = SupportedVersions(range(0))
 commits = on_lines(lambda line: api.ApiKey.OFFSET_COMMIT in line.apis)
 coordinates = on_lines(lambda line: api.ApiKey.GROUP_COORDINATOR in line.apis)
 
@@ -189,8 +191,33 @@ def test_commit_with_generation_without_group(
 
 @coordinates
 @pytest.mark.usefixtures("ready")
-def test_offset_fetch_v1_of_no_topics(wire: WireClient, group: str) -> None:
+def test_offset_fetch_v1_of_no_topics(
+    target: Target, wire: WireClient, topic: str, group: str
+) -> None:
     assert wire.request(api.OffsetFetchRequest(group, []), 1).topics == []
+    commit(wire, group, topic, 12, "text", version=1)
+    topics = wire.request(api.OffsetFetchRequest(group, []), 1).topics
+    if target.line.fetch_of_no_topics_is_all:
+        assert topics == [Topic(topic, [api.CommittedPartition(0, 12, "text", 0)])]
+    else:
+        assert topics == []
+
+
+@on_lines(lambda line: 2 in line.apis.get(api.ApiKey.OFFSET_FETCH, _NOTHING).known)
+@pytest.mark.usefixtures("ready")
+def test_offset_fetch_v2_of_null_topics(wire: WireClient, topic: str, group: str) -> None:
+    response = wire.request(api.OffsetFetchRequest(group, None), 2)
+    assert (response.topics, response.error_code) == ([], 0)
+    commit(wire, group, topic, 12, "text", version=1)
+    response = wire.request(api.OffsetFetchRequest(group, None), 2)
+    assert response.topics == [Topic(topic, [api.CommittedPartition(0, 12, "text", 0)])]
+    assert wire.request(api.OffsetFetchRequest(group, []), 2).topics == []
+    response = wire.request(api.OffsetFetchRequest(group, [Topic(topic, [0, 1])]), 2)
+    [found] = response.topics
+    assert {one.partition: (one.offset, one.error_code) for one in found.partitions} == {
+        0: (12, 0),
+        1: (-1, 0),
+    }
 
 
 @coordinates

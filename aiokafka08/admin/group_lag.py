@@ -1,0 +1,141 @@
+"""Where groups are, what they have committed, and how far behind they are: values, and lag rows.
+
+Pure. `admin.stored_groups` reads the parts from brokers and ZooKeeper; `lag_rows` puts them
+together. The command line, the exporter and the doctor print the rows.
+
+Invariant: a row says in which store its offset is. The stores don't see each other's commits, so a
+group that is in both has a row per store for the same partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from aiokafka08.admin.group_description import GroupDescription
+from aiokafka08.errors import KafkaError
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+
+GroupStore = Literal["kafka", "zookeeper"]
+"""A place that keeps groups and their offsets."""
+
+
+class StoredGroup(NamedTuple):
+    """A group in one store.
+
+    `protocol_type` is "consumer" for groups of consumers; it is "" for groups that have committed
+    offsets, but never had a member.
+    """
+
+    group: str
+    store: GroupStore
+    protocol_type: str
+
+
+class StoredGroupDescription(NamedTuple):
+    """A group as one store describes it.
+
+    The state is that of the broker. A group in ZooKeeper is "Stable" with members, "Empty" without,
+    and "Dead" if it has no node. A group in Kafka that is idle is "Empty" from 0.10 on; before, it
+    is "Dead" to its coordinator, whatever it has committed.
+    """
+
+    store: GroupStore
+    description: GroupDescription
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffsets:
+    """What a group has committed to one store; empty if nothing, or if `error` prevented an answer.
+
+    Offsets in ZooKeeper have no metadata. `error` is None if the offsets were read.
+    """
+
+    group: str
+    store: GroupStore
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    error: KafkaError | None = None
+
+
+class LogBounds(NamedTuple):
+    """The first offset of a partition, and the offset of its next message.
+
+    None where the partition's leader doesn't say: it has none now, or doesn't respond.
+    """
+
+    start: int | None
+    end: int | None
+
+
+class PartitionOwner(NamedTuple):
+    """The member that reads a partition, and where the member is registered."""
+
+    member: str
+    store: GroupStore
+
+
+PartitionOwners = Mapping[str, Mapping[TopicPartition, PartitionOwner]]
+"""Per group the owners of its partitions."""
+
+
+class PartitionLag(NamedTuple):
+    """How far a group is behind on one partition.
+
+    The fields are those of `aiokafka08 group lag --format json`.
+
+    Attributes:
+        group: the group.
+        store: where its offset is; for an owned partition without an offset, where the owner is.
+        topic: the topic.
+        partition: the partition.
+        committed: the committed offset, of the next message to read. None: a member owns the
+            partition, and has committed nothing yet.
+        end: the offset of the partition's next message. None: there is no such partition (any
+            more), or its leader doesn't say.
+        lag: `end` - `committed`; None if one of them is None. It counts offsets, not messages:
+            compaction and transactions leave gaps. It is negative if the log is shorter than the
+            committed offset: messages were lost, or the topic was made anew.
+        member: the member that reads the partition; None if no member does, or none is known.
+    """
+
+    group: str
+    store: GroupStore
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    member: str | None
+
+
+def lag_rows(
+    stored: Iterable[StoredOffsets],
+    ends: Mapping[TopicPartition, int | None],
+    owners: PartitionOwners,
+) -> list[PartitionLag]:
+    """Return a row for each committed offset and each owned partition, ordered.
+
+    Args:
+        stored: the committed offsets. Fetch them before the ends, so that no lag is negative by
+            chance.
+        ends: the offset of each partition's next message; partitions may be missing.
+        owners: the owners of partitions; groups may be missing.
+    """
+    rows = []
+    with_offset: set[tuple[str, TopicPartition]] = set()
+    for group, store, offsets in ((one.group, one.store, one.offsets) for one in stored):
+        owned = owners.get(group, {})
+        for tp, (committed, _) in offsets.items():
+            end = ends.get(tp)
+            lag = None if end is None else end - committed
+            owner = owned.get(tp)
+            member = None if owner is None else owner.member
+            rows.append(PartitionLag(group, store, *tp, committed, end, lag, member))
+            with_offset.add((group, tp))
+    for group, owned in owners.items():
+        for tp, owner in owned.items():
+            if (group, tp) not in with_offset:
+                row = PartitionLag(group, owner.store, *tp, None, ends.get(tp), None, owner.member)
+                rows.append(row)
+    return sorted(rows, key=lambda row: (row.group, row.topic, row.partition, row.store))

@@ -1,0 +1,406 @@
+"""The part of `AIOKafkaAdminClient` about all groups, in Kafka and in ZooKeeper, and their lag.
+
+`StoredGroupCalls` is a base class of the client. A group may be in both stores: a Scala group of
+0.8.2 may commit to either, and a group that moves commits to both. `group_lag` has the values that
+the calls return, `offset_store.group_offsets` fetches what a group has committed to Kafka,
+`zookeeper.groups` reads ZooKeeper, `offsets_topic` finds idle groups.
+
+Invariant: no call here creates or changes anything. No coordinator is looked up unless
+`__consumer_offsets` exists, since the first lookup would create it (docs/brokers.md 8.9). A group
+or partition that can't be read doesn't fail the others, unless the caller named it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from aiokafka08.admin.group_description import GroupDescriptions
+from aiokafka08.admin.group_lag import (
+    GroupStore,
+    LogBounds,
+    PartitionLag,
+    PartitionOwner,
+    StoredGroup,
+    StoredGroupDescription,
+    StoredOffsets,
+    lag_rows,
+)
+from aiokafka08.admin.group_requests import describe_group
+from aiokafka08.admin.groups import GroupCalls
+from aiokafka08.coordinator.protocol import PROTOCOL_TYPE, ConsumerProtocolMemberAssignment
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaError,
+    KafkaProtocolError,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.cluster import INTERNAL_TOPICS
+from aiokafka08.net.coordinator_lookup import CoordinatorLookup, check_group_id
+from aiokafka08.net.list_offsets import list_reachable_offsets
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.offset_store.group_offsets import fetch_group_offsets
+from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
+from aiokafka08.protocol.api import (
+    EARLIEST,
+    LATEST,
+    DescribedGroup,
+    ListOffsetsRequest,
+    MetadataResponse,
+)
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.zookeeper.session import is_node_name
+
+if TYPE_CHECKING:
+    from aiokafka08.admin.offsets_topic import OffsetsTopic, OffsetsTopicReader
+
+_AT_ONCE = 32
+"""How many groups are requested at a time; the requests to a coordinator are pipelined."""
+
+
+class StoredGroupCalls(GroupCalls):
+    """The calls about all groups; `AIOKafkaAdminClient` sets the attributes.
+
+    A call that takes `StoredGroup`s reads each group in its one store. All names of groups are
+    those of `list_stored_groups()`, or the caller's own.
+    """
+
+    _coordinators: dict[str, CoordinatorLookup]
+    _offsets_topic: OffsetsTopicReader | None
+
+    async def list_stored_groups(self) -> list[StoredGroup]:
+        """Return all groups of the cluster, ordered, each once per store that it is in.
+
+        Idle groups are among them. Brokers from 0.10.1 on list them. Those of 0.8.2 to 0.10.0
+        don't: there the call reads the topic `__consumer_offsets`, at first all of it, and in later
+        calls of this client what was added since.
+
+        Groups in ZooKeeper are listed with `zookeeper_connect` only.
+
+        Raises:
+            UnsupportedVersionError: the brokers are older than 0.8.2, which have groups in
+                ZooKeeper only, and there is no `zookeeper_connect`.
+            KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
+        """
+        self._lifecycle.check()
+        in_kafka, in_zookeeper = await asyncio.gather(
+            self._list_in_kafka(), self._list_in_zookeeper()
+        )
+        return sorted([*in_kafka, *in_zookeeper])
+
+    async def possible_groups(self, group_ids: Collection[str]) -> list[StoredGroup]:
+        """Return each named group in each store that it may be in, whether or not it is there.
+
+        Args:
+            group_ids: the names. Those that can't be a node of ZooKeeper aren't looked for there.
+
+        Raises:
+            UnsupportedVersionError: the brokers are of 0.8.0, which don't know groups, and there is
+                no `zookeeper_connect`.
+            KafkaError: no broker responds.
+        """
+        self._lifecycle.check()
+        if isinstance(group_ids, str):
+            raise IllegalArgumentError(f"group_ids={group_ids!r}: expected a list of names")
+        line = (await self._router.exact_version()).line
+        if self._group_nodes is None and line is BrokerLine.V0_8_0:
+            self._require_group_nodes("possible_groups")
+        stores: list[GroupStore] = ["zookeeper"]
+        if line not in (BrokerLine.V0_8_0, BrokerLine.V0_8_1):
+            stores.append("kafka")
+        return [
+            StoredGroup(group, store, "")
+            for group in map(check_group_id, group_ids)
+            for store in stores
+            if store == "kafka" or is_node_name(group)
+        ]
+
+    async def list_stored_offsets(self, groups: Iterable[StoredGroup]) -> list[StoredOffsets]:
+        """Return what these groups have committed, in the same order.
+
+        It costs one request per group in Kafka, pipelined (brokers of 0.8.2 get all partitions
+        named). Groups in ZooKeeper are read there with `zookeeper_connect`, otherwise by requests
+        to brokers from 0.8.1 on.
+
+        Args:
+            groups: the groups, each in one store.
+
+        Raises:
+            KafkaError: no broker responds. The error of one group is in its result.
+        """
+        self._lifecycle.check()
+        wanted = list(groups)
+        await self._router.exact_version()  # 0.8.2 differs from the older lines
+        metadata = await self._router.metadata.fetch_all()
+        known = all_partitions(metadata)
+        in_kafka = [one.group for one in wanted if one.store == "kafka"]
+        in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
+        results: dict[tuple[GroupStore, str], StoredOffsets] = {}
+        if in_kafka and not _has_offsets_topic(metadata):
+            in_kafka = []
+        for one in await asyncio.gather(
+            self._offsets_in_kafka(in_kafka, known), self._offsets_in_zookeeper(in_zookeeper, known)
+        ):
+            results |= {(stored.store, stored.group): stored for stored in one}
+        return [
+            results.get((one.store, one.group)) or StoredOffsets(one.group, one.store, {})
+            for one in wanted
+        ]
+
+    async def list_group_lags(self, group_ids: Collection[str] | None = None) -> list[PartitionLag]:
+        """Return how far groups are behind, a row per partition and store, ordered.
+
+        A row shows a committed offset, or a partition that a member owns without one. See
+        `PartitionLag` for the fields.
+
+        Args:
+            group_ids: the names; None for all groups of `list_stored_groups()` (default None). The
+                offsets of a named group in ZooKeeper are found without `zookeeper_connect` too (but
+                on 0.8.0), its members aren't.
+
+        Raises:
+            UnsupportedVersionError: as `list_stored_groups`; with names, the brokers are of 0.8.0,
+                and there is no `zookeeper_connect`.
+            KafkaError: the offsets of a group can't be read, or no broker responds. Partitions
+                without a reachable leader don't fail the call.
+        """
+        if group_ids is None:
+            groups = await self.list_stored_groups()
+        else:
+            groups = await self.possible_groups(group_ids)
+        stored = await self.list_stored_offsets(groups)
+        for one in stored:
+            if one.error is not None:
+                raise one.error
+        owners = await self.list_partition_owners(groups)
+        tps = {tp for one in stored for tp in one.offsets}
+        tps.update(tp for owned in owners.values() for tp in owned)
+        bounds = await self.list_log_bounds(tps, starts=False)
+        return lag_rows(stored, {tp: one.end for tp, one in bounds.items()}, owners)
+
+    async def list_partition_owners(
+        self, groups: Iterable[StoredGroup]
+    ) -> dict[str, dict[TopicPartition, PartitionOwner]]:
+        """Return for each group with members which member reads which partition.
+
+        Members in ZooKeeper are known with `zookeeper_connect` only.
+
+        Args:
+            groups: the groups, each in one store.
+
+        Raises:
+            KafkaError: a coordinator or ZooKeeper doesn't respond, or refuses.
+        """
+        self._lifecycle.check()
+        owners: dict[str, dict[TopicPartition, PartitionOwner]] = {}
+        for store, one in await self._describe_stored(groups):
+            if one.protocol_type == PROTOCOL_TYPE:
+                for tp, member in _owned(one).items():
+                    owner = PartitionOwner(member, store)
+                    owners.setdefault(one.group, {}).setdefault(tp, owner)
+        return owners
+
+    async def describe_stored_groups(
+        self, groups: Iterable[StoredGroup]
+    ) -> list[StoredGroupDescription]:
+        """Return state, members and assignments of groups, those in Kafka first.
+
+        A group is left out if its store can't describe it: a group in Kafka before 0.9, a group in
+        ZooKeeper without `zookeeper_connect`.
+
+        Args:
+            groups: the groups, each in one store.
+
+        Raises:
+            KafkaError: a coordinator or ZooKeeper doesn't respond, or refuses.
+        """
+        self._lifecycle.check()
+        return [
+            StoredGroupDescription(store, GroupDescriptions.of([one]).groups[0])
+            for store, one in await self._describe_stored(groups)
+        ]
+
+    async def list_log_bounds(
+        self, partitions: Collection[TopicPartition] | None = None, *, starts: bool = True
+    ) -> dict[TopicPartition, LogBounds]:
+        """Return first and next offset of partitions: one or two requests per broker in all.
+
+        Args:
+            partitions: the partitions; None for all of the cluster (default None). Those that don't
+                exist are left out of the result.
+            starts: False leaves the first offsets out, and halves the requests (default True).
+
+        Raises:
+            KafkaError: no broker responds. A partition without a reachable leader has None in its
+                bounds.
+        """
+        self._lifecycle.check()
+        known = all_partitions(await self._router.metadata.fetch_all())
+        wanted = known if partitions is None else [tp for tp in partitions if tp in known]
+
+        async def offsets(timestamp: int) -> Mapping[TopicPartition, int | KafkaError]:
+            return await list_reachable_offsets(self._router, wanted, timestamp)
+
+        async def nothing() -> Mapping[TopicPartition, int | KafkaError]:
+            return {}
+
+        first, end = await asyncio.gather(
+            offsets(EARLIEST) if starts else nothing(), offsets(LATEST)
+        )
+        return {tp: LogBounds(_known(first.get(tp)), _known(end.get(tp))) for tp in wanted}
+
+    async def read_offsets_topic(self) -> OffsetsTopic:
+        """Read the topic `__consumer_offsets`: all commits and groups in Kafka, with their times.
+
+        No request lists these on 0.8.2 to 0.10.0. The first call reads the whole topic, later calls
+        of this client what was added since. On brokers from 0.11 on the result may have offsets of
+        transactions that were aborted.
+
+        Raises:
+            KafkaTimeoutError: a partition of the topic can't be read within `request_timeout_ms`.
+            KafkaError: no broker responds, or a partition of the topic can't be read.
+        """
+        self._lifecycle.check()
+        if self._offsets_topic is None:
+            # Imported on first use: most programs don't need the reader of ranges.
+            from aiokafka08.admin.offsets_topic import OffsetsTopicReader
+
+            self._offsets_topic = OffsetsTopicReader(self._router)
+        return await self._offsets_topic.read()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _describe_stored(
+        self, groups: Iterable[StoredGroup]
+    ) -> list[tuple[GroupStore, DescribedGroup]]:
+        wanted = list(groups)
+        in_kafka = [one.group for one in wanted if one.store == "kafka"]
+        in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
+        described: list[tuple[GroupStore, DescribedGroup]] = []
+        if in_kafka and self._has_coordinators() and await self._has_offsets_topic():
+            turns = asyncio.Semaphore(_AT_ONCE)
+
+            async def describe(group: str) -> DescribedGroup:
+                async with turns:
+                    return (await describe_group(self._router, self._coordinator(group)))[1]
+
+            found = await asyncio.gather(*(describe(group) for group in in_kafka))
+            described += [("kafka", one) for one in found]
+        if in_zookeeper and self._group_nodes is not None:
+            nodes = await asyncio.to_thread(self._group_nodes.describe, in_zookeeper)
+            described += [("zookeeper", one) for one in nodes]
+        return described
+
+    async def _list_in_kafka(self) -> list[StoredGroup]:
+        line = (await self._router.exact_version()).line
+        if BrokerLine.V0_8 < line < BrokerLine.V0_8_2:
+            self._require_group_nodes("list_stored_groups")
+            return []
+        if not await self._has_offsets_topic():
+            return []
+        types: dict[str, str] = {}
+        if line >= BrokerLine.V0_9:
+            types = dict(await self.list_consumer_groups())
+        if not self._lists_idle_groups():
+            topic = await self.read_offsets_topic()
+            for group in topic.offsets:
+                state = topic.groups.get(group)
+                types.setdefault(group, "" if state is None else state.protocol_type)
+        return [StoredGroup(group, "kafka", type_) for group, type_ in types.items()]
+
+    def _lists_idle_groups(self) -> bool:
+        """Return whether ListGroups names groups without members: from 0.10.1 on."""
+        versions = [node.version for node in self._router.nodes if node.version is not None]
+        # 0.10.1 is also the first release with ListOffsets 1.
+        return all(version.supports(ListOffsetsRequest, 1) for version in versions)
+
+    async def _list_in_zookeeper(self) -> list[StoredGroup]:
+        if self._group_nodes is None:
+            return []
+        names = await asyncio.to_thread(self._group_nodes.names)
+        return [StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names]
+
+    def _coordinator(self, group: str) -> CoordinatorLookup:
+        return self._coordinators.setdefault(group, CoordinatorLookup(self._router, group))
+
+    async def _offsets_in_kafka(
+        self, groups: Collection[str], known: Collection[TopicPartition]
+    ) -> list[StoredOffsets]:
+        # Forget the coordinators of other groups, so that their number stays bounded.
+        self._coordinators = {group: self._coordinator(group) for group in groups}
+        coordinators = list(self._coordinators.values())
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def fetch(coordinator: CoordinatorLookup) -> StoredOffsets:
+            async with turns:
+                try:
+                    offsets = await fetch_group_offsets(self._router, coordinator, known)
+                except KafkaError as error:
+                    return StoredOffsets(coordinator.group, "kafka", {}, error)
+            return StoredOffsets(coordinator.group, "kafka", offsets)
+
+        return await asyncio.gather(*map(fetch, coordinators))
+
+    async def _offsets_in_zookeeper(
+        self, groups: Collection[str], known: Collection[TopicPartition]
+    ) -> list[StoredOffsets]:
+        if not groups:
+            return []
+        if self._group_nodes is None:
+            line = (await self._router.exact_version()).line
+            return [await self._offsets_by_brokers(group, line, known) for group in groups]
+        try:
+            found = await asyncio.to_thread(self._group_nodes.offsets, groups)
+        except KafkaError as error:
+            return [StoredOffsets(group, "zookeeper", {}, error) for group in groups]
+        return [
+            StoredOffsets(
+                group,
+                "zookeeper",
+                {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()},
+            )
+            for group, offsets in found.items()
+        ]
+
+    async def _offsets_by_brokers(
+        self, group: str, line: BrokerLine, known: Collection[TopicPartition]
+    ) -> StoredOffsets:
+        store = ZookeeperV0OffsetStore(self._router, group, line)
+        try:
+            found = await store.fetch(known)
+        except UnsupportedVersionError:  # brokers without a ZooKeeper
+            found = {}
+        except KafkaError as error:
+            return StoredOffsets(group, "zookeeper", {}, error)
+        offsets = {tp: one for tp, one in found.items() if one is not None}
+        return StoredOffsets(group, "zookeeper", offsets)
+
+
+def all_partitions(metadata: MetadataResponse) -> dict[TopicPartition, None]:
+    """Return all partitions of a Metadata response, in its order."""
+    return {
+        TopicPartition(topic.topic, one.partition): None
+        for topic in metadata.topics
+        for one in topic.partitions
+    }
+
+
+def _has_offsets_topic(metadata: MetadataResponse) -> bool:
+    return any(topic.topic in INTERNAL_TOPICS for topic in metadata.topics)
+
+
+def _owned(group: DescribedGroup) -> dict[TopicPartition, str]:
+    """Return the member that owns each partition; an unreadable assignment counts as none."""
+    owned: dict[TopicPartition, str] = {}
+    for one in group.members:
+        try:
+            assignment = ConsumerProtocolMemberAssignment.decode(one.assignment)
+        except KafkaProtocolError:
+            continue
+        owned.update(dict.fromkeys(assignment.partitions(), one.member))
+    return owned
+
+
+def _known(offset: int | KafkaError | None) -> int | None:
+    return offset if isinstance(offset, int) else None
