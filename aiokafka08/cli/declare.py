@@ -145,7 +145,7 @@ _CONNECTION_OPTIONS = (
     click.option("--profile", metavar="NAME", help="A profile of the .toml file."),
     click.option(
         "--timeout",
-        type=click.FloatRange(min=0.001),
+        type=float,
         metavar="SECONDS",
         help="How long to wait for the first broker, and for each response (default: 5 and 30).",
     ),

@@ -120,7 +120,7 @@ def flag_source(
     """Return the properties of the command line.
 
     Raises:
-        IllegalArgumentError: an `-X` isn't NAME=VALUE, or is a secret.
+        IllegalArgumentError: an `-X` isn't NAME=VALUE, or is a secret; or the timeout isn't a time.
     """
     values: dict[str, str] = {}
     for one in properties:
@@ -140,6 +140,8 @@ def flag_source(
     if zookeeper is not None:
         values[_ZOOKEEPER] = zookeeper
     if timeout_s is not None:
+        if not 0 < timeout_s < 2**31 / 1000:
+            raise IllegalArgumentError(f"--timeout={timeout_s}: expected seconds from 0.001 on")
         milliseconds = str(max(round(timeout_s * 1000), 1))
         values["start.timeout.ms"] = values["request.timeout.ms"] = milliseconds
     return Source("command line", values)

@@ -180,7 +180,12 @@ def _open(connect: str, timeout_s: float, logger: str) -> KazooClient:
     from kazoo.client import KazooClient
 
     hosts, _, chroot = connect.partition("/")
-    client = KazooClient(hosts=hosts, timeout=timeout_s, logger=logging.getLogger(logger))
+    try:
+        client = KazooClient(hosts=hosts, timeout=timeout_s, logger=logging.getLogger(logger))
+    except ValueError as error:  # a host or a port that can't be one
+        raise IllegalArgumentError(
+            f"zookeeper_connect={connect!r}: {error}; expected 'host:port,host:port/chroot'"
+        ) from None
     try:
         with translate_errors(connect):
             client.start(timeout=timeout_s)

@@ -33,7 +33,7 @@ def test_metadata_shows_brokers_and_partitions(cluster: EmbeddedCluster, cli: Ru
     done = cli("metadata", *server, "--format", "json")
     assert (done.code, done.err) == (0, "")
     addresses = cluster.bootstrap_servers.split(",")
-    release = {"0.10": "0.10.0"}.get(cluster.version, cluster.version)  # by its API versions
+    release = {"0.10": "0.10.2"}.get(cluster.version, cluster.version)  # by its API versions
     known = cluster.version == "0.10"
     assert done.json["brokers"] == [
         {

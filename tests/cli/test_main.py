@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,11 @@ def assert_one_line(err: str, *parts: str) -> None:
         (["nope"], "no such command 'nope'"),
         (["topics", "--qq", "-b", "x"], "no such option '--qq'. See 'aiokafka08 topics --help'"),
         (["topics", "--format", "xml", "-b", "x"], "'xml' is not one of"),
-        (["topics", "--timeout", "0", "-b", "x"], "--timeout"),
+        (["topics", "--timeout", "0", "-b", "x"], "--timeout=0.0: expected seconds from 0.001 on"),
+        (["topics", "--timeout", "nan", "-b", "x"], "--timeout=nan: expected seconds"),
+        (["topics", "--timeout", "1e9", "-b", "x"], "--timeout=1000000000.0: expected seconds"),
+        (["topics", "extra", "-b", "x"], "unexpected extra argument (extra)"),
+        (["topics", "--zookeeper", "", "-b", "x"], "zookeeper.connect='': empty"),
         (["topics", "--log-level", "loud", "-b", "x"], "'loud' is not one of"),
         (["topics"], "no address of a broker: expected -b HOST:PORT"),
         (["topics", "-b", "kafka 1"], "' ' in the host name"),
@@ -217,11 +222,27 @@ def test_closed_port_is_one_line(cli: RunCommand) -> None:
     assert_one_line(done.err, f"127.0.0.1:{port}: ", "refused")
 
 
-def test_other_server_than_kafka_is_one_line(cli: RunCommand) -> None:
-    """A server that answers with text, and one that only listens."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
+@pytest.mark.parametrize(
+    "response", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\0\0\0\0"]
+)
+def test_other_server_than_kafka_is_one_line(cli: RunCommand, response: bytes | None) -> None:
+    """A server that is silent, one that closes, one of HTTP, one with an empty response."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # the listener was closed
+                while response is not None:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(100)
+                        connection.sendall(response)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
         done = cli("topics", "-b", f"127.0.0.1:{port}", "--timeout", "0.3")
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
     assert (done.code, done.out) == (1, b"")
     assert_one_line(done.err, f"127.0.0.1:{port}")
 

@@ -14,7 +14,7 @@ from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import MessageSizeTooLargeError
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from tests.brokers.cluster import RealCluster
-from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.brokers.versions import VERSIONS
 from tests.cli.conftest import RunCommand
 from tests.waiting import eventually
@@ -171,6 +171,8 @@ def test_wrong_changes_are_one_line(
     for arguments, code, part in (
         (["create", topic, *server], 1, "zookeeper_connect"),
         (["create", topic, *server, "--zookeeper", "127.0.0.1:1", "--timeout", "1"], 1, ":1"),
+        (["create", topic, *server, "--zookeeper", "::"], 2, "zookeeper_connect='::': bad host"),
+        (["create", topic, *server, "--zookeeper", "a:b"], 2, "expected 'host:port,host:port/"),
         (["create", topic, *zookeeper, "--partitions", "0"], 1, "expected at least 1"),
         (["create", topic, *zookeeper, "--replicas", "2"], 1, "replication_factor=2; expected"),
         (["create", topic, *zookeeper, "--assignment", "7"], 1, "replicas [7]; expected"),
@@ -198,3 +200,23 @@ def test_broker_of_4_x_is_named_with_what_to_use(
         assert "it is a 4.x (or later) broker" in done.err
         assert "Use a current client, such as aiokafka, kcat" in done.err
         assert done.err.count("\n") == 1
+
+
+def test_tls_by_names_of_java_and_of_librdkafka(cli: RunCommand) -> None:
+    require_real_brokers()
+    with RealCluster("0.9.0.1", ssl=True) as cluster:
+        cluster.create_topic("orders")
+        tls = ("-b", cluster.ssl_bootstrap_servers, "-X", "security.protocol=ssl")
+        java = f"ssl.truststore.location={cluster.ca_path}"
+        for options in (
+            ("-X", f"ssl.ca.location={cluster.ca_path}"),
+            ("-X", java, "-X", "ssl.truststore.type=PEM"),
+            ("-X", "enable.ssl.certificate.verification=false"),
+        ):
+            assert cli("topics", "-q", *tls, *options) == (0, b"orders\n", "")
+        done = cli("topics", "-q", *tls, "--timeout", "2")
+        assert (done.code, done.out) == (1, b"")
+        assert "certificate" in done.err
+        assert done.err.count("\n") == 1
+        done = cli("topics", "-q", "-b", cluster.ssl_bootstrap_servers, "--timeout", "2")
+        assert (done.code, "TLS" in done.err) == (1, True)

@@ -87,10 +87,10 @@ def metadata(
         if format == "table":
             write_rows(brokers, BROKER_FIELDS, format, title="brokers")
         write_rows(partitions, PARTITION_FIELDS, format, title="partitions")
-        if any(str(one["release"]).startswith("0.8") for one in brokers):
-            note("brokers of 0.8 may report an isr that is stale; ZooKeeper has the true one")
-        elif not brokers:
+        if format == "table" and not brokers:
             note("brokers of 0.8 name no broker while the cluster has no topic")
+        elif any(str(one["release"]).startswith("0.8") for one in brokers):
+            note("brokers of 0.8 may report an isr that is stale; ZooKeeper has the true one")
 
 
 async def _metadata(
@@ -134,7 +134,7 @@ async def describe_topics(
     """
     from aiokafka08.errors import UnknownTopicOrPartitionError
 
-    described = await admin.describe_topics(list(topics) or None)
+    described = await admin.describe_topics(list(dict.fromkeys(topics)) or None)
     missing = [
         one["topic"]
         for one in described
