@@ -25,6 +25,7 @@ from aiokafka08.admin.cluster_description import (
 )
 from aiokafka08.admin.config_resource import ConfigResource
 from aiokafka08.admin.group_changes import GroupChangeCalls
+from aiokafka08.admin.monitoring_calls import MonitoringCalls
 from aiokafka08.admin.offset_positions import OffsetPosition, check_position, find_positions
 from aiokafka08.admin.records_to_delete import RecordsToDelete
 from aiokafka08.admin.topic_changes import TopicChanges
@@ -49,7 +50,7 @@ from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.topics import TopicNodes
 
 
-class AIOKafkaAdminClient(GroupChangeCalls, TopicChanges):
+class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
     """Describe a cluster and its groups, create and delete topics, and move groups' offsets.
 
     Args:

@@ -1,0 +1,129 @@
+"""Read the state of all topics from ZooKeeper: replicas, leaders, in-sync replicas, settings.
+
+- `/brokers/topics/<topic>`: the replicas of each partition.
+- `/brokers/topics/<topic>/partitions/<partition>/state`: leader and in-sync replicas.
+- `/config/topics/<topic>`: the topic's own settings.
+
+`admin.monitoring_calls` calls it in a thread, because it blocks. `topics` changes topics.
+
+Invariant: nothing is written, and the session ends with the call.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafka08.zookeeper.session import require_kazoo, result_of, temporary_session
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_TOPICS = "/brokers/topics"
+_CONFIGS = "/config/topics"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionNode:
+    """What ZooKeeper has of a partition.
+
+    Attributes:
+        replicas: node ids, the preferred leader first.
+        leader: node id; None without a leader, or while the first one is being elected.
+        isr: node ids of the in-sync replicas.
+    """
+
+    replicas: tuple[int, ...]
+    leader: int | None
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """What ZooKeeper has of a topic: its partitions by number, and its own settings by name."""
+
+    partitions: Mapping[int, PartitionNode]
+    config: Mapping[str, str]
+
+
+def read_topic_nodes(connect: str, timeout_s: float) -> dict[str, TopicNode]:
+    """Return all topics.
+
+    The nodes are requested together, without a wait in between: thousands take less than a second.
+    A node that can't be decoded counts as missing.
+
+    Args:
+        connect: "host:port,host:port/chroot".
+        timeout_s: seconds to wait for a session, and then for all nodes.
+
+    Raises:
+        KafkaConfigurationError: kazoo isn't installed.
+        KafkaConnectionError: ZooKeeper can't be reached.
+        KafkaTimeoutError: the nodes didn't arrive in time.
+    """
+    require_kazoo()
+    from kazoo.exceptions import NoNodeError
+
+    with temporary_session(connect, timeout_s, "aiokafka08.admin.kazoo") as client:
+        deadline = time.monotonic() + timeout_s
+        try:
+            topics = client.get_children(_TOPICS)
+        except NoNodeError:
+            return {}
+        replicas = _read_nodes(
+            client, {topic: f"{_TOPICS}/{topic}" for topic in topics}, _replicas, deadline
+        )
+        configs = _read_nodes(
+            client, {topic: f"{_CONFIGS}/{topic}" for topic in topics}, _config, deadline
+        )
+        paths = {
+            (topic, number): f"{_TOPICS}/{topic}/partitions/{number}/state"
+            for topic, numbers in replicas.items()
+            for number in numbers
+        }
+        states = _read_nodes(client, paths, _leader_and_isr, deadline)
+    return {
+        topic: TopicNode(
+            {
+                number: PartitionNode(ids, *states.get((topic, number), (None, ())))
+                for number, ids in numbers.items()
+            },
+            configs.get(topic, {}),
+        )
+        for topic, numbers in replicas.items()
+    }
+
+
+def _read_nodes(
+    client: KazooClient, paths: Mapping[K, str], decode: Callable[[Any], V], deadline: float
+) -> dict[K, V]:
+    """Return the decoded JSON objects of nodes; those that are missing or damaged are left out."""
+    from kazoo.exceptions import NoNodeError
+
+    requests = {key: client.get_async(path) for key, path in paths.items()}
+    decoded = {}
+    for key, request in requests.items():
+        try:
+            decoded[key] = decode(json.loads(result_of(request, deadline)[0]))
+        except (NoNodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            pass
+    return decoded
+
+
+def _replicas(fields: Any) -> dict[int, tuple[int, ...]]:
+    return {int(number): tuple(map(int, ids)) for number, ids in fields["partitions"].items()}
+
+
+def _leader_and_isr(fields: Any) -> tuple[int | None, tuple[int, ...]]:
+    leader = int(fields["leader"])
+    return leader if leader >= 0 else None, tuple(map(int, fields["isr"]))
+
+
+def _config(fields: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in fields["config"].items()}
