@@ -48,8 +48,8 @@ WITHOUT_SPARK = tuple(
     f"tests/{name}"
     for name in (
         "admin", "brokers", "chaos", "cli", "concurrency", "consumer", "contract", "coordinator",
-        "failover", "membership", "net", "offset_store", "producer", "protocol", "testing",
-        "zookeeper",
+        "failover", "membership", "monitoring", "net", "offset_store", "producer", "protocol",
+        "testing", "zookeeper",
     )
 )  # fmt: skip
 """Folders of tests that need neither Spark nor the demo's packages."""

@@ -39,6 +39,9 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
     "Change": {
         "topic": CommandEntry("topic", "Create, delete, grow and configure topics."),
     },
+    "Watch": {
+        "exporter": CommandEntry("exporter", "Serve metrics to Prometheus."),
+    },
     "Try": {
         "cluster": CommandEntry("cluster", "Run a Kafka cluster in memory."),
         "completion": CommandEntry("completion", "Print the completion script of a SHELL."),

@@ -82,6 +82,8 @@ def test_every_example_runs(
             command = command.replace("zk1:2181", cluster.zookeeper_connect)
             if name == "cluster":
                 command += " --port 0"  # 9092 may be in use
+            if name == "exporter":
+                command += " --listen 127.0.0.1:0"  # and so may 9308
             run_example(command, example, shell, tmp_path)
     finally:
         cluster.delete_topic("orders")

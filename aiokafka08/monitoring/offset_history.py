@@ -1,0 +1,100 @@
+"""`OffsetHistory`: when a log reached an offset, from samples of its end or of its start.
+
+Pure: each call is given the time, in seconds of any monotonic clock. `cluster_history` keeps two
+per partition.
+
+Invariant: times and offsets never decrease from one kept sample to the next. Samples get sparser
+with their age: neighbours are at most `precision` of their age apart, so a history of weeks takes a
+few kilobytes, and an estimate is off by at most that part of the lag.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+PRECISION = 0.05
+_THIN_AT = 128
+"""Number of samples from which on a history is thinned."""
+
+
+class OffsetHistory:
+    """Samples of one offset that grows.
+
+    Args:
+        precision: the largest distance of two samples, as a part of their age (default 0.05).
+    """
+
+    def __init__(self, precision: float = PRECISION) -> None:
+        self._precision = precision
+        self._times = array("d")
+        self._offsets = array("q")
+        self._thin_at = _THIN_AT
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    @property
+    def last(self) -> int | None:
+        """The newest offset; None without a sample."""
+        return self._offsets[-1] if self._offsets else None
+
+    @property
+    def begin(self) -> float | None:
+        """The time of the oldest sample; None without a sample."""
+        return self._times[0] if self._times else None
+
+    def add(self, now: float, offset: int) -> None:
+        """Add a sample.
+
+        If the offset has fallen, the log was truncated, or deleted and created anew: samples above
+        it are of messages that are gone, and are dropped.
+        """
+        kept = bisect_right(self._offsets, offset)
+        del self._times[kept:], self._offsets[kept:]
+        if len(self._offsets) >= 2 and self._offsets[-2] == self._offsets[-1] == offset:
+            self._times[-1] = now  # two samples say from when to when the offset stayed
+            return
+        self._times.append(now)
+        self._offsets.append(offset)
+        if len(self._times) >= self._thin_at:
+            self._thin(now)
+            self._thin_at = max(2 * len(self._times), _THIN_AT)
+
+    def time_of(self, offset: int) -> float | None:
+        """Return when the message with this offset was written, or the offset was deleted.
+
+        Between two samples it is interpolated. If it was before the first sample, that sample's
+        time is returned: it was then, or earlier. None if it isn't written yet.
+        """
+        after = bisect_right(self._offsets, offset)
+        if after == len(self._offsets):
+            return None
+        if after == 0:
+            return self._times[0]
+        low, high = self._offsets[after - 1], self._offsets[after]
+        begin, end = self._times[after - 1], self._times[after]
+        return begin + (end - begin) * (offset + 1 - low) / (high - low)
+
+    def rate(self, now: float, window_s: float) -> float | None:
+        """Return by how many offsets a second it grew in the last `window_s` seconds.
+
+        None if there are no samples of at least two moments in that time.
+        """
+        begin = max(bisect_right(self._times, now - window_s) - 1, 0)
+        if len(self._times) - begin < 2 or self._times[-1] == self._times[begin]:
+            return None
+        grown = self._offsets[-1] - self._offsets[begin]
+        return grown / (self._times[-1] - self._times[begin])
+
+    def _thin(self, now: float) -> None:
+        """Drop samples whose neighbours are close together in relation to their age."""
+        times, offsets = self._times, self._offsets
+        kept = [0]
+        for index in range(1, len(times) - 1):
+            gap = times[index + 1] - times[kept[-1]]
+            if gap > self._precision * (now - times[index + 1]):
+                kept.append(index)
+        kept.append(len(times) - 1)
+        self._times = array("d", (times[index] for index in kept))
+        self._offsets = array("q", (offsets[index] for index in kept))

@@ -1,0 +1,164 @@
+"""`Refresher`: take samples of a cluster in the background, and keep the newest metrics ready.
+
+The command `exporter` runs it in the event loop; `endpoint` reads `status` in its threads.
+
+Invariant: `status` is replaced as a whole, and its values never change, so any thread may read it
+and a scrape never waits for a broker. A failed refresh keeps the metrics of the last sample.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from aiokafka08.monitoring.cluster_history import ClusterHistory, KnownBrokers
+from aiokafka08.monitoring.cluster_sample import ClusterSample
+from aiokafka08.monitoring.metric_families import cluster_families
+from aiokafka08.monitoring.refresh_status import ReadyMetrics, RefreshStatus
+from aiokafka08.monitoring.sampler import ClusterSampler
+from aiokafka08.monitoring.text_format import write_text
+
+_log = logging.getLogger("aiokafka08.monitoring")
+
+_MIN_PAUSE_S = 0.1
+"""The pause between two refreshes if one takes longer than the interval."""
+
+_FINAL = (UnsupportedVersionError, KafkaConfigurationError, IllegalArgumentError)
+"""Errors that no later refresh gets over."""
+
+
+class Refresher:
+    """Refresh the metrics of one cluster again and again.
+
+    Args:
+        open_admin: makes an admin client, not yet started.
+        sampler: makes a sampler that uses a started admin client.
+        client_id: log lines begin with it.
+        interval_s: seconds from the start of a refresh to the start of the next one.
+        clock: returns monotonic seconds (default `time.monotonic`).
+
+    Attributes:
+        status: what the last refreshes have brought.
+    """
+
+    def __init__(
+        self,
+        open_admin: Callable[[], AIOKafkaAdminClient],
+        sampler: Callable[[AIOKafkaAdminClient], ClusterSampler],
+        *,
+        client_id: str,
+        interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_admin = open_admin
+        self._sampler = sampler
+        self._client_id = client_id
+        self._interval_s = interval_s
+        self._clock = clock
+        self._history = ClusterHistory()
+        self._brokers = KnownBrokers()
+        self._admin: AIOKafkaAdminClient | None = None
+        self._reported = ""
+        self.status = RefreshStatus(interval_s, ended_at=clock())
+
+    def now(self) -> float:
+        """Return the time, by the clock of `status`."""
+        return self._clock()
+
+    async def refresh_once(self) -> None:
+        """Refresh one time; raises as `run`."""
+        try:
+            await self._refresh()
+        finally:
+            await self._close()
+
+    async def run(self) -> None:
+        """Refresh until it is cancelled.
+
+        Raises:
+            UnsupportedVersionError: the cluster is of 4.x.
+            KafkaConfigurationError, IllegalArgumentError: an option is wrong.
+        """
+        try:
+            while True:
+                begin = self._clock()
+                await self._refresh()
+                pause_s = begin + self._interval_s - self._clock()
+                await asyncio.sleep(max(pause_s, _MIN_PAUSE_S))
+        finally:
+            await self._close()
+
+    async def _refresh(self) -> None:
+        """Take one sample and replace `status`; raises as `run`."""
+        begin = self._clock()
+        try:
+            sample = await (await self._opened()).sample()
+        except _FINAL:
+            raise
+        except KafkaError as error:
+            self._report(error.text)
+            self.status = replace(
+                self.status,
+                ended_at=self._clock(),
+                is_up=False,
+                refreshes=self.status.refreshes + 1,
+                failures=self.status.failures + 1,
+                gaps=(),
+                error=error.text,
+                duration_s=self._clock() - begin,
+            )
+            return
+        taken_at = self._clock()
+        sample = replace(sample, brokers=self._brokers.add(taken_at, sample.brokers))
+        self._history.add(taken_at, sample)
+        ready = await asyncio.to_thread(self._ready, sample, taken_at)
+        self._report("; ".join(sample.errors))
+        self.status = RefreshStatus(
+            self._interval_s,
+            ended_at=self._clock(),
+            ready=ready,
+            is_up=all(broker.error is None for broker in sample.brokers.values()),
+            refreshes=self.status.refreshes + 1,
+            failures=self.status.failures,
+            gaps=sample.errors,
+            duration_s=self._clock() - begin,
+            history_begin=self._history.begin(),
+        )
+
+    async def _opened(self) -> ClusterSampler:
+        """Return a sampler with a running client; connect if there is none yet."""
+        if self._admin is None:
+            admin = self._open_admin()
+            await admin.start()
+            self._admin = admin
+        return self._sampler(self._admin)
+
+    async def _close(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            await admin.close()
+
+    def _ready(self, sample: ClusterSample, taken_at: float) -> ReadyMetrics:
+        text = write_text(cluster_families(sample, self._history, taken_at))
+        return ReadyMetrics(text, gzip.compress(text, compresslevel=1, mtime=0), taken_at)
+
+    def _report(self, problem: str) -> None:
+        """Log what is wrong with the refreshes, when it has changed."""
+        if problem == self._reported:
+            return
+        if problem:
+            _log.warning("%s: refresh incomplete: %s", self._client_id, problem)
+        else:
+            _log.info("%s: refresh complete again", self._client_id)
+        self._reported = problem

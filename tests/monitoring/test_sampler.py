@@ -1,0 +1,194 @@
+"""`ClusterSampler`: what a sample has on each line of brokers, and when something is down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aiokafka08 import TopicPartition
+from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka08.errors import NoBrokersAvailable, UnsupportedVersionError
+from aiokafka08.monitoring.cluster_sample import ClusterSample
+from aiokafka08.monitoring.sampler import ClusterSampler
+from aiokafka08.protocol.api import ListOffsetsRequest, OffsetFetchRequest
+from aiokafka08.testing import Answer, EmbeddedCluster, Hang
+from aiokafka08.zookeeper.session import temporary_session
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@asynccontextmanager
+async def sampling(
+    servers: str, *, zookeeper: str | None = None, timeout_ms: int = 10_000
+) -> AsyncIterator[ClusterSampler]:
+    async with AIOKafkaAdminClient(
+        bootstrap_servers=servers, zookeeper_connect=zookeeper, request_timeout_ms=timeout_ms
+    ) as admin:
+        yield ClusterSampler(admin, has_zookeeper=zookeeper is not None)
+
+
+async def commit(
+    servers: str, group: str, tp: TopicPartition, offset: int, zookeeper: str | None = None
+) -> None:
+    """Commit to Kafka; groups of 0.8 need ZooKeeper for that."""
+    async with AIOKafkaAdminClient(bootstrap_servers=servers, zookeeper_connect=zookeeper) as admin:
+        await admin.reset_consumer_group_offsets(group, {tp: offset}, offsets_storage="kafka")
+
+
+# --- embedded -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.10"])
+async def test_idle_group_is_in_the_sample(version: str) -> None:
+    async with EmbeddedCluster(version=version, brokers=2, topics={"orders": 2}) as cluster:
+        cluster.append("orders", 0, [b"tea"] * 10)
+        cluster.delete_before("orders", 0, 3)
+        servers = cluster.bootstrap_servers
+        await commit(servers, "billing", ORDERS, 4)
+        async with sampling(servers) as sampler:
+            sample = await sampler.sample()
+        assert sample.errors == ()
+        assert [one.error for one in sample.brokers.values()] == [None, None]
+        assert {str(one.version and one.version.line) for one in sample.brokers.values()} == {
+            version
+        }
+        orders = sample.topics["orders"].partitions
+        assert (orders[0].start, orders[0].end, orders[0].leader) == (3, 10, 0)
+        assert orders[0].all_replicas == orders[0].in_sync == (0, 1)
+        assert not orders[0].is_under_replicated
+        [group] = sample.groups
+        assert (group.group, group.store, group.committed) == ("billing", "kafka", {ORDERS: 4})
+
+
+async def test_silent_broker_leaves_a_gap() -> None:
+    """It accepts connections and answers nothing: the others are sampled all the same."""
+    async with EmbeddedCluster(version="0.8.2", brokers=2, topics={"orders": 2}) as cluster:
+        async with sampling(cluster.bootstrap_servers, timeout_ms=1000) as sampler:
+            await sampler.sample()
+            cluster.fault(ListOffsetsRequest, then=Hang(), node=1, times=None)
+            sample = await sampler.sample()
+        errors = {node_id: one.error for node_id, one in sample.brokers.items()}
+        assert errors[0] is None
+        assert "no response" in str(errors[1])
+        orders = sample.topics["orders"].partitions
+        assert [orders[0].end, orders[1].end] == [0, None]
+        assert any("orders/1" in one for one in sample.errors)
+
+
+async def test_leaderless_partition_leaves_a_gap() -> None:
+    async with EmbeddedCluster(version="0.8.2", brokers=2, topics={"orders": 2}) as cluster:
+        async with sampling(cluster.bootstrap_servers, timeout_ms=1000) as sampler:
+            cluster.kill(1, then="leaderless")
+            sample = await sampler.sample()
+        one = sample.topics["orders"].partitions[1]
+        assert (one.leader, one.start, one.end) == (None, None, None)
+
+
+async def test_group_that_cannot_be_read_leaves_a_gap() -> None:
+    async with EmbeddedCluster(version="0.10", topics={"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        await commit(servers, "billing", ORDERS, 0)
+        await commit(servers, "other", ORDERS, 0)
+        cluster.fault(
+            OffsetFetchRequest,
+            then=Answer(-1),
+            times=None,
+            where=lambda request: request.group == "billing",
+        )
+        async with sampling(servers, timeout_ms=1000) as sampler:
+            sample = await sampler.sample()
+        assert [one.group for one in sample.groups] == ["other"]
+        [error] = sample.errors
+        assert "'billing'" in error
+
+
+async def test_no_broker_is_an_error() -> None:
+    async with (
+        EmbeddedCluster(version="0.10") as cluster,
+        sampling(cluster.bootstrap_servers, timeout_ms=1000) as sampler,
+    ):
+        cluster.kill(0)
+        with pytest.raises(NoBrokersAvailable):
+            await sampler.sample()
+
+
+async def test_groups_of_0_8_without_zookeeper_are_a_gap() -> None:
+    async with EmbeddedCluster(version="0.8.1", topics={"orders": 1}) as cluster:
+        async with sampling(cluster.bootstrap_servers) as sampler:
+            sample = await sampler.sample()
+        assert sample.topics["orders"].partitions[0].end == 0
+        [error] = sample.errors
+        assert "zookeeper_connect" in error
+
+
+async def test_topic_nodes_need_zookeeper() -> None:
+    async with (
+        EmbeddedCluster() as cluster,
+        AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        with pytest.raises(UnsupportedVersionError, match="zookeeper_connect="):
+            await admin.describe_topic_nodes()
+
+
+# --- real brokers ---------------------------------------------------------------------------------
+
+
+def write_scala_offset(zookeeper: str, group: str, tp: TopicPartition, offset: int) -> None:
+    with temporary_session(zookeeper, 10, "test") as client:
+        path = f"/consumers/{group}/offsets/{tp.topic}/{tp.partition}"
+        client.create(path, b"%d" % offset, makepath=True)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"])
+async def test_sample_of_real_brokers(broker_clusters: BrokerClusters, version: str) -> None:
+    """Topic, settings, replicas and groups in each store, on each line; nothing is created."""
+    cluster = broker_clusters.get(version)
+    servers, zookeeper = cluster.bootstrap_servers, cluster.zookeeper_connect
+    tp = TopicPartition(f"sampled-{version}", 0)
+    configs: dict[str, object] = {} if version == "0.8.0" else {"retention.ms": 60000}
+    async with AIOKafkaAdminClient(bootstrap_servers=servers, zookeeper_connect=zookeeper) as admin:
+        await admin.create_topics([NewTopic(tp.topic, 1, 1, topic_configs=configs)])
+    await asyncio.to_thread(write_scala_offset, zookeeper, f"scala-{version}", tp, 0)
+    in_kafka = version not in ("0.8.0", "0.8.1.1")
+    if in_kafka:
+        await commit(servers, f"kafka-{version}", tp, 0, zookeeper)
+    async with sampling(servers, zookeeper=zookeeper) as sampler:
+        before = sorted((await sampler.sample()).topics)
+        sample = await sampler.sample()
+    assert (sample.errors, sample.has_zookeeper) == ((), True)
+    assert sorted(sample.topics) == before
+    assert [one.error for one in sample.brokers.values()] == [None]
+    topic = sample.topics[tp.topic]
+    assert topic.config == ({} if version == "0.8.0" else {"retention.ms": "60000"})
+    one = topic.partitions[0]
+    assert (one.leader, one.start, one.end) == (0, 0, 0)
+    assert (one.replicas, one.assigned, one.isr, one.stored_isr) == ((0,), (0,), (0,), (0,))
+    groups = {(one.group, one.store): one for one in sample.groups}
+    assert groups[f"scala-{version}", "zookeeper"].committed == {tp: 0}
+    assert (f"kafka-{version}", "kafka") in groups or not in_kafka
+
+
+@pytest.mark.real
+async def test_dead_replica_is_seen_through_zookeeper() -> None:
+    """Metadata of 0.8.2 leaves the dead replica out; ZooKeeper has it (docs/brokers.md 4.7)."""
+    require_real_brokers()
+    with RealCluster("0.8.2.2", brokers=2) as cluster:
+        await asyncio.to_thread(cluster.create_topic, "orders", 1, 2)
+        leader = await asyncio.to_thread(cluster.leader, "orders")
+        await asyncio.to_thread(cluster.stop, 1 - leader)
+        samples: list[ClusterSample] = []
+        for zookeeper in (None, cluster.zookeeper_connect):
+            async with sampling(cluster.bootstrap_servers, zookeeper=zookeeper) as sampler:
+                samples.append(await sampler.sample())
+    without, by_zookeeper = (one.topics["orders"].partitions[0] for one in samples)
+    assert (without.all_replicas, without.lacks_replica) == ((leader,), True)
+    assert set(by_zookeeper.all_replicas) == {0, 1}
+    assert by_zookeeper.in_sync == (leader,)
+    assert without.is_under_replicated
+    assert by_zookeeper.is_under_replicated
