@@ -239,6 +239,33 @@ cdef class Columns:
             m.offset = record.offset
             self.add(&m)
 
+    def delimited(self, bytes end not None, bytes null not None=b"", bytes between=None):
+        cdef Py_ssize_t row, total = self._value.used
+        cdef Py_ssize_t end_size = PyBytes_GET_SIZE(end), null_size = PyBytes_GET_SIZE(null)
+        cdef Py_ssize_t between_size = 0
+        cdef char *at
+        cdef bytes out
+        total += self._count * end_size + (self._count - self._value_count) * null_size
+        if between is not None:
+            between_size = PyBytes_GET_SIZE(between)
+            total += self._key.used + self._count * between_size
+            total += (self._count - self._key_count) * null_size
+        out = PyBytes_FromStringAndSize(NULL, total)
+        at = PyBytes_AS_STRING(out)
+        for row in range(self._count):
+            if between is not None:
+                at = put_field(
+                    at, self._key_bits, self._key_offsets, self._key, row, null, null_size
+                )
+                memcpy(at, PyBytes_AS_STRING(between), between_size)
+                at += between_size
+            at = put_field(
+                at, self._value_bits, self._value_offsets, self._value, row, null, null_size
+            )
+            memcpy(at, PyBytes_AS_STRING(end), end_size)
+            at += end_size
+        return out
+
     def column_key(self):
         return self._binary(
             self._key_bits, self._key_offsets, self._key, self._count - self._key_count
@@ -280,6 +307,25 @@ cdef class Columns:
 
 
 cdef int64_t most_timestamp_ms = MAX_TIMESTAMP_MS
+
+
+cdef inline char *put_field(
+    char *at,
+    _Bytes bits,
+    _Bytes offsets,
+    _Bytes data,
+    Py_ssize_t row,
+    bytes null,
+    Py_ssize_t null_size,
+) noexcept:
+    """Copy the key or value of a row, or `null`, to `at`; return where it ends."""
+    cdef int32_t begin = (<int32_t *>offsets.at)[row]
+    cdef Py_ssize_t size = (<int32_t *>offsets.at)[row + 1] - begin
+    if not (<uint8_t *>bits.at)[row >> 3] >> (row & 7) & 1:
+        memcpy(at, PyBytes_AS_STRING(null), null_size)
+        return at + null_size
+    memcpy(at, data.at + begin, size)
+    return at + size
 
 
 cdef inline int put_bytes(_Bytes target, const char *data, Py_ssize_t size) except -1:

@@ -185,6 +185,25 @@ class Columns:
         own.value_sizes += decoded.value_sizes
         self.size_bytes += size
 
+    def delimited(self, end: bytes, null: bytes = b"", between: bytes | None = None) -> bytes:
+        """Return the values one after the other, each followed by `end`.
+
+        Args:
+            end: written after each value.
+            null: written for null (default b"").
+            between: write the key and this before each value; None: no keys (default None).
+        """
+        values = self._decoded.values
+        if None in values:
+            values = [null if value is None else value for value in values]
+        if between is None:
+            return end.join([*values, b""]) if values else b""  # type: ignore[list-item]
+        keys = [null if key is None else key for key in self._decoded.keys]
+        parts: list[bytes | None] = []
+        for key, value in zip(keys, values, strict=True):
+            parts += (key, between, value, end)
+        return b"".join(parts)  # type: ignore[arg-type]
+
     def column_key(self) -> Column:
         """Return the keys: binary."""
         self._is_read = True

@@ -212,6 +212,24 @@ def test_columns_are_alike_from_sets_and_from_records(
         assert [*column_buffers(made), made.last_offset] == read[3:]
 
 
+@examples(50)
+@given(
+    st.lists(st.tuples(fields, fields), max_size=70), st.binary(max_size=3), st.binary(max_size=3)
+)
+def test_delimited_values_are_alike_and_joined(
+    content: list[tuple[bytes | None, bytes | None]], end: bytes, null: bytes
+) -> None:
+    data = b"".join(entry(at, message(key, value)) for at, (key, value) in enumerate(content))
+    pairs = [tuple(null if one is None else one for one in pair) for pair in content]
+    for twin in (COMPILED, PURE):
+        made = twin.Columns()
+        twin.MessageSetReader(TP, data, 0, max_decompressed_bytes=1).read_columns(made, 1000)
+        assert made.delimited(end, null) == b"".join(value + end for _, value in pairs)
+        keyed = b"".join(key + b"=" + value + end for key, value in pairs)
+        assert made.delimited(end, null, b"=") == keyed
+        assert len(made.column_value().data) == sum(len(value or b"") for _, value in content)
+
+
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
 def test_full_columns_accept_no_more_messages(twin: Twin) -> None:
     data = b"".join(entry(offset, message(None, b"v" * 10)) for offset in range(2000))
