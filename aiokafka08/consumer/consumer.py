@@ -176,6 +176,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             milliseconds, from 1 on (default 2000).
         rebalance_max_retries: for groups in ZooKeeper: the number of these attempts, from 1 on
             (default 4).
+        allow_auto_create_topics: False: never name a topic in a Metadata request, so that brokers
+            with `auto.create.topics.enable` don't create one that doesn't exist (any more). The
+            consumer then requests the metadata of all topics (default True).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 
@@ -231,6 +234,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         rebalance_backoff_ms: int = 2000,
         rebalance_max_retries: int = 4,
         start_timeout_ms: int | None = None,
+        allow_auto_create_topics: bool = True,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         if loop is not None:
@@ -291,6 +295,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
         self._router = Router(net, Telemetry(on_event, client_id=net.client_id))
+        self._router.metadata.may_create_topics = allow_auto_create_topics
+        self._router.metadata.all_topics = not allow_auto_create_topics
         self._client = ClientAttributes(self._router, bootstrap_servers, net.request_timeout_s)
         self._wanted = Subscription(exclude_internal_topics=self._config.exclude_internal_topics)
         self._engine = ConsumerEngine(self._router, self._config, self._wanted, self._lifecycle)

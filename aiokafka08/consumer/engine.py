@@ -452,9 +452,9 @@ class ConsumerEngine:
 
     def _track_topics(self) -> None:
         """Have the router keep the metadata of the subscribed topics."""
-        topics = self._subscription.tracked_topics
-        self._router.metadata.all_topics = topics is None
-        self._router.metadata.set_topics(topics or ())
+        topics, metadata = self._subscription.tracked_topics, self._router.metadata
+        metadata.all_topics = topics is None or not metadata.may_create_topics
+        metadata.set_topics(topics or ())
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
         self._fetcher.follow_leaders(snapshot)

@@ -14,6 +14,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from aiokafka08.protocol.api import MetadataRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced
 from aiokafka08.testing import EmbeddedCluster
@@ -37,6 +38,19 @@ async def test_subscribed_topic_is_auto_created(make_consumer: MakeConsumer) -> 
     consumer = make_consumer("new-one")
     await consumer.start()
     assert consumer.assignment() == {tp(0, "new-one")}
+
+
+async def test_topic_is_not_created_if_the_user_forbids_it(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t", allow_auto_create_topics=False, metadata_max_age_ms=100)
+    await consumer.start()
+    cluster.delete_topic("t")
+    await until(lambda: not consumer.assignment(), "the deleted topic is given up")
+    absent = make_consumer("new-one", allow_auto_create_topics=False)
+    with pytest.raises(UnknownTopicOrPartitionError, match="new-one"):
+        await absent.start()
+    assert not any(one.topics for one in cluster.requests(MetadataRequest))
 
 
 async def test_missing_topic_fails_the_start() -> None:
