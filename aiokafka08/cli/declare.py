@@ -88,6 +88,7 @@ def command(
     fields: Mapping[str, str] | None = None,
     examples: Sequence[Example] = (),
     group: click.Group | None = None,
+    cls: type[DeclaredCommand] = DeclaredCommand,
 ) -> Callable[[Function], DeclaredCommand]:
     """Return a decorator that makes a command of a function; the docstring is its help.
 
@@ -97,10 +98,11 @@ def command(
         examples: examples of its use; a command has at least one (default ()).
         group: the group of commands that it belongs to; None for `aiokafka08` itself
             (default None).
+        cls: the class of the command (default DeclaredCommand).
     """
 
     def declare(function: Function) -> DeclaredCommand:
-        made = click.command(name, cls=DeclaredCommand, fields=fields, examples=examples)(function)
+        made = click.command(name, cls=cls, fields=fields, examples=examples)(function)
         if group is not None:
             group.add_command(made)
         return made

@@ -36,6 +36,11 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
             "Show where the logs of a TOPIC begin and end.",
         ),
     },
+    "Move": {
+        "produce": CommandEntry("produce", "Send messages from stdin or files."),
+        "consume": CommandEntry("consume", "Write the records of topics to stdout."),
+        "bench": CommandEntry("bench", "Measure producing, consuming and latency."),
+    },
     "Change": {
         "topic": CommandEntry("topic", "Create, delete, grow and configure topics."),
     },
@@ -45,6 +50,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
     "Try": {
         "cluster": CommandEntry("cluster", "Run a Kafka cluster in memory."),
         "completion": CommandEntry("completion", "Print the completion script of a SHELL."),
+        "kcat": CommandEntry("kcat", "Run with kcat's one-letter flags."),
     },
 }
 COMMANDS: Mapping[str, CommandEntry] = {

@@ -99,3 +99,12 @@ def _duration_ms(text: str) -> int | None:
     units = ("w", "d", "h", "m", "s")
     amounts = zip(found.groups(), units, strict=True)
     return round(sum(float(amount) * _UNIT_MS[unit] for amount, unit in amounts if amount))
+
+
+def show_time(timestamp_ms: int) -> str:
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
+    try:
+        shown = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+    return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")

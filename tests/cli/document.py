@@ -55,7 +55,7 @@ def generated() -> str:
     """Return the generated part of the page."""
     parts: list[str] = []
     last_section = None
-    common: set[str | None] = {option.name for option in _connection_options()}
+    common = {_identity(option) for option in _connection_options()}
     for section, name, command in commands():
         if section != last_section:
             parts.append(f"## {section}\n")
@@ -84,8 +84,12 @@ def _connection_options() -> list[click.Parameter]:
     return [one for one in command.params if one.name != "names"]
 
 
-def _details(command: DeclaredCommand, common: set[str | None]) -> Iterator[str]:
-    own = [one for one in command.params if one.name not in common]
+def _identity(option: click.Parameter) -> tuple[str | None, str | None]:
+    return option.name, getattr(option, "help", None)
+
+
+def _details(command: DeclaredCommand, common: set[tuple[str | None, str | None]]) -> Iterator[str]:
+    own = [one for one in command.params if _identity(one) not in common]
     if any(isinstance(one, click.Option) for one in own):
         rows = [_option_row(one) for one in own if isinstance(one, click.Option)]
         yield "| option | |\n|---|---|\n" + "".join(rows)

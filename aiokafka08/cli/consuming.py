@@ -1,0 +1,258 @@
+"""`consume`: read records and write them to stdout in a format.
+
+`consume` is the whole of it, for `commands.consume` and `commands.kcat`. `read_plan` finds the
+offsets, `read_records` and `read_group` read, an encoder formats, `pipes` writes.
+
+Invariants: nothing but records goes to stdout. A record counts as read, for the count, the rate and
+the group's offsets, only when it was written. No topic is created.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiokafka08.cli.connection import consumer, range_router
+from aiokafka08.cli.pipes import Output
+from aiokafka08.cli.positions import Bounds, PositionKind
+from aiokafka08.cli.progress import Progress
+from aiokafka08.cli.rate import RateLimit
+from aiokafka08.cli.read_group import GroupReader
+from aiokafka08.cli.read_plan import (
+    Note,
+    PartitionRange,
+    plan_ranges,
+    select_partitions,
+    select_topics,
+)
+from aiokafka08.cli.read_records import RecordBatchSource, follow, read_bounded
+from aiokafka08.cli.record_format import BrokerOf
+from aiokafka08.cli.record_types import (
+    ColumnsEncoder,
+    Record,
+    RecordEncoder,
+    RecordFormatError,
+)
+from aiokafka08.cli.settings import Settings
+from aiokafka08.consumer.config import AutoOffsetReset
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.message_set import Columns
+from aiokafka08.structs import TopicPartition
+
+_FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
+"""What a consumer buffers, unless fetch.max.bytes says otherwise."""
+
+_NOT_TEXT: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
+"""Control characters that text doesn't have; ESC is in coloured logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeJob:
+    """What to read."""
+
+    topics: Sequence[str]
+    """Names, or regular expressions that begin with "^"."""
+    partitions: Sequence[int] = ()
+    """Empty: all."""
+    start: Bounds = field(default_factory=Bounds)
+    end: Bounds = field(default_factory=Bounds)
+    exit_at_end: bool = False
+    """Stop at the ends that the logs have at the start."""
+    count: int | None = None
+    """Stop after so many records."""
+    group: str | None = None
+    """Read as a member of this group."""
+    reset: AutoOffsetReset = "earliest"
+    """Where the group begins in a partition without a committed offset."""
+    bytes_per_s: float | None = None
+
+
+async def consume(
+    settings: Settings,
+    job: ConsumeJob,
+    encoder_of: Callable[[BrokerOf], RecordEncoder],
+    output: Output,
+    *,
+    note: Note,
+    on_end: Callable[[TopicPartition, int], object] | None = None,
+) -> None:
+    """Read records and write them to stdout.
+
+    Args:
+        settings: the cluster.
+        job: what to read.
+        encoder_of: makes the encoder.
+        output: stdout.
+        note: shows a line on stderr.
+        on_end: called when a partition has reached its stop, with that offset (default None).
+
+    Raises:
+        UnknownTopicOrPartitionError: a topic or partition doesn't exist.
+        OffsetOutOfRangeError: a log doesn't have an offset.
+        RecordFormatError: a record can't be written in the format, or isn't text and stdout is a
+            terminal.
+        BrokenPipeError: the reader of stdout is gone.
+        KafkaError: a request failed.
+    """
+    async with range_router(settings) as router:
+        await router.metadata.refresh()
+
+        def leader_of(topic: str, partition: int) -> int:
+            leader = router.metadata.snapshot.leader(TopicPartition(topic, partition))
+            return -1 if leader is None else leader
+
+        encoder = encoder_of(leader_of)
+        ranges = await _plan(settings, job, router, note)
+        total = sum((one.stop or 0) - one.start for one in ranges)
+        known_end = all(one.is_in_log for one in ranges)
+        progress = Progress(
+            "consumed", total if known_end else None, "messages", is_shown=not output.is_terminal
+        )
+        copied = _Copied(job, encoder, output, progress)
+        stops = {one.tp: one.stop for one in ranges}
+        with progress:
+            async with _source(settings, job, router, ranges, copied) as batches:
+                async for tp, batch in batches:
+                    if len(batch):
+                        await copied.add(tp, batch)
+                        if copied.is_complete:
+                            return
+                    elif on_end is not None:
+                        on_end(tp, stops.get(tp) or 0)
+
+
+async def _plan(
+    settings: Settings, job: ConsumeJob, router: Router, note: Note
+) -> list[PartitionRange]:
+    """Return what to read of each partition."""
+    snapshot = router.metadata.snapshot
+    topics = select_topics(job.topics, snapshot)
+    return await plan_ranges(
+        router,
+        select_partitions(topics, job.partitions, snapshot),
+        job.start,
+        job.end,
+        stop_at_end=job.exit_at_end,
+        note=note,
+    )
+
+
+@asynccontextmanager
+async def _source(
+    settings: Settings,
+    job: ConsumeJob,
+    router: Router,
+    ranges: Sequence[PartitionRange],
+    copied: _Copied,
+) -> AsyncIterator[RecordBatchSource]:
+    """Open what the ranges are read with."""
+    limits = {"fetch_max_bytes": _FETCH_MAX_BYTES, **settings.consumer}
+    if job.group is None and all(one.is_in_log for one in ranges):
+        source = read_bounded(
+            router,
+            ranges,
+            as_columns=copied.takes_columns,
+            limit_bytes=limits["fetch_max_bytes"],
+        )
+        async with aclosing(source) as batches:
+            yield batches
+        return
+    options = {
+        **limits,
+        "auto_offset_reset": "none" if job.group is None else job.reset,
+        "enable_auto_commit": False,
+        "group_id": job.group,
+        "allow_auto_create_topics": False,
+    }
+    async with consumer(settings, **options) as reading:
+        if job.group is None:
+            async with aclosing(follow(reading, ranges)) as batches:
+                yield batches
+            return
+        topics = list(dict.fromkeys(one.tp.topic for one in ranges))
+        is_given = job.start.default is not None or bool(job.start.by_partition)
+        member = GroupReader(
+            reading, topics, ranges, seek=is_given and not job.start.has(PositionKind.STORED)
+        )
+        copied.on_written = member.written
+        try:
+            async with aclosing(member.read()) as batches:
+                yield batches
+        finally:
+            await member.commit()
+
+
+class _Copied:
+    """Writes records, and counts what was written.
+
+    Attributes:
+        on_written: called with a partition and the offset after its last written record.
+    """
+
+    def __init__(
+        self, job: ConsumeJob, encoder: RecordEncoder, output: Output, progress: Progress
+    ) -> None:
+        now = asyncio.get_running_loop().time()
+        self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
+        self._left = job.count
+        self._encoder = encoder
+        self._output = output
+        self._progress = progress
+        self._limit = None if job.bytes_per_s is None else RateLimit(job.bytes_per_s, now)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the count of the job is reached."""
+        return self._left == 0
+
+    @property
+    def takes_columns(self) -> bool:
+        """Return True if `add` takes columns: all of a batch is written at once then."""
+        is_cut = self._left is not None or self._limit is not None
+        return isinstance(self._encoder, ColumnsEncoder) and not is_cut
+
+    async def add(self, tp: TopicPartition, batch: Sequence[Record] | Columns) -> None:
+        """Write records of one partition, up to the count."""
+        if isinstance(batch, Columns):
+            assert isinstance(self._encoder, ColumnsEncoder)
+            data = self._encoder.encode_columns(batch)
+            await self._write(tp, data, len(batch), batch.last_offset)
+            return
+        step = len(batch)
+        if self._limit is not None:
+            size = sum(len(one.value or b"") for one in batch) // len(batch) + 1
+            step = max(self._limit.block_bytes // size, 1)
+        if self._left is not None:
+            batch = batch[: self._left]
+            self._left -= len(batch)
+        for at in range(0, len(batch), step):
+            records = batch[at : at + step]
+            data = self._encoder.encode(records)
+            await self._write(tp, data, len(records), records[-1].offset)
+
+    async def _write(self, tp: TopicPartition, data: bytes, count: int, last_offset: int) -> None:
+        if self._output.is_terminal and not _is_text(data):
+            raise RecordFormatError(
+                f"topic {tp.topic!r}, partition {tp.partition}, {count} records up to offset "
+                f"{last_offset}: not text, and stdout is a terminal. Redirect stdout, or use "
+                "--format jsonl, hex or base64"
+            )
+        await self._output.write(data)
+        self.on_written(tp, last_offset + 1)
+        self._progress.add(count)
+        if self._limit is not None:
+            delay_s = self._limit.delay_s(len(data), asyncio.get_running_loop().time())
+            await asyncio.sleep(delay_s)
+
+
+def _is_text(data: bytes) -> bool:
+    """Return True if the bytes don't upset a terminal."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return _NOT_TEXT.search(data) is None

@@ -1,0 +1,332 @@
+"""`produce`: read messages from stdin or files, and send them.
+
+`produce` is the whole of it, for `commands.produce` and `commands.kcat`. The input comes from
+`input_messages`; `send_all` sends it.
+
+Invariants: a message is sent as soon as it is complete, whether or not more input comes. The order
+of the messages of a partition is that of the input. What is held at most: the producer's
+`buffer_memory`, and a block of the input. Whatever ends the run, what was buffered before is
+flushed, and the counts say how many messages were acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from aiokafka08 import AIOKafkaProducer, Deliveries
+from aiokafka08.cli.connection import producer
+from aiokafka08.cli.input_messages import delimited_messages, file_messages, total_bytes
+from aiokafka08.cli.pipes import BLOCK_BYTES, Output, open_stdout
+from aiokafka08.cli.progress import Progress
+from aiokafka08.cli.rate import RateLimit
+from aiokafka08.cli.read_plan import Note
+from aiokafka08.cli.record_format import InputOptions, record_decoder
+from aiokafka08.cli.record_raw import with_fixed_key
+from aiokafka08.cli.record_types import InputMessages, RecordFormatError
+from aiokafka08.cli.settings import Settings
+from aiokafka08.errors import KafkaError, MessageSizeTooLargeError
+
+_BUFFER_MEMORY: Final = 16 * 1024 * 1024
+"""What the producer buffers, unless buffer.memory says otherwise."""
+_MAX_REQUEST_BYTES: Final = 1048576
+_MOST_PENDING: Final = 256
+"""Calls of `send_many` whose deliveries aren't awaited yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceJob:
+    """Where messages go."""
+
+    topic: str
+    partition: int | None = None
+    """None: the message names it, or the producer's partitioner chooses."""
+    key: bytes | None = None
+    """The key of messages without one."""
+    count: int | None = None
+    """Stop after so many messages."""
+    bytes_per_s: float | None = None
+    compression: str | None = None
+    """A codec, "none", or None for that of the settings."""
+
+
+@dataclass(slots=True)
+class ProduceCounts:
+    """What became of the messages."""
+
+    read: int = 0
+    """Messages of the input that were passed to the producer."""
+    acknowledged: int = 0
+
+
+class ProduceFailed(KafkaError):
+    """A message wasn't acknowledged; names its number in the input."""
+
+
+class _Sent(NamedTuple):
+    """Messages of one `send_many` call."""
+
+    deliveries: Deliveries
+    numbers: Sequence[int]
+    """The number of each message in the input, from 1 on."""
+
+
+def max_message_bytes(settings: Settings) -> int:
+    """Return the size of the largest message that the producer accepts, before compression."""
+    return int(settings.producer.get("max_request_size", _MAX_REQUEST_BYTES))
+
+
+async def produce(
+    settings: Settings,
+    job: ProduceJob,
+    paths: Sequence[str],
+    options: InputOptions,
+    *,
+    tee: bool = False,
+    note: Note,
+) -> None:
+    """Send the messages of files, or of stdin, and wait until all are acknowledged.
+
+    Args:
+        settings: the cluster.
+        job: where the messages go.
+        paths: the files; none: stdin.
+        options: how they are read.
+        tee: write the values to stdout as well (default False).
+        note: shows a line on stderr: how many were acknowledged, if this is cancelled.
+
+    Raises:
+        IllegalArgumentError: options don't go together.
+        RecordFormatError: the input is wrong.
+        ProduceFailed: a message wasn't acknowledged.
+        OSError: a file can't be read.
+        KafkaError: the topic doesn't exist and isn't created, or the producer refused a message.
+    """
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "stdin")
+    stdin = sys.stdin.fileno()
+    counts = ProduceCounts()
+    total = total_bytes(paths, stdin)
+    if options.format == "files":
+        source = file_messages(paths, stdin, options.max_bytes)
+    else:
+        block_bytes = BLOCK_BYTES
+        if job.bytes_per_s is not None:
+            block_bytes = min(block_bytes, RateLimit(job.bytes_per_s, 0).block_bytes)
+        source = delimited_messages(paths, stdin, record_decoder(options), block_bytes)
+    output = open_stdout() if tee else None
+    own = {"buffer_memory": _BUFFER_MEMORY, **settings.producer}
+    if job.compression is not None:
+        own["compression_type"] = None if job.compression == "none" else job.compression
+    async with producer(settings, **own) as sending:
+        try:
+            with Progress("produced", total, "bytes", is_shown=not tee) as progress:
+                await send_all(
+                    sending,
+                    job,
+                    source,
+                    counts,
+                    progress=progress,
+                    tee=output,
+                    flush_timeout_s=settings.timeout_s,
+                )
+        except asyncio.CancelledError:
+            note(f"interrupted: {_describe(counts)}")
+            raise
+        except KafkaError as error:
+            if counts.read:
+                error.args = (f"{error.text}. {_describe(counts)}",)
+            raise
+
+
+def _describe(counts: ProduceCounts) -> str:
+    return f"{counts.acknowledged} of {counts.read} messages were acknowledged"
+
+
+async def send_all(
+    producer: AIOKafkaProducer,
+    job: ProduceJob,
+    source: AsyncIterable[tuple[InputMessages, int]],
+    counts: ProduceCounts,
+    *,
+    progress: Progress,
+    tee: Output | None = None,
+    flush_timeout_s: float,
+) -> None:
+    """Send the messages of the input and wait until all are acknowledged.
+
+    Args:
+        producer: a started producer.
+        job: where they go.
+        source: the messages of the input, each time with the bytes that they took there.
+        counts: updated all the time, also if this raises or is cancelled.
+        progress: gets the bytes of the input.
+        tee: write the values there as well, each with a newline (default None).
+        flush_timeout_s: how long to wait for what was buffered, if this is cancelled.
+
+    Raises:
+        RecordFormatError: the input is wrong.
+        ProduceFailed: a message wasn't acknowledged.
+        KafkaError: the producer refused a message.
+    """
+    sender = _Sender(producer, job, counts)
+    now = asyncio.get_running_loop().time()
+    limit = None if job.bytes_per_s is None else RateLimit(job.bytes_per_s, now)
+    try:
+        async for messages, size in source:
+            await _copy(tee, await sender.send(messages))
+            progress.add(size)
+            if sender.is_complete:
+                break
+            if limit is not None:
+                delay_s = limit.delay_s(size, asyncio.get_running_loop().time())
+                await asyncio.sleep(delay_s)
+        await sender.flush()
+    except asyncio.CancelledError:
+        try:
+            async with asyncio.timeout(flush_timeout_s):
+                await sender.flush()
+        except (KafkaError, TimeoutError):
+            pass  # the counts tell
+        raise
+    except KafkaError as error:
+        if not isinstance(error, ProduceFailed):
+            await sender.flush()
+        raise
+
+
+async def _copy(tee: Output | None, messages: InputMessages) -> None:
+    if tee is not None and messages.values:
+        await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
+
+
+class _Sender:
+    def __init__(self, producer: AIOKafkaProducer, job: ProduceJob, counts: ProduceCounts) -> None:
+        self._producer = producer
+        self._job = job
+        self._counts = counts
+        self._pending: deque[_Sent] = deque()
+        self._sending: asyncio.Task[None] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the count of the job is reached."""
+        return self._counts.read == self._job.count
+
+    async def send(self, messages: InputMessages) -> InputMessages:
+        """Pass messages to the producer; wait while its memory is full.
+
+        If this is cancelled, all the messages are sent nevertheless: `flush` waits for them.
+
+        Returns:
+            the messages that the count of the job allows.
+        """
+        if not messages.values:
+            return messages
+        messages = self._limited(messages)
+        self._sending = asyncio.create_task(self._send(messages))
+        await asyncio.shield(self._sending)
+        while self._pending and (
+            len(self._pending) > _MOST_PENDING or self._pending[0].deliveries.done()
+        ):
+            await self._await_first()
+        return messages
+
+    async def flush(self) -> None:
+        """Wait until each message is acknowledged.
+
+        Raises:
+            ProduceFailed: one isn't. The others are waited for before.
+        """
+        if self._sending is not None:
+            await self._sending
+        failed: ProduceFailed | None = None
+        while self._pending:
+            try:
+                await self._await_first()
+            except ProduceFailed as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _limited(self, messages: InputMessages) -> InputMessages:
+        """Return the messages that the count of the job allows, with the fixed key."""
+        job = self._job
+        if job.key is not None:
+            messages = with_fixed_key(messages, job.key)
+        if job.count is not None and len(messages) > job.count - self._counts.read:
+            messages = messages.select(range(job.count - self._counts.read))
+        return messages
+
+    async def _send(self, messages: InputMessages) -> None:
+        first = self._counts.read + 1
+        self._counts.read += len(messages)
+        partitions = messages.partitions
+        if partitions is None:
+            await self._send_to(self._job.partition, messages, range(first, first + len(messages)))
+            return
+        by_partition: dict[int, list[int]] = {}
+        for index, partition in enumerate(partitions):
+            by_partition.setdefault(partition, []).append(index)
+        for partition, indices in by_partition.items():
+            numbers = [first + index for index in indices]
+            await self._send_to(partition, messages.select(indices), numbers)
+
+    async def _send_to(
+        self, partition: int | None, messages: InputMessages, numbers: Sequence[int]
+    ) -> None:
+        timestamps = messages.timestamps_ms
+        if timestamps is not None:
+            now_ms = int(time.time() * 1000)
+            timestamps = [now_ms if one is None else one for one in timestamps]
+        try:
+            deliveries = await self._producer.send_many(
+                self._job.topic,
+                messages.values,
+                messages.keys,
+                partition=partition,
+                timestamps_ms=timestamps,  # type: ignore[arg-type]
+            )
+        except MessageSizeTooLargeError as error:
+            self._counts.read -= len(numbers)
+            raise RecordFormatError(
+                f"{_largest(messages, numbers)}: larger than max.request.size or buffer.memory. "
+                "Raise them with -X, and message.max.bytes of the brokers"
+            ) from error
+        except KafkaError:
+            self._counts.read -= len(numbers)
+            raise
+        self._pending.append(_Sent(deliveries, numbers))
+
+    async def _await_first(self) -> None:
+        sent = self._pending[0]
+        try:
+            await sent.deliveries
+        except KafkaError:
+            errors = sent.deliveries.errors()
+            self._pending.popleft()
+            self._counts.acknowledged += len(sent.numbers) - len(errors)
+            index, error = next(iter(errors.items()))
+            raise ProduceFailed(
+                f"message {sent.numbers[index]} of the input wasn't acknowledged: {error.text}"
+            ) from error
+        self._pending.popleft()
+        self._counts.acknowledged += len(sent.numbers)
+
+
+def _largest(messages: InputMessages, numbers: Sequence[int]) -> str:
+    """Return the number and the size of the largest message, for an error."""
+    keys = messages.keys or [None] * len(messages)
+    sizes = [
+        len(key or b"") + len(value or b"")
+        for key, value in zip(keys, messages.values, strict=True)
+    ]
+    size = max(sizes)
+    return f"message {numbers[sizes.index(size)]} of the input has {size} bytes"

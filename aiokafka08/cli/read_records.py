@@ -1,0 +1,150 @@
+"""Read records: bounded ranges by the range reader, ranges without an end by a consumer.
+
+`consuming` turns what comes from here into output.
+
+Invariant: the records of a partition come in the order of their offsets, each one of its range
+once. What is held at most: `BUDGET_BYTES` of fetched sets, or one message that is larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08.cli.read_plan import PartitionRange
+from aiokafka08.cli.record_types import Record
+from aiokafka08.concurrency.merge import merge
+from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
+from aiokafka08.consumer.range_fetches import RangeFetches
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    ColumnMemory,
+    Columns,
+    MessageSetReader,
+)
+from aiokafka08.structs import TopicPartition
+
+BUDGET_BYTES = 8 * 1024 * 1024
+_FETCH_BYTES = 1024 * 1024
+_MIN_FETCH_BYTES = 32 * 1024
+_SLICE_RECORDS = 8192
+_COLUMNS_RECORDS = 65536
+_COLUMNS_BYTES = 2 * 1024 * 1024
+_POLL_MS = 200
+
+RecordBatchSource = AsyncGenerator[tuple[TopicPartition, Sequence[Record] | Columns], None]
+"""Records of one partition at a time; none: the partition has reached its end."""
+
+
+async def read_bounded(
+    router: Router,
+    ranges: Sequence[PartitionRange],
+    *,
+    as_columns: bool = False,
+    limit_bytes: int = 52428800,
+) -> RecordBatchSource:
+    """Yield the records of ranges that the logs have.
+
+    Args:
+        router: a started router whose fetch lanes nothing else uses.
+        ranges: each with a `stop`.
+        as_columns: yield `Columns`, which cost less, in place of records (default False).
+        limit_bytes: the size of the largest message that can be read (default 52428800).
+
+    Raises:
+        KafkaError: as `read_range`.
+    """
+    fetches, memory = RangeFetches(router), ColumnMemory()
+    fetch_bytes = max(_MIN_FETCH_BYTES, min(_FETCH_BYTES, BUDGET_BYTES // max(len(ranges), 1)))
+
+    async def sets_of(
+        one: PartitionRange,
+    ) -> AsyncGenerator[tuple[PartitionRange, RawSet | None], None]:
+        assert one.stop is not None
+        sets = read_range(
+            router,
+            one.tp,
+            one.start,
+            one.stop,
+            fetches=fetches,
+            max_bytes=fetch_bytes,
+            limit_bytes=limit_bytes,
+        )
+        async with aclosing(sets):
+            async for raw in sets:
+                yield one, raw
+        yield one, None
+
+    sources = ((fetch_bytes * MAX_IN_FLIGHT, sets_of(one)) for one in ranges)
+    async with aclosing(merge(sources, BUDGET_BYTES)) as found:
+        async for one, raw in found:
+            if raw is None:
+                yield one.tp, []
+                continue
+            reader = _reader(one.tp, raw)
+            batches = _columns(reader, memory) if as_columns else _records(reader)
+            for batch in batches:
+                yield one.tp, batch
+
+
+def _reader(tp: TopicPartition, raw: RawSet) -> MessageSetReader:
+    return MessageSetReader(
+        tp,
+        raw.message_set,
+        raw.fetch_offset,
+        check_crcs=True,
+        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        end_offset=raw.end_offset,
+    )
+
+
+def _records(reader: MessageSetReader) -> Iterator[list[Record]]:
+    while records := reader.read(_SLICE_RECORDS):
+        yield records
+
+
+def _columns(reader: MessageSetReader, memory: ColumnMemory) -> Iterator[Columns]:
+    while True:
+        columns = Columns(_COLUMNS_BYTES, memory)
+        if not reader.read_columns(columns, _COLUMNS_RECORDS):
+            return
+        yield columns
+        del columns  # so that its memory is free for the next ones
+
+
+async def follow(
+    consumer: AIOKafkaConsumer[bytes, bytes], ranges: Sequence[PartitionRange]
+) -> RecordBatchSource:
+    """Yield the records of ranges as they are written; end when each range has.
+
+    Args:
+        consumer: a started consumer without a group and without an assignment.
+        ranges: some of them without a `stop`, or with one that the log hasn't reached.
+
+    Raises:
+        KafkaError: as `getmany`.
+    """
+    stops = {one.tp: one.stop for one in ranges}
+    consumer.assign(list(stops))
+    for one in ranges:
+        consumer.seek(one.tp, one.start)
+    open_tps = set(stops)
+    while open_tps:
+        for tp, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+            if tp in open_tps:
+                yield tp, records_before(records, stops[tp])
+        for tp in list(open_tps):
+            stop = stops[tp]
+            if stop is not None and await consumer.position(tp) >= stop:
+                open_tps.remove(tp)
+                consumer.pause(tp)
+                yield tp, []
+
+
+def records_before(records: Sequence[Record], stop: int | None) -> Sequence[Record]:
+    """Return the records before an offset; all if it is None."""
+    if stop is None or not records or records[-1].offset < stop:
+        return records
+    return [one for one in records if one.offset < stop]
