@@ -30,6 +30,10 @@ LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
 """A link of Markdown to a file of the project."""
 
 
+IMAGE = re.compile(r"!\[([^\]]+)\]\((?![a-z]+:)([^)\s]+)\)")
+"""A picture of Markdown in a file of the project."""
+
+
 def copy_project(folder: Path) -> None:
     """Copy what the build starts from into a new folder, with absolute links in README.md."""
     folder.mkdir(parents=True)
@@ -48,11 +52,12 @@ def absolute_links(text: str, repository: str | None) -> str:
     """Return Markdown without links to files of the project: PyPI doesn't have them.
 
     They become links to the repository. Without its address only the files' names stay, and a note
-    at the end says where the files are.
+    at the end says where the files are. Of a picture its description stays, too.
     """
     if repository is not None:
+        text = IMAGE.sub(rf"![\1]({repository.rstrip('/')}/raw/HEAD/\2)", text)
         return LINK.sub(rf"[\1]({repository.rstrip('/')}/blob/HEAD/\2)", text)
-    named = LINK.sub(r"`\2`", text)
+    named = LINK.sub(r"`\2`", IMAGE.sub(r"`\2`: \1.", text))
     if named == text:
         return text
     return f"{named.rstrip()}\n\nThe files named here are in the source distribution.\n"

@@ -197,6 +197,14 @@ def test_links_of_readme_are_names_without_a_repository() -> None:
     assert absolute_links("[x](#top)\n", None) == "[x](#top)\n"
 
 
+def test_picture_of_readme_is_raw_or_described() -> None:
+    text = "![A screenshot](docs/a.svg)\n"
+    assert absolute_links(text, "https://example.org/a") == (
+        "![A screenshot](https://example.org/a/raw/HEAD/docs/a.svg)\n"
+    )
+    assert absolute_links(text, None).startswith("`docs/a.svg`: A screenshot.\n")
+
+
 def test_wheel_with_debug_information_or_links_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a-1.whl"
     with zipfile.ZipFile(path, "w") as archive:

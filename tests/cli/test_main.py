@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from aiokafka08.cli.main import main
 from aiokafka08.cli.root import COMMANDS, root
 from aiokafka08.errors import KafkaTimeoutError, NotLeaderForPartitionError
 from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.__main__ import parser
 from tests.cli.conftest import RunCommand, command_line
 from tests.cli.document import commands, examples
 from tests.test_package import modules_after
@@ -105,6 +107,28 @@ def test_completion_script_completes_commands(cli: RunCommand, shell: str) -> No
     done = subprocess.run(command_line(), env=environment, capture_output=True, text=True)
     assert "topics" in done.stdout
     assert "metadata" not in done.stdout
+
+
+def test_cluster_has_the_options_of_the_testing_module() -> None:
+    command = root.get_command(click.Context(root), "cluster")
+    assert command is not None
+    defaults = command.make_context("cluster", []).params
+    assert {**defaults, "topic": list(defaults["topic"])} == vars(parser().parse_args([]))
+    flags = {flag for one in command.params for flag in one.opts}
+    assert flags | {"-h", "--help"} == {*parser()._option_string_actions}
+
+
+def test_cluster_runs_until_interrupted(cli: RunCommand) -> None:
+    process = subprocess.Popen(
+        command_line("cluster", "--port", "0", "--topic", "orders:2"), stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    address = re.search(rb"in memory on (\S+)", process.stderr.readline())
+    assert address is not None
+    assert cli("topics", "-q", "-b", address[1].decode()).lines == ["orders"]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 # --- wrong usage ----------------------------------------------------------------------------------
