@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -65,12 +65,20 @@ class OffsetsTopic:
     groups: Mapping[str, GroupRecord]
 
 
+_Record = tuple[OffsetRecordKey, OffsetRecord] | tuple[GroupRecordKey, GroupRecord]
+
+
 @dataclass(slots=True)
 class _ReadPartition:
-    """What was read of one partition: up to `position`, the last value of each key."""
+    """What was read of one partition, up to `position`: the last value of each key.
+
+    `changed` has the keys that were read since `decode()`, `records` what was decoded.
+    """
 
     position: int
     values: dict[bytes, bytes] = field(default_factory=dict)
+    changed: set[bytes] = field(default_factory=set)
+    records: dict[bytes, _Record] = field(default_factory=dict)
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         if key is None:
@@ -79,6 +87,18 @@ class _ReadPartition:
             self.values.pop(key, None)
         else:
             self.values[key] = value
+        self.changed.add(key)
+
+    def decode(self, client_id: str) -> None:
+        """Decode the changes: a call that reads little costs little."""
+        for key in self.changed:
+            value = self.values.get(key)
+            record = None if value is None else _decode(key, value, client_id)
+            if record is None:
+                self.records.pop(key, None)
+            else:
+                self.records[key] = record
+        self.changed = set()
 
 
 class OffsetsTopicReader:
@@ -123,12 +143,17 @@ class OffsetsTopicReader:
                         tasks.create_task(self._read_to(tp, one, ends[tp][0], fetches, turns))
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from None
-            values = [
-                (key, value)
-                for partition in self._partitions.values()
-                for key, value in partition.values.items()
-            ]
-        return decode_offsets_topic(values, self._router.config.client_id)
+            offsets: dict[str, dict[TopicPartition, OffsetRecord]] = {}
+            groups: dict[str, GroupRecord] = {}
+            for one in self._partitions.values():
+                one.decode(self._router.config.client_id)
+                for key, record in one.records.values():
+                    if isinstance(record, GroupRecord):
+                        groups[key.group] = record
+                    elif isinstance(key, OffsetRecordKey):
+                        tp = TopicPartition(key.topic, key.partition)
+                        offsets.setdefault(key.group, {})[tp] = record
+        return OffsetsTopic(offsets, groups)
 
     def _continued(self, tp: TopicPartition, start: int, end: int) -> _ReadPartition:
         known = self._partitions.get(tp)
@@ -170,32 +195,25 @@ class OffsetsTopicReader:
                     partition.position = raw.end_offset
 
 
-def decode_offsets_topic(values: Iterable[tuple[bytes, bytes]], client_id: str) -> OffsetsTopic:
-    """Decode the last value of each key.
+def _decode(key_bytes: bytes, value_bytes: bytes, client_id: str) -> _Record | None:
+    """Decode a record; None if this client doesn't know its version, or it can't be decoded.
 
-    Records of versions that this client doesn't know are left out. Records that can't be decoded
-    are logged, and left out too.
+    The latter is logged.
     """
-    offsets: dict[str, dict[TopicPartition, OffsetRecord]] = {}
-    groups: dict[str, GroupRecord] = {}
-    for key_bytes, value_bytes in values:
-        try:
-            key = decode_record_key(key_bytes)
-            if isinstance(key, OffsetRecordKey):
-                offset = decode_offset_record(value_bytes)
-                if offset is not None:
-                    tp = TopicPartition(key.topic, key.partition)
-                    offsets.setdefault(key.group, {})[tp] = offset
-            elif isinstance(key, GroupRecordKey):
-                group = decode_group_record(value_bytes)
-                if group is not None:
-                    groups[key.group] = group
-        except KafkaProtocolError as error:
-            _log.warning(
-                "%s: record of %s with the key %r left out: %s",
-                client_id,
-                OFFSETS_TOPIC,
-                key_bytes[:200],
-                error.text,
-            )
-    return OffsetsTopic(offsets, groups)
+    try:
+        key = decode_record_key(key_bytes)
+        if isinstance(key, OffsetRecordKey):
+            offset = decode_offset_record(value_bytes)
+            return None if offset is None else (key, offset)
+        if isinstance(key, GroupRecordKey):
+            group = decode_group_record(value_bytes)
+            return None if group is None else (key, group)
+    except KafkaProtocolError as error:
+        _log.warning(
+            "%s: record of %s with the key %r left out: %s",
+            client_id,
+            OFFSETS_TOPIC,
+            key_bytes[:200],
+            error.text,
+        )
+    return None
