@@ -1,13 +1,14 @@
 """What the detection of the version leaves in the log of a real broker of each line: nothing.
 
 Only 0.8.0 logs errors, and only if a client needs to know which of the 0.8 lines it is. Starts and
-reconnects are both covered (docs/brokers.md 2.5).
+reconnects are both covered (docs/brokers.md 2.5). Left out are the errors of long polls whose
+client has gone: a consumer of the same test, or of an earlier one on the same broker (3.13).
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -38,26 +39,44 @@ PROBES_OF_0_8_0 = 2
 """How often a probe sends OffsetFetch to 0.8.0: a closed connection may have another reason."""
 
 
+CLIENT_HAS_GONE = ("java.io.IOException: Broken pipe", "java.io.IOException: Connection reset")
+
+
+def entries(log: str) -> list[str]:
+    """Return the entries of a log, stack traces included; none of a client that has gone."""
+    found = re.findall(r"^\[.*\n(?:[^\[].*\n)*", log, flags=re.MULTILINE)
+    return [one for one in found if not any(f"\n{text}" in one for text in CLIENT_HAS_GONE)]
+
+
 class LogWatch:
-    """The lines that a broker has logged since this object was created."""
+    """What a broker has logged since this object was created."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
         self._start = len(cluster.log(0))
 
-    def lines(self) -> list[str]:
-        return self._cluster.log(0)[self._start :].splitlines()
-
     def errors(self) -> list[str]:
-        """Return the lines of level ERROR; a stack trace follows some of them."""
-        return [line for line in self.lines() if "] ERROR " in line]
+        """Return the entries of level ERROR."""
+        return [one for one in self._entries() if "] ERROR " in one]
 
     def stack_traces(self) -> int:
-        lines = ["", *self.lines()]
-        return sum(
-            line.startswith("\tat ") and not before.startswith("\tat ")
-            for before, line in itertools.pairwise(lines)
-        )
+        """Return how many entries have a stack trace."""
+        return sum("\n\tat " in one for one in self._entries())
+
+    def _entries(self) -> list[str]:
+        return entries(self._cluster.log(0)[self._start :])
+
+
+def test_long_poll_of_a_gone_client_is_no_error() -> None:
+    gone = (
+        "[2026-11-22 20:58:16,678] ERROR Closing socket for /127.0.0.1 because of error\n"
+        "java.io.IOException: Broken pipe\n\tat java.base/sun.nio.ch\n"
+    )
+    unknown = (
+        "[2026-11-22 20:58:17,001] ERROR Closing socket for /127.0.0.1 because of error\n"
+        "kafka.common.KafkaException: Wrong request type 9\n\tat kafka.api\n"
+    )
+    assert entries(f"{gone}{unknown}{gone}") == [unknown]
 
 
 @pytest.fixture
