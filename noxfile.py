@@ -107,6 +107,17 @@ def fetch_brokers(session: nox.Session) -> None:
         session.run("python", "-m", "tests.brokers", "--fetch")
 
 
+def fetch_kcat(session: nox.Session) -> None:
+    """Install Debian's kcat, beside which tests run `aiokafka08 kcat`, where that is possible.
+
+    Elsewhere these tests are skipped, and say so.
+    """
+    if shutil.which("kcat") or not shutil.which("apt-get") or os.geteuid() != 0:
+        return
+    for command in (("update", "-q"), ("install", "-y", "-q", "kcat", "jq")):
+        session.run("apt-get", *command, external=True, silent=True, success_codes=[0, 100])
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Run ruff, codespell, cython-lint, import-linter, and towncrier on the fragments."""
@@ -132,6 +143,7 @@ def tests(session: nox.Session) -> None:
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
+    fetch_kcat(session)
     run_pytest_in_parallel(session)
     # `full` runs these on both loops: the pure twins know as little of loops as the compiled ones.
     run_pytest_in_parallel(session, *PURE, "--loop=asyncio", twin="python")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aiokafka08.cli.delimiters import unescape
-from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
+from aiokafka08.errors import IllegalArgumentError
 
 _FLAGS: Final = "PCG:LQM:t:p:b:z:o:eED:K:k:H:Od:qvF:X:c:Tuf:ZlVhs:r:Jm:U"
 _MODES: Final = "PCGLQ"
@@ -65,8 +65,8 @@ def parse_kcat(arguments: Sequence[str]) -> KcatOptions:
     """Parse kcat's arguments.
 
     Raises:
-        IllegalArgumentError: a flag is unknown or has a wrong value, or flags don't go together.
-        UnsupportedVersionError: headers, which message formats 0 and 1 don't have.
+        IllegalArgumentError: a flag is unknown or refused, or has a wrong value, or flags don't go
+            together.
     """
     try:
         given, names = getopt.gnu_getopt(list(arguments), _FLAGS)
@@ -100,9 +100,7 @@ def _apply(options: KcatOptions, topics: list[str], flag: str, value: str) -> No
                 "kcat -M: expected another mode. A cluster in memory runs with 'aiokafka08 cluster'"
             )
         case "H":
-            raise UnsupportedVersionError(
-                f"kcat -H {value}: message formats 0 and 1 have no headers"
-            )
+            raise IllegalArgumentError(f"kcat -H {value}: message formats 0 and 1 have no headers")
         case "t":
             topics.append(value)
         case "o":

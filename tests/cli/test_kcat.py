@@ -1,0 +1,210 @@
+"""`aiokafka08 kcat`, beside Debian's kcat 1.7.1: the same bytes in both directions.
+
+kcat is told the version of the embedded cluster, since it can't detect one below 0.10.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiokafka08.testing import EmbeddedCluster
+from tests.cli.conftest import RunCommand
+
+RunKcat = Callable[..., bytes]
+TOLD = ["-X", "api.version.request=false", "-X", "broker.version.fallback=0.8.2"]
+TEXT = 'k1:tea\n:milk\nk3:\n\nü:"q\\u\tx\nnokey\n'.encode()
+
+
+@pytest.fixture
+def kcat(kafka_cluster: EmbeddedCluster) -> RunKcat:
+    """Debian's kcat, connected to the cluster."""
+    program = shutil.which("kcat")
+    if program is None:
+        pytest.skip("kcat isn't installed: apt-get install kcat")
+
+    def run(*arguments: str, stdin: bytes = b"", told: bool = True) -> bytes:
+        flags = ["-b", kafka_cluster.bootstrap_servers, *(TOLD if told else []), *arguments]
+        done = subprocess.run(
+            [program, *flags], input=stdin, capture_output=True, timeout=30, check=True
+        )
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def ours(cli: RunCommand, kafka_cluster: EmbeddedCluster) -> RunKcat:
+    """`aiokafka08 kcat`, connected to the cluster."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> bytes:
+        done = cli("kcat", "-b", kafka_cluster.bootstrap_servers, *arguments, stdin=stdin)
+        assert done.code == 0, done.err
+        return done.out
+
+    return run
+
+
+OUTPUTS = [
+    [],
+    ["-Z"],
+    ["-K", ":"],
+    ["-K", ";", "-D", "::", "-Z"],
+    ["-D", ""],
+    ["-J"],
+    ["-J", "-K", ":", "-D", ","],
+    ["-f", r"%t [%p] at %o: key %k (%K): %s (%S) %T%%\n"],
+    ["-f", r"%k|%s\x41\t%R", "-Z"],
+    ["-o", "2"],
+    ["-o", "-2"],
+    ["-o", "end"],
+    ["-c", "2", "-o", "beginning"],
+    ["-f", "%s,", "-O"],
+]
+
+
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1, "other": 1})
+def test_same_bytes_in_both_directions(
+    kcat: RunKcat, ours: RunKcat, kafka_cluster: EmbeddedCluster
+) -> None:
+    for flags in (["-K", ":"], ["-K", ":", "-Z"], ["-D", "e"], ["-k", "all", "-z", "snappy"]):
+        produce = ["-P", "-p", "0", *flags]
+        kcat(*produce, "-t", "orders", stdin=TEXT)
+        ours(*produce, "-t", "other", stdin=TEXT)
+    pairs = [
+        [(one.key, one.value) for one in kafka_cluster.log(topic, 0)]
+        for topic in ("orders", "other")
+    ]
+    assert pairs[0] == pairs[1]
+    for flags in OUTPUTS:
+        consume = ["-C", "-t", "orders", "-p", "0", "-e", "-q", *flags]
+        assert ours(*consume) == kcat(*consume), flags
+
+
+@pytest.mark.kafka_cluster(version="0.10", topics={"orders": 1})
+def test_same_timestamps_as_kcat(
+    kcat: RunKcat, ours: RunKcat, kafka_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    ours("-P", "-t", "orders", stdin=b"tea\nmilk\n")
+    paths = [tmp_path / name for name in ("one", "two", "empty")]
+    for path, data in zip(paths, (b"a\nb", b"c", b""), strict=True):
+        path.write_bytes(data)
+    kcat("-P", "-t", "orders", *map(str, paths[:2]), told=False)
+    ours("-P", "-t", "orders", *map(str, paths[:2]))
+    ours("-P", "-t", "orders", "-l", str(paths[0]))
+    for flags in (
+        ["-J"],
+        ["-f", r"%T %s\n"],
+        ["-o", "s@1"],
+        ["-o", "e@1"],
+        ["-s", "value=c", "-f", "%s;"],
+    ):
+        consume = ["-C", "-t", "orders", "-e", "-q", *flags]
+        assert ours(*consume) == kcat(*consume, told=False), flags
+    assert ours("-L") == kcat("-L", told=False)
+    assert json.loads(ours("-L", "-J", "-t", "orders")) == json.loads(
+        kcat("-L", "-J", "-t", "orders", told=False)
+    )
+    assert ours("-Q", "-t", "orders:0:-1", "-t", "orders:0:-2").count(b"orders [0]") == 1
+
+
+@pytest.mark.kafka_cluster(topics={"orders": 1})
+def test_binary_is_json_in_our_envelope(ours: RunKcat, kafka_cluster: EmbeddedCluster) -> None:
+    kafka_cluster.append("orders", 0, [b"\xff\xfe\0bin"])
+    fields = json.loads(ours("-C", "-t", "orders", "-e", "-J"))
+    assert fields["payload"] == {"base64": "//4AYmlu"}
+
+
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 2})
+def test_query_by_time_prints_the_offset(cli: RunCommand, kafka_cluster: EmbeddedCluster) -> None:
+    kafka_cluster.append("orders", 0, [b"a"])
+    at = ["-b", kafka_cluster.bootstrap_servers]
+    done = cli(
+        "kcat", "-Q", *at, "-t", "orders:0:1", "-t", "orders:1:-1", "-t", "orders:0:99999999999999"
+    )
+    assert (done.code, done.out) == (0, b"orders [0] offset -1\norders [1] offset 0\n")
+    done = cli("kcat", "-Q", *at, "-t", "orders:0:1", "-J")
+    assert json.loads(done.out) == {
+        "orders": {"topic": "orders", "0": {"partition": 0, "offset": 0}}
+    }
+    assert "by segment" in done.err
+
+
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 2})
+def test_group_mode_ends_at_the_end(cli: RunCommand, kafka_cluster: EmbeddedCluster) -> None:
+    kafka_cluster.append("orders", 1, [b"a", b"b"])
+    at = ["-b", kafka_cluster.bootstrap_servers]
+    done = cli("kcat", *at, "-G", "billing", "-o", "beginning", "-e", "orders")
+    assert (done.code, done.out) == (0, b"a\nb\n")
+    assert "% Reached end of topic orders [1] at offset 2" in done.err
+    assert cli("kcat", *at, "-G", "new", "-e", "^ord").out == b"", "a new group begins at the end"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["-C", "-P", "-t", "orders"], 2, "-C is given too"),
+        (["-C"], 2, "expected -t TOPIC"),
+        (["-C", "-t", "orders", "-o", "x"], 2, "expected beginning, end"),
+        (["-C", "-t", "orders", "-f", "%z"], 2, "'%z' has no meaning"),
+        (["-C", "-t", "orders", "-s", "zz"], 2, "expected a pack string"),
+        (["-C", "-t", "orders", "-s", "avro"], 2, "expected the URL"),
+        (["-C", "-t", "orders", "more"], 2, "files belong to -P"),
+        (["-P", "-t", "orders", "-s", "i"], 2, "expected -C or -G"),
+        (["-P", "-t", "orders", "-H", "a=b"], 2, "no headers"),
+        (["-P", "-t", "orders", "-D", ""], 2, "at least one byte"),
+        (["-P", "-t", "orders", "-l"], 2, "expected one file"),
+        (["-P", "-t", "orders", "/no/such/file"], 1, "/no/such/file: No such file"),
+        (["-P", "-t", "orders", "-z", "zip"], 2, "zip"),
+        (["-G", "g"], 2, "expected the topics"),
+        (["-G", "g", "-o", "s@1", "orders"], 2, "expected another position"),
+        (["-Q", "-t", "orders"], 2, "expected TOPIC:PARTITION:TIMESTAMP"),
+        (["-Q"], 2, "expected -t"),
+        (["-M", "3"], 2, "aiokafka08 cluster"),
+        (["-y"], 2, "option -y not recognized"),
+        (["-p", "x", "-t", "orders"], 2, "expected an integer"),
+        (["-X", "no.such=1", "-C", "-t", "orders"], 2, "unknown property"),
+        (["-F", "/no/such/file", "-C", "-t", "orders"], 2, "/no/such/file"),
+    ],
+)
+@pytest.mark.kafka_cluster(topics={"orders": 1})
+def test_wrong_flags_are_one_line(
+    words: list[str], code: int, text: str, cli: RunCommand, kafka_cluster: EmbeddedCluster
+) -> None:
+    done = cli("kcat", "-b", kafka_cluster.bootstrap_servers, *words, stdin=b"a\n")
+    assert (done.code, done.out) == (code, b""), done.err
+    assert text in done.err
+    assert done.err.splitlines()[-1].startswith("aiokafka08: ")
+    assert len([one for one in done.err.splitlines() if not one.startswith("% ")]) == 1
+
+
+def test_help_version_and_properties_are_printed(cli: RunCommand) -> None:
+    assert b"-G GROUP TOPIC" in cli("kcat", "-h").out
+    assert cli("kcat", "-V").out.startswith(b"aiokafka08 ")
+    assert b"linger.ms\n" in cli("kcat", "-X", "list").out
+    dump = cli("kcat", "-b", "kafka1:9092", "-X", "linger.ms=5", "-X", "dump")
+    assert b"linger_ms = 5" in dump.out
+    assert b"bootstrap_servers = kafka1:9092" in dump.out
+
+
+def test_configuration_of_kcat_is_read(
+    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / ".config" / "kcat.conf"
+    home.parent.mkdir(exist_ok=True)
+    home.write_text("metadata.broker.list=home:1\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert b"= home:1\n" in cli("kcat", "-X", "dump").out
+    named = tmp_path / "named.conf"
+    named.write_text("# comment\nbootstrap.servers=named:1\nclient.id=me\n")
+    monkeypatch.setenv("KCAT_CONFIG", str(named))
+    dump = cli("kcat", "-X", "dump").out
+    assert b"= named:1\n" in dump
+    assert b"client_id = me\n" in dump
+    assert cli("kcat", "-F", "none", "-C", "-t", "x").code == 2
+    assert b"= flag:1\n" in cli("kcat", "-b", "flag:1", "-X", "dump").out
