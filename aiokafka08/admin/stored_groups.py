@@ -106,9 +106,8 @@ class StoredGroupCalls(GroupCalls):
         line = (await self._router.exact_version()).line
         if self._group_nodes is None and line is BrokerLine.V0_8_0:
             self._require_group_nodes("possible_groups")
-        stores: list[GroupStore] = ["zookeeper"]
-        if line not in (BrokerLine.V0_8_0, BrokerLine.V0_8_1):
-            stores.append("kafka")
+        has_kafka = line not in (BrokerLine.V0_8_0, BrokerLine.V0_8_1)
+        stores: list[GroupStore] = ["kafka", "zookeeper"] if has_kafka else ["zookeeper"]
         return [
             StoredGroup(group, store, "")
             for group in map(check_group_id, group_ids)

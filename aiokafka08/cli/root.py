@@ -41,6 +41,12 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
         "consume": CommandEntry("consume", "Write the records of topics to stdout."),
         "bench": CommandEntry("bench", "Measure producing, consuming and latency."),
     },
+    "Groups": {
+        "group": CommandEntry(
+            "group",
+            "List groups, show their lag, move their offsets.",
+        ),
+    },
     "Change": {
         "topic": CommandEntry("topic", "Create, delete, grow and configure topics."),
     },

@@ -121,18 +121,14 @@ class GroupNodes:
             NonEmptyGroup: the group has members; the text names them.
             KafkaError: as `names`.
         """
-        from kazoo.exceptions import NoNodeError
-
         [name] = _checked([group])
-        path = f"{_ROOT}/{name}"
+        path, ids = f"{_ROOT}/{name}", f"{_ROOT}/{name}/ids"
         with self._session() as client:
-            if members := self._children(client, [f"{path}/ids"]).get(f"{path}/ids"):
-                raise NonEmptyGroup(f"group {group!r} has members: {', '.join(sorted(members))}")
-            try:
-                client.delete(path, recursive=True)
-            except NoNodeError:
-                return False
-        return True
+            found = self._children(client, [path, ids])
+            if members := found.get(ids):
+                raise NonEmptyGroup(f"its members are {', '.join(sorted(members))}")
+            client.delete(path, recursive=True)
+        return path in found
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -1,0 +1,329 @@
+"""`group`: list and describe groups, show their lag, delete them; in Kafka and in ZooKeeper.
+
+`group_offsets` has the commands that move offsets. Each row names the store that it is about, since
+a group may be in both.
+
+Invariant: `list`, `describe` and `lag` create nothing: no topic, no group, not the topic
+`__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08.cli.commands.group_offsets import export, import_, reset
+from aiokafka08.cli.declare import (
+    CommandGroup,
+    Example,
+    command,
+    connection_options,
+    format_option,
+)
+from aiokafka08.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
+
+STORE = 'where this is kept: "kafka" or "zookeeper"'
+GROUP_FIELDS = {
+    "group": "the group",
+    "store": STORE,
+    "protocol_type": 'such as "consumer"; empty for a group that has offsets, but never a member',
+}
+MEMBER_FIELDS = {
+    "group": "the group",
+    "store": STORE,
+    "state": 'such as "Stable"; "Empty" without members, also if only offsets are left',
+    "assignor": "how the members divide the partitions; empty if unknown",
+    "member": "the id of a member; null in the only row of a group without members",
+    "client_id": "the member's client id; empty in ZooKeeper",
+    "host": "the member's host; empty in ZooKeeper",
+    "partitions": 'the partitions that it reads, such as ["orders/0", "orders/1"]',
+    "offsets": "how many partitions have a committed offset of the group in this store",
+}
+LAG_FIELDS = {
+    "group": "the group",
+    "store": STORE,
+    "topic": "the topic",
+    "partition": "the partition's number",
+    "committed": "the committed offset, of the next message to read; null: none yet",
+    "end": "the offset of the partition's next message; null: no such partition, or no leader",
+    "lag": "end - committed; negative if the log is shorter; null if one of them is",
+    "member": "the member that reads the partition; null: none, or unknown",
+}
+DELETION_FIELDS = {
+    "group": "the group",
+    "store": STORE,
+    "outcome": (
+        'either "deleted", or "expiring": the brokers remove it at their next check, within '
+        "offsets.retention.check.interval.ms (10 minutes)"
+    ),
+}
+
+
+@click.group("group", cls=CommandGroup)
+def group() -> None:
+    """List groups, show their lag, move their offsets.
+
+    Groups may be in Kafka (from 0.8.2 on), in ZooKeeper, or in both. Those in ZooKeeper are found
+    with --zookeeper; on 0.8 members are in ZooKeeper only.
+    """
+
+
+@command(
+    "list",
+    group=group,
+    fields=GROUP_FIELDS,
+    examples=[
+        Example(
+            "All groups, in Kafka and in ZooKeeper",
+            "aiokafka08 group list -b kafka1:9092 --zookeeper zk1:2181",
+        ),
+    ],
+)
+@connection_options
+@format_option
+def list_(settings: Settings, format: str | None) -> None:
+    """List all groups; idle ones too.
+
+    Brokers of 0.8.2 to 0.10.0 don't list idle groups: there the topic __consumer_offsets is read,
+    which may take a moment.
+    """
+    from aiokafka08.cli.connection import run
+    from aiokafka08.cli.output import write_rows
+
+    write_rows((one._asdict() for one in run(_list(settings))), GROUP_FIELDS, format)
+
+
+async def _list(settings: Settings) -> list[StoredGroup]:
+    from aiokafka08.cli.connection import admin_client
+
+    async with admin_client(settings) as admin:
+        return await admin.list_stored_groups()
+
+
+@command(
+    "describe",
+    group=group,
+    fields=MEMBER_FIELDS,
+    examples=[
+        Example("The members of a group", "aiokafka08 group describe billing -b kafka1:9092"),
+    ],
+)
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@connection_options
+@format_option
+def describe(settings: Settings, groups: tuple[str, ...], format: str | None) -> int:
+    """Show the state and the members of groups, a row per member."""
+    from aiokafka08.cli.connection import run
+    from aiokafka08.cli.output import write_rows
+
+    rows = run(_describe(settings, groups))
+    missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    write_rows(rows, MEMBER_FIELDS, format)
+    return _note_missing(missing)
+
+
+async def _describe(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]]:
+    from aiokafka08.cli.connection import admin_client
+
+    async with admin_client(settings) as admin:
+        possible = await admin.possible_groups(list(dict.fromkeys(names)))
+        described = {
+            (one.store, one.description.group): one.description
+            for one in await admin.describe_stored_groups(possible)
+        }
+        committed = {
+            (one.store, one.group): len(one.offsets) for one in await _read_offsets(admin, possible)
+        }
+    rows = []
+    for one in sorted(possible):
+        key = one.store, one.group
+        description, offsets = described.get(key), committed[key]
+        is_known = description is not None and description.state != "Dead"
+        if not is_known and not offsets:
+            continue
+        members: Sequence[MemberDescription | None] = [None]
+        if is_known and description is not None:
+            members = description.members or [None]
+        rows += [
+            {
+                "group": one.group,
+                "store": one.store,
+                "state": description.state if is_known and description is not None else "Empty",
+                "assignor": description.protocol if description is not None else "",
+                **_member_row(member),
+                "offsets": offsets,
+            }
+            for member in members
+        ]
+    return rows
+
+
+async def _read_offsets(admin: AIOKafkaAdminClient, groups: Collection[StoredGroup]) -> list[Any]:
+    stored = await admin.list_stored_offsets(groups)
+    for one in stored:
+        if one.error is not None:
+            raise one.error
+    return stored
+
+
+def _member_row(member: MemberDescription | None) -> dict[str, Any]:
+    from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
+    from aiokafka08.errors import KafkaProtocolError
+
+    if member is None:
+        return {"member": None, "client_id": None, "host": None, "partitions": []}
+    try:
+        assignment = ConsumerProtocolMemberAssignment.decode(member.member_assignment)
+        partitions = [f"{one.topic}/{one.partition}" for one in sorted(assignment.partitions())]
+    except KafkaProtocolError:
+        partitions = []  # another protocol than that of consumers
+    return {
+        "member": member.member_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+        "partitions": partitions,
+    }
+
+
+@command(
+    "lag",
+    group=group,
+    fields=LAG_FIELDS,
+    examples=[
+        Example("The lag of a group", "aiokafka08 group lag billing -b kafka1:9092"),
+        Example(
+            "The lag of all groups, as JSON",
+            "aiokafka08 group lag --all -b kafka1:9092 --zookeeper zk1:2181 --format json",
+        ),
+    ],
+)
+@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.option("--all", "all_groups", is_flag=True, help="All groups of the cluster.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@connection_options
+@format_option
+def lag(
+    settings: Settings,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    topics: tuple[str, ...],
+    format: str | None,
+) -> int:
+    """Show how far groups are behind, a row per partition and store."""
+    from aiokafka08.cli.connection import run
+    from aiokafka08.cli.output import write_rows
+
+    if bool(groups) == all_groups:
+        raise click.UsageError("group lag: name groups, or give --all")
+    rows = run(_lag(settings, groups))
+    missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    wanted = [row for row in rows if not topics or row["topic"] in topics]
+    write_rows(wanted, LAG_FIELDS, format)
+    return _note_missing(missing)
+
+
+async def _lag(settings: Settings, groups: Sequence[str]) -> list[dict[str, Any]]:
+    from aiokafka08.cli.connection import admin_client
+
+    async with admin_client(settings) as admin:
+        found = await admin.list_group_lags(list(dict.fromkeys(groups)) or None)
+    return [one._asdict() for one in found]
+
+
+def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return the groups that aren't known.
+
+    Raises:
+        KafkaError: none of the named groups is known.
+    """
+    missing = [name for name in dict.fromkeys(groups) if name not in known]
+    if missing and not known:
+        from aiokafka08.errors import GroupIdNotFound
+
+        raise GroupIdNotFound(_missing_text(missing))
+    return missing
+
+
+def _note_missing(missing: Collection[str]) -> int:
+    """Print a line about groups that aren't known, and return the exit code."""
+    if not missing:
+        return 0
+    from aiokafka08.cli.output import note
+
+    note(_missing_text(missing))
+    return 1
+
+
+def _missing_text(missing: Collection[str]) -> str:
+    names = ", ".join(map(repr, missing))
+    what = f"group {names} has" if len(missing) == 1 else f"groups {names} have"
+    return f"{what} no members and no committed offsets. For groups in ZooKeeper, give --zookeeper"
+
+
+for moving in (reset, export, import_):
+    group.add_command(moving)
+
+
+@command(
+    "delete",
+    group=group,
+    fields=DELETION_FIELDS,
+    examples=[
+        Example(
+            "Delete a group, with its offsets",
+            "aiokafka08 group delete copy -b kafka1:9092 --zookeeper zk1:2181 --yes",
+        ),
+    ],
+)
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.option(
+    "--store",
+    type=click.Choice(["kafka", "zookeeper"]),
+    help="Delete it only there (default: in both).",
+)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@connection_options
+@format_option
+def delete(
+    settings: Settings, groups: tuple[str, ...], store: str | None, yes: bool, format: str | None
+) -> int:
+    """Delete groups without members, with their committed offsets.
+
+    Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; those of 0.8.2
+    to 1.0 have no request for it: there its offsets are made to expire.
+    """
+    import sys
+
+    from aiokafka08.cli.connection import run
+    from aiokafka08.cli.output import write_rows
+
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise click.UsageError("group delete needs --yes where nobody can be asked")
+        click.confirm(f"Delete {', '.join(groups)} with all offsets?", abort=True, err=True)
+    rows = run(_delete(settings, groups, store))
+    missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    write_rows(rows, DELETION_FIELDS, format)
+    return _note_missing(missing)
+
+
+async def _delete(
+    settings: Settings, groups: Sequence[str], store: str | None
+) -> list[dict[str, Any]]:
+    from aiokafka08.cli.connection import admin_client
+
+    rows = []
+    async with admin_client(settings) as admin:
+        for one in sorted(await admin.possible_groups(list(dict.fromkeys(groups)))):
+            if store is None and one.store == "zookeeper" and settings.zookeeper_connect is None:
+                continue
+            if store in (None, one.store):
+                deletion = await admin.delete_stored_group(one)
+                if deletion.outcome != "missing":
+                    rows.append(deletion._asdict())
+    return rows

@@ -1,0 +1,189 @@
+"""Files of committed offsets, for `group export`, `group import` and `group reset --from-file`.
+
+Pure. The formats; a file is recognised by its first character:
+
+| | a line, or an item |
+|---|---|
+| `json`, `jsonl` | `{"group": "billing", "store": "kafka", "topic": "orders", "partition": 0, "offset": 7, "metadata": ""}`, in an array or one a line |
+| `zookeeper` | `/consumers/billing/offsets/orders/0:7`, as Kafka's ExportZkOffsets writes and ImportZkOffsets reads |
+| `csv` | `orders,0,7`, or with the group `billing,orders,0,7`, as kafka-consumer-groups.sh writes with `--export` and reads with `--from-file` |
+
+Invariant: a file is read as a whole before anything is done with it. An error names the line, or
+the item of the array. Two entries for the same group, store and partition are an error.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+from aiokafka08.errors import IllegalArgumentError
+
+OffsetFileFormat = Literal["json", "jsonl", "zookeeper", "csv"]
+OFFSET_FILE_FORMATS: Final[tuple[OffsetFileFormat, ...]] = ("json", "jsonl", "zookeeper", "csv")
+
+_NODE: Final = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}):([0-9]{1,19})")
+_NUMBER: Final = re.compile("[0-9]{1,19}")
+_LARGEST_OFFSET: Final = 2**63 - 1
+_LARGEST_PARTITION: Final = 2**31 - 1
+
+
+class GroupOffset(NamedTuple):
+    """A committed offset of a group; `group` and `store` are None if the file doesn't say."""
+
+    group: str | None
+    store: Literal["kafka", "zookeeper"] | None
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+def format_offsets(offsets: Iterable[GroupOffset], format: OffsetFileFormat) -> str:
+    """Return the text of a file."""
+    if format == "zookeeper":
+        return "".join(
+            f"/consumers/{one.group}/offsets/{one.topic}/{one.partition}:{one.offset}\n"
+            for one in offsets
+        )
+    if format == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows((one.group, one.topic, one.partition, one.offset) for one in offsets)
+        return text.getvalue()
+    items = [one._asdict() for one in offsets]
+    if format == "json":
+        return json.dumps(items, ensure_ascii=False, indent=2) + "\n"
+    return "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
+
+
+def parse_offsets(text: str, origin: str) -> list[GroupOffset]:
+    """Return the offsets in a file, in its order.
+
+    Args:
+        text: the text of the file.
+        origin: the file's name, for errors.
+
+    Raises:
+        IllegalArgumentError: the text has none of the formats, or no offsets; names the first
+            wrong line or item.
+    """
+    first = text.lstrip()[:1]
+    parse: Callable[[str, str], Iterator[tuple[str, GroupOffset]]]
+    if first == "[":
+        parse = _parse_json
+    elif first == "{":
+        parse = _parse_json_lines
+    elif first == "/":
+        parse = _parse_nodes
+    else:
+        parse = _parse_csv
+    offsets: dict[tuple[object, ...], GroupOffset] = {}
+    for where, one in parse(text, origin):
+        _check_numbers(where, one)
+        if offsets.setdefault(one[:4], one) is not one:
+            raise IllegalArgumentError(
+                f"{where}: a second offset for {one.topic}/{one.partition}"
+                + ("" if one.group is None else f" of group {one.group!r}")
+            )
+    if not offsets:
+        raise IllegalArgumentError(f"{origin}: no offsets; expected at least one")
+    return list(offsets.values())
+
+
+def _parse_json(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise IllegalArgumentError(f"{origin}: not valid JSON: {error}") from None
+    for number, item in enumerate(items, 1):
+        where = f"{origin}, item {number}"
+        yield where, _from_object(where, item)
+
+
+def _parse_json_lines(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
+    for where, line in _lines(text, origin):
+        try:
+            item = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise IllegalArgumentError(f"{where}: not valid JSON: {error}") from None
+        yield where, _from_object(where, item)
+
+
+def _from_object(where: str, item: Any) -> GroupOffset:
+    if not isinstance(item, dict):
+        raise IllegalArgumentError(f"{where}: {_shortened(item)}; expected an object")
+    types: dict[str, tuple[type, ...]] = {
+        "group": (str, type(None)),
+        "store": (str, type(None)),
+        "topic": (str,),
+        "partition": (int,),
+        "offset": (int,),
+        "metadata": (str, type(None)),
+    }
+    for name, allowed in types.items():
+        value = item.get(name)
+        if not isinstance(value, allowed) or isinstance(value, bool):
+            expected = " or ".join("null" if one is type(None) else one.__name__ for one in allowed)
+            raise IllegalArgumentError(f"{where}: {name}={_shortened(value)}; expected {expected}")
+    store = item.get("store")
+    if store not in ("kafka", "zookeeper", None):
+        raise IllegalArgumentError(f"{where}: store={store!r}; expected 'kafka' or 'zookeeper'")
+    return GroupOffset(
+        item.get("group"),
+        store,
+        item["topic"],
+        item["partition"],
+        item["offset"],
+        item.get("metadata") or "",
+    )
+
+
+def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
+    for where, line in _lines(text, origin):
+        found = _NODE.fullmatch(line)
+        if found is None:
+            raise IllegalArgumentError(
+                f"{where}: {_shortened(line)}; expected /consumers/GROUP/offsets/TOPIC/PARTITION:"
+                "OFFSET"
+            )
+        group, topic, partition, offset = found.groups()
+        yield where, GroupOffset(group, "zookeeper", topic, int(partition), int(offset), "")
+
+
+def _parse_csv(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
+    for where, line in _lines(text, origin):
+        try:
+            fields = [field.strip() for field in next(csv.reader([line]))]
+        except csv.Error:
+            fields = []
+        numbers = fields[-2:]
+        if len(fields) not in (3, 4) or not all(map(_NUMBER.fullmatch, numbers)):
+            raise IllegalArgumentError(
+                f"{where}: {_shortened(line)}; expected TOPIC,PARTITION,OFFSET or "
+                "GROUP,TOPIC,PARTITION,OFFSET"
+            )
+        group = fields[0] if len(fields) == 4 else None
+        yield where, GroupOffset(group, None, fields[-3], int(numbers[0]), int(numbers[1]), "")
+
+
+def _lines(text: str, origin: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield f"{origin}, line {number}", line.strip()
+
+
+def _check_numbers(where: str, one: GroupOffset) -> None:
+    if not 0 <= one.partition <= _LARGEST_PARTITION:
+        raise IllegalArgumentError(f"{where}: partition {one.partition}; expected 0 or more")
+    if not 0 <= one.offset <= _LARGEST_OFFSET:
+        raise IllegalArgumentError(f"{where}: offset {one.offset}; expected 0 or more")
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}…"
