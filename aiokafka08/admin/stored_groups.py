@@ -130,14 +130,15 @@ class StoredGroupCalls(GroupCalls):
         """
         self._lifecycle.check()
         wanted = list(groups)
-        await self._router.exact_version()  # 0.8.2 differs from the older lines
         metadata = await self._router.metadata.fetch_all()
         known = all_partitions(metadata)
         in_kafka = [one.group for one in wanted if one.store == "kafka"]
         in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
         results: dict[tuple[GroupStore, str], StoredOffsets] = {}
-        if in_kafka and not _has_offsets_topic(metadata):
+        if not _has_offsets_topic(metadata):
             in_kafka = []
+        if in_kafka:
+            await self._router.exact_version()  # 0.8.2 differs from the lines after it
         for one in await asyncio.gather(
             self._offsets_in_kafka(in_kafka, known), self._offsets_in_zookeeper(in_zookeeper, known)
         ):
@@ -292,11 +293,13 @@ class StoredGroupCalls(GroupCalls):
         return described
 
     async def _list_in_kafka(self) -> list[StoredGroup]:
+        has_offsets_topic = await self._has_offsets_topic()
+        if not has_offsets_topic and self._group_nodes is not None:
+            return []  # whatever the line: a broker of 0.8.0 logs errors when it is asked for it
         line = (await self._router.exact_version()).line
         if BrokerLine.V0_8 < line < BrokerLine.V0_8_2:
             self._require_group_nodes("list_stored_groups")
-            return []
-        if not await self._has_offsets_topic():
+        if not has_offsets_topic:
             return []
         types: dict[str, str] = {}
         if line >= BrokerLine.V0_9:

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code or STDOUT_CLOSED
     except OSError as error:
         _drop_stdout()
-        return code or _fail(f"stdout: {error.strerror}", FAILED)
+        return code or fail(f"stdout: {error.strerror}", FAILED)
     return code
 
 
@@ -72,7 +72,7 @@ def _run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        return _fail(
+        return fail(
             "the command line needs click, which isn't installed. Install it with: "
             "pip install 'aiokafka08[cli]'",
             WRONG_USAGE,
@@ -87,7 +87,7 @@ def _run(arguments: Sequence[str]) -> int:
         help_asked.show()
         return WRONG_USAGE
     except click.ClickException as error:
-        return _fail(_usage_text(error), WRONG_USAGE)
+        return fail(_usage_text(error), WRONG_USAGE)
     except (KeyboardInterrupt, click.exceptions.Abort):
         return INTERRUPTED
     except Terminated:
@@ -95,9 +95,9 @@ def _run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return STDOUT_CLOSED
     except (IllegalArgumentError, KafkaConfigurationError) as error:
-        return _fail(_text(error), WRONG_USAGE)
+        return fail(error_text(error), WRONG_USAGE)
     except (KafkaError, OSError, ExceptionGroup) as error:
-        return _fail(_text(error), FAILED)
+        return fail(error_text(error), FAILED)
 
 
 def _usage_text(error: Exception) -> str:
@@ -110,7 +110,7 @@ def _usage_text(error: Exception) -> str:
     return f"{text}{'' if text.endswith('?') else '.'} See '{context.command_path} --help'"
 
 
-def _text(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what an error says, without the name of its class."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -121,7 +121,7 @@ def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _fail(text: str, code: int) -> int:
+def fail(text: str, code: int) -> int:
     """Print an error as one line on stderr, and return the exit code."""
     line = " ".join(text.split())
     try:

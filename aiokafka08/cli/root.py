@@ -52,6 +52,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
     },
     "Watch": {
         "exporter": CommandEntry("exporter", "Serve metrics to Prometheus."),
+        "doctor": CommandEntry("doctor", "Find what is wrong with a cluster, or soon will be."),
     },
     "Try": {
         "cluster": CommandEntry("cluster", "Run a Kafka cluster in memory."),

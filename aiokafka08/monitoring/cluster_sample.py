@@ -129,6 +129,7 @@ class ClusterSample:
         groups: those that the filter accepts.
         has_zookeeper: whether ZooKeeper was read.
         errors: what couldn't be read, one text each; empty if the sample is complete.
+        hints: what isn't read because an option is missing, one text each.
     """
 
     brokers: Mapping[int, BrokerSample]
@@ -136,6 +137,7 @@ class ClusterSample:
     groups: tuple[GroupSample, ...] = ()
     has_zookeeper: bool = False
     errors: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionSample]]:
         """Yield all partitions, by topic and number."""

@@ -123,7 +123,7 @@ class Refresher:
         sample = replace(sample, brokers=self._brokers.add(taken_at, sample.brokers))
         self._history.add(taken_at, sample)
         ready = await asyncio.to_thread(self._ready, sample, taken_at)
-        self._report("; ".join(sample.errors))
+        self._report("; ".join([*sample.errors, *sample.hints]))
         self.status = RefreshStatus(
             self._interval_s,
             ended_at=self._clock(),

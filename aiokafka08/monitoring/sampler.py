@@ -29,6 +29,7 @@ from aiokafka08.monitoring.cluster_sample import (
     PartitionSample,
     TopicSample,
 )
+from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.config import address_text
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.structs import TopicPartition
@@ -37,6 +38,10 @@ from aiokafka08.zookeeper.topic_states import TopicNode
 
 T = TypeVar("T")
 
+_NO_GROUPS = (
+    "groups in ZooKeeper aren't read, and there are none in Kafka. Give zookeeper_connect="
+    "'host:2181/chroot'"
+)
 _NO_BOUNDS = LogBounds(None, None)
 
 _AT_ONCE = 8
@@ -80,7 +85,8 @@ class ClusterSampler:
             KafkaConfigurationError: an option is wrong.
         """
         brokers = (await self._admin.describe_cluster())["brokers"]
-        topics = [one for one in await self._admin.describe_topics() if self._topics(one["topic"])]
+        described = await self._admin.describe_topics()
+        topics = [one for one in described if self._topics(one["topic"])]
         tps = [
             TopicPartition(topic["topic"], one["partition"])
             for topic in topics
@@ -91,22 +97,27 @@ class ClusterSampler:
             self._admin.ping_brokers(),
             _or_gap(self._admin.list_log_bounds(tps), {}, "offsets of the logs", gaps),
             _or_gap(self._topic_nodes(), {}, "topics in ZooKeeper", gaps),
-            _or_gap(self._read_groups(gaps), (), "groups", gaps),
+            _or_gap(self._read_groups(described, gaps), (), "groups", gaps),
         )
         gaps += _broker_gaps(versions)
-        gaps += _log_gaps(tps, bounds)
+        gaps += _log_gaps(topics, bounds)
         return ClusterSample(
             {one["node_id"]: _broker(one, versions.get(one["node_id"])) for one in brokers},
             {one["topic"]: _topic(one, bounds, nodes.get(one["topic"])) for one in topics},
             groups,
             has_zookeeper=bool(nodes),
             errors=tuple(gaps),
+            hints=() if self._has_zookeeper or _has_offsets_topic(described) else (_NO_GROUPS,),
         )
 
     async def _topic_nodes(self) -> dict[str, TopicNode]:
         return await self._admin.describe_topic_nodes() if self._has_zookeeper else {}
 
-    async def _read_groups(self, gaps: list[str]) -> tuple[GroupSample, ...]:
+    async def _read_groups(
+        self, topics: Iterable[TopicDescription], gaps: list[str]
+    ) -> tuple[GroupSample, ...]:
+        if not self._has_zookeeper and not _has_offsets_topic(topics):
+            return ()
         listed = [one for one in await self._admin.list_stored_groups() if self._groups(one.group)]
         stored, described = await asyncio.gather(
             self._stored_offsets(listed),
@@ -152,6 +163,11 @@ async def _or_gap(call: Awaitable[T], default: T, what: str, gaps: list[str]) ->
         return default
 
 
+def _has_offsets_topic(topics: Iterable[TopicDescription]) -> bool:
+    """Return whether there may be groups in Kafka."""
+    return any(one["topic"] in INTERNAL_TOPICS for one in topics)
+
+
 def _broker(
     described: BrokerDescription, version: BrokerVersion | KafkaError | None
 ) -> BrokerSample:
@@ -192,7 +208,14 @@ def _broker_gaps(versions: Mapping[int, BrokerVersion | KafkaError]) -> list[str
 
 
 def _log_gaps(
-    tps: Iterable[TopicPartition], bounds: Mapping[TopicPartition, LogBounds]
+    topics: Iterable[TopicDescription], bounds: Mapping[TopicPartition, LogBounds]
 ) -> list[str]:
-    silent = [f"{tp.topic}/{tp.partition}" for tp in tps if None in bounds.get(tp, _NO_BOUNDS)]
+    """Return a text about the logs that have a leader which doesn't return their offsets."""
+    silent = [
+        f"{topic['topic']}/{one['partition']}"
+        for topic in topics
+        for one in topic["partitions"]
+        if one["leader"] >= 0
+        and None in bounds.get(TopicPartition(topic["topic"], one["partition"]), _NO_BOUNDS)
+    ]
     return [f"no leader returns the offsets of {join_names(silent)}"] if silent else []

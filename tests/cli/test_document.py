@@ -84,6 +84,8 @@ def test_every_example_runs(
                 command += " --port 0"  # 9092 may be in use
             if name == "exporter":
                 command += " --listen 127.0.0.1:0"  # and so may 9308
+            if name == "doctor":
+                command = command.replace("60s", "1s") + " || test $? = 1"  # there are findings
             run_example(command, example, shell, tmp_path)
     finally:
         cluster.delete_topic("orders")

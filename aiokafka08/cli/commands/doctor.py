@@ -1,0 +1,85 @@
+"""`doctor`: is the cluster healthy?
+
+The rules are in `aiokafka08.cli.doctor`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import click
+
+from aiokafka08.cli.declare import Example, command, connection_options, format_option
+from aiokafka08.cli.settings import Settings
+
+FIELDS = {
+    "code": "the code of the finding (docs/doctor.md lists them)",
+    "severity": "critical, warning or note; notes don't count as findings",
+    "where": "the broker, the topic and partitions, or the group",
+    "why": "what was found, and why it matters",
+    "action": "what to do",
+}
+
+HEALTHY = 0
+FINDINGS = 1
+CANNOT_LOOK = 2
+
+
+@command(
+    "doctor",
+    fields=FIELDS,
+    examples=[
+        Example("All that can be seen at once", "aiokafka08 doctor -b kafka1:9092"),
+        Example(
+            "With ZooKeeper, and with what takes two samples",
+            "aiokafka08 doctor -b kafka1:9092 --zookeeper zk1:2181 --watch 60s",
+        ),
+        Example(
+            "For a script",
+            "aiokafka08 doctor -b kafka1:9092 --format json",
+        ),
+    ],
+)
+@click.option(
+    "--watch",
+    metavar="DURATION",
+    help="Look twice, this long apart (60s, 5m): for retention that overtakes groups, groups "
+    "without members that commit, and the log cleaner.",
+)
+@connection_options
+@format_option
+def doctor(settings: Settings, watch: str | None, format: str | None) -> int:
+    """Find what is wrong with a cluster, or soon will be. Read-only.
+
+    The exit code is 0 if the cluster is healthy, 1 if there are findings, 2 if it can't be looked
+    at. --format json prints {"healthy": ..., "findings": [...]}.
+    """
+    from aiokafka08.cli.connection import run
+    from aiokafka08.cli.doctor.examination import examine
+    from aiokafka08.cli.doctor.finding import is_healthy
+    from aiokafka08.cli.doctor.gathering import look
+    from aiokafka08.cli.doctor.report import report
+    from aiokafka08.cli.main import error_text, fail
+    from aiokafka08.cli.output import default_format, write_json, write_rows, write_text
+    from aiokafka08.cli.times import parse_duration
+    from aiokafka08.errors import IllegalArgumentError, KafkaError
+
+    watch_s = None if watch is None else parse_duration("--watch", watch) / 1000
+    if watch_s is not None and watch_s <= 0:
+        raise IllegalArgumentError(f"--watch={watch!r}: expected a duration > 0, such as 60s")
+    if watch_s is not None and sys.stderr.isatty():
+        click.echo(f"aiokafka08: watching for {watch}", err=True)
+    try:
+        findings = examine(run(look(settings, watch_s)))
+    except KafkaError as error:
+        return fail(error_text(error), CANNOT_LOOK)
+    healthy, rows = is_healthy(findings), [one.as_row() for one in findings]
+    format = format or default_format()
+    if format == "json":
+        write_json({"healthy": healthy, "findings": rows})
+    elif format == "table":
+        write_text(report(findings, shutil.get_terminal_size().columns))
+    else:
+        write_rows(rows, FIELDS, format)
+    return HEALTHY if healthy else FINDINGS

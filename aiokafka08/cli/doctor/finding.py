@@ -1,0 +1,191 @@
+"""Findings of the doctor, and the list of their codes.
+
+Pure. The rules (`replication`, `settings`, `group_health`, `message_sets`, `compaction`,
+`brokers`) create findings, and `examination` sorts them. docs/doctor.md has the list of codes; a
+test compares it with `FindingCode`.
+
+Invariant: a code always has the same severity, and no code is ever renamed or reused: scripts and
+alerts depend on both.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class Severity(enum.StrEnum):
+    """How urgent a finding is. Notes don't make a cluster unhealthy."""
+
+    CRITICAL = "critical"
+    """Messages are lost, or can't be written or read, now."""
+    WARNING = "warning"
+    """A further failure, or time, leads to a loss or an outage."""
+    NOTE = "note"
+    """What is in use, and what the doctor couldn't see."""
+
+
+class FindingCode(enum.Enum):
+    """The codes, with severity and meaning."""
+
+    severity: Severity
+    meaning: str
+
+    def __new__(cls, text: str, severity: Severity, meaning: str) -> FindingCode:
+        code = object.__new__(cls)
+        code._value_ = text
+        code.severity = severity
+        code.meaning = meaning
+        return code
+
+    LEADERLESS_PARTITION = (
+        "leaderless-partition",
+        Severity.CRITICAL,
+        "no broker leads the partition: it can't be written or read",
+    )
+    UNREACHABLE_BROKER = (
+        "unreachable-broker",
+        Severity.CRITICAL,
+        "the cluster names a broker that doesn't respond",
+    )
+    UNDER_MIN_ISR = (
+        "under-min-isr",
+        Severity.CRITICAL,
+        "fewer replicas are in sync than min.insync.replicas: acks=all writes are refused",
+    )
+    MIN_ISR_TOO_HIGH = (
+        "min-isr-too-high",
+        Severity.CRITICAL,
+        "min.insync.replicas is above the replication factor: acks=all writes are always refused",
+    )
+    GROUP_OVERTAKEN = (
+        "group-overtaken",
+        Severity.CRITICAL,
+        "retention deleted messages that a group in use has not read",
+    )
+    UNDER_REPLICATED = (
+        "under-replicated",
+        Severity.WARNING,
+        "replicas are missing from the in-sync replicas (ISR)",
+    )
+    STALE_ISR = (
+        "stale-isr",
+        Severity.WARNING,
+        "the brokers' Metadata reports another ISR than ZooKeeper has",
+    )
+    MIXED_LINES = (
+        "mixed-lines",
+        Severity.WARNING,
+        "the brokers are of different versions",
+    )
+    MIXED_FORMATS = (
+        "mixed-formats",
+        Severity.WARNING,
+        "a topic has messages of formats 0 and 1",
+    )
+    FOREIGN_FORMAT = (
+        "foreign-format",
+        Severity.WARNING,
+        "messages of a format that the brokers don't know, and send unchanged to clients",
+    )
+    UNCLEAN_ELECTION = (
+        "unclean-election",
+        Severity.WARNING,
+        "an out-of-sync replica may become leader, which loses acknowledged messages",
+    )
+    MIN_ISR_TOO_LOW = (
+        "min-isr-too-low",
+        Severity.WARNING,
+        "min.insync.replicas=1: a message that one broker alone has is acknowledged",
+    )
+    MIN_ISR_ALL_REPLICAS = (
+        "min-isr-all-replicas",
+        Severity.WARNING,
+        "min.insync.replicas equals the replication factor: one stopped broker stops writes",
+    )
+    RETENTION_NEAR = (
+        "retention-near",
+        Severity.WARNING,
+        "retention will soon delete messages that a group has not read",
+    )
+    IDLE_GROUP_LAG = (
+        "idle-group-lag",
+        Severity.WARNING,
+        "a group has lag, and no members",
+    )
+    OFFSET_BEYOND_END = (
+        "offset-beyond-end",
+        Severity.WARNING,
+        "a group's committed offset is after the end of the partition",
+    )
+    LARGE_SETS = (
+        "large-sets",
+        Severity.WARNING,
+        "message sets are so large that the broker's search takes most of each fetch",
+    )
+    DEAD_CLEANER = (
+        "dead-cleaner",
+        Severity.WARNING,
+        "a compacted topic grows and isn't compacted",
+    )
+    UNREADABLE = (
+        "unreadable",
+        Severity.WARNING,
+        "a broker or ZooKeeper didn't let the doctor read something",
+    )
+    UNCHECKED = (
+        "unchecked",
+        Severity.NOTE,
+        "what takes --zookeeper or --watch to check",
+    )
+    UNKNOWN_SETTINGS = (
+        "unknown-settings",
+        Severity.NOTE,
+        "brokers' settings that can't be requested by this client",
+    )
+    MESSAGE_FORMATS = (
+        "message-formats",
+        Severity.NOTE,
+        "the message formats in use",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding.
+
+    Attributes:
+        code: which one.
+        where: the broker, the topic and partitions, or the group.
+        why: what was found, and why it matters.
+        action: what to do.
+    """
+
+    code: FindingCode
+    where: str
+    why: str
+    action: str
+
+    def as_row(self) -> dict[str, str]:
+        """Return the fields as the command prints them."""
+        return {
+            "code": str(self.code.value),
+            "severity": str(self.code.severity),
+            "where": self.where,
+            "why": self.why,
+            "action": self.action,
+        }
+
+
+def is_healthy(findings: Iterable[Finding]) -> bool:
+    """Return True if there are only notes."""
+    return all(one.code.severity is Severity.NOTE for one in findings)
+
+
+_ORDER = {code: number for number, code in enumerate(FindingCode)}
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings by severity, the most urgent first, then by code and place."""
+    return sorted(findings, key=lambda one: (_ORDER[one.code], one.where))

@@ -1,0 +1,77 @@
+"""Build samples and settings for the tests of the doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aiokafka08.cli.doctor.finding import Finding
+from aiokafka08.cli.settings import Settings, flag_source, settings
+from aiokafka08.monitoring.cluster_sample import (
+    BrokerSample,
+    ClusterSample,
+    GroupSample,
+    PartitionSample,
+    TopicSample,
+)
+from aiokafka08.structs import TopicPartition
+
+
+def settings_of(
+    bootstrap_servers: str, zookeeper_connect: str | None = None, timeout_s: float | None = None
+) -> Settings:
+    """Return the settings of the command line for a cluster."""
+    return settings([flag_source(bootstrap_servers, zookeeper_connect, (), timeout_s)])
+
+
+def cluster(
+    *partitions: PartitionSample,
+    config: Mapping[str, str] | None = None,
+    topic: str = "t",
+    brokers: Iterable[int] = (0, 1, 2),
+    groups: Iterable[GroupSample] = (),
+) -> ClusterSample:
+    """Return a cluster with one topic; with ZooKeeper if its settings are given."""
+    return ClusterSample(
+        {node_id: BrokerSample(node_id, f"kafka{node_id}:9092") for node_id in brokers},
+        {topic: TopicSample(dict(enumerate(partitions)), config)},
+        tuple(groups),
+        has_zookeeper=config is not None,
+    )
+
+
+def partition(
+    replicas: Iterable[int] = (0, 1, 2),
+    isr: Iterable[int] = (0, 1, 2),
+    *,
+    leader: int | None = 0,
+    assigned: Iterable[int] | None = None,
+    stored_isr: Iterable[int] | None = None,
+    lacks_replica: bool = False,
+) -> PartitionSample:
+    """Return a partition as Metadata, and perhaps ZooKeeper, describes it."""
+    return PartitionSample(
+        leader,
+        tuple(replicas),
+        tuple(isr),
+        lacks_replica,
+        None if assigned is None else tuple(assigned),
+        None if stored_isr is None else tuple(stored_isr),
+    )
+
+
+def log(start: int | None, end: int | None) -> PartitionSample:
+    """Return a healthy partition with these offsets."""
+    return PartitionSample(0, (0,), (0,), start=start, end=end)
+
+
+def group(
+    committed: int, members: Iterable[str] | None = (), *, name: str = "g", store: str = "kafka"
+) -> GroupSample:
+    """Return a group that has committed an offset of partition 0 of the topic `t`."""
+    found = None if members is None else tuple(members)
+    return GroupSample(name, store, found, {TopicPartition("t", 0): committed})
+
+
+def told(findings: Iterable[Finding]) -> list[tuple[str, str]]:
+    """Return code and place of each finding."""
+    return [(one.code.value, one.where) for one in findings]

@@ -1,0 +1,85 @@
+"""All rules together, the list of codes, and the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from aiokafka08.cli.doctor.brokers import mixed_lines, unreachable
+from aiokafka08.cli.doctor.examination import Examination, examine
+from aiokafka08.cli.doctor.finding import Finding, FindingCode, Severity, in_order, is_healthy
+from aiokafka08.cli.doctor.places import duration, name_list, ranges, topic_list
+from aiokafka08.cli.doctor.report import report
+from aiokafka08.monitoring.cluster_sample import BrokerSample
+from tests.cli.doctor.samples import cluster, partition, told
+
+PAGE = Path(__file__).parents[3] / "docs" / "doctor.md"
+CONFIG = {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
+HEALTHY = cluster(partition(assigned=[0, 1, 2], stored_isr=[0, 1, 2]), config=CONFIG)
+
+
+def test_healthy_cluster_has_no_findings() -> None:
+    later = dataclasses.replace(HEALTHY)
+    assert examine(Examination(HEALTHY, later, 60.0)) == []
+
+
+def test_what_was_not_looked_at_is_a_note() -> None:
+    seen = cluster(partition(), config=None)
+    found = examine(Examination(seen, seen, asks_zookeeper=False))
+    assert [one.action for one in found if one.code is FindingCode.UNCHECKED] == [
+        "Give --watch 60s",
+        "Give --zookeeper host:2181/chroot",
+    ]
+    assert is_healthy(found)
+
+
+def test_what_could_not_be_read_is_a_finding() -> None:
+    seen = dataclasses.replace(HEALTHY, errors=("groups not read: no coordinator",))
+    [found, _] = examine(Examination(seen, seen))
+    assert (found.code, found.why) == (FindingCode.UNREADABLE, "groups not read: no coordinator")
+    assert not is_healthy([found])
+
+
+def test_broker_that_does_not_respond_is_found() -> None:
+    seen = dataclasses.replace(HEALTHY, brokers={1: BrokerSample(1, "k:1", error="it is down")})
+    [found] = unreachable(seen)
+    assert told([found]) == [("unreachable-broker", "broker 1 at k:1")]
+    assert "doesn't respond: it is down. " in found.why
+
+
+def test_brokers_of_several_releases_are_found() -> None:
+    [found] = mixed_lines({0: "0.9", 1: "0.8", 2: "0.9"})
+    assert found.why.startswith("brokers of several releases: 0.8: broker 1; 0.9: brokers 0, 2. ")
+    assert told(mixed_lines({0: "0.8.2", 1: "0.8", 2: "0.8.0 or 0.8.1"}))
+    assert not list(mixed_lines({0: "0.9", 1: "0.9"}))
+    assert not list(mixed_lines({0: "0.8.2", 1: "0.8"}))  # which leads no partition
+
+
+def test_urgent_findings_come_first() -> None:
+    found = [Finding(code, "w", "y", "a") for code in reversed(FindingCode)]
+    ordered = [one.code.severity for one in in_order(found)]
+    assert ordered == sorted(ordered, key=list(Severity).index)
+
+
+def test_page_has_all_codes() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| (.+?) \|", PAGE.read_text(), re.MULTILINE)
+    assert rows == [(one.value, one.severity, one.meaning) for one in FindingCode]
+
+
+def test_report_has_paragraphs_and_a_verdict() -> None:
+    text = report([Finding(FindingCode.STALE_ISR, "topic 't'", "why " * 9, "do it")], 24)
+    assert text == (
+        "WARNING   stale-isr: topic 't'\n"
+        "  why why why why why\n  why why why why .\n"
+        "  → do it.\n\n"
+        "unhealthy: 1 warning\n"
+    )
+    assert report([], 80) == "healthy\n"
+
+
+def test_places_are_short() -> None:
+    assert ranges([7, 0, 3, 4, 5]) == "0, 3-5, 7"
+    assert name_list("gfedcba") == "a, b, c, d, e and 2 more"
+    assert (topic_list(["a"]), topic_list(["b", "a"])) == ("topic 'a'", "2 topics: a, b")
+    assert [duration(one) for one in (45.2, 600, 9000)] == ["45 s", "10 min", "2.5 h"]
