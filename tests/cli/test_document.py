@@ -17,6 +17,7 @@ from aiokafka08.cli.declare import Example
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.cli.document import PAGE, examples, page
+from tests.cli.test_real import topics_of_kafka
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,6 +75,7 @@ def test_every_example_runs(
 ) -> None:
     """In the order of the page, on one broker of 0.8.2.2."""
     cluster = broker_clusters.get("0.8.2.2")
+    before = topics_of_kafka(cluster)
     cluster.create_topic("orders", partitions=2)
     try:
         asyncio.run(prepare(cluster))
@@ -88,7 +90,8 @@ def test_every_example_runs(
                 command = command.replace("60s", "1s") + " || test $? = 1"  # there are findings
             run_example(command, example, shell, tmp_path)
     finally:
-        cluster.delete_topic("orders")
+        for topic in topics_of_kafka(cluster) - before:
+            cluster.delete_topic(topic)
 
 
 def run_example(command: str, example: Example, shell: dict[str, str], folder: Path) -> None:

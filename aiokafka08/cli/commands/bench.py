@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import click
 
-from aiokafka08.cli.declare import Example, command, connection_options, format_option
+from aiokafka08.cli.declare import (
+    CommandGroup,
+    Example,
+    command,
+    connection_options,
+    format_option,
+)
 from aiokafka08.cli.settings import Settings
 
 _COUNTS = {
@@ -27,7 +33,7 @@ LATENCY_FIELDS = {
 }
 
 
-@click.group()
+@click.group("bench", cls=CommandGroup)
 def bench() -> None:
     """Measure producing, consuming and latency."""
 

@@ -7,6 +7,7 @@ import time
 import click
 
 from aiokafka08.cli.declare import Example, command, connection_options
+from aiokafka08.cli.main import INTERRUPTED
 from aiokafka08.cli.settings import Settings
 
 FIELDS = {
@@ -24,7 +25,12 @@ FIELDS = {
     "consume",
     fields=FIELDS,
     examples=[
-        Example("The whole topic, then follow it", "aiokafka08 consume orders -b kafka1:9092"),
+        Example(
+            "The whole topic, then follow it",
+            "aiokafka08 consume orders -b kafka1:9092",
+            code=INTERRUPTED,
+            until_interrupted=True,
+        ),
         Example(
             "All records up to now, as JSON",
             "aiokafka08 consume orders -b kafka1:9092 --from beginning --exit --format jsonl",

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import sys
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -203,6 +201,8 @@ async def _print_once(refresher: Refresher) -> int:
 
 async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> None:
     """Listen, and refresh until the task is cancelled."""
+    import asyncio
+
     from aiokafka08.monitoring.endpoint import MetricsEndpoint
 
     try:
@@ -246,6 +246,8 @@ def metrics_page(refresher: Refresher) -> Page:
 
 def health_page(refresher: Refresher) -> Page:
     """Return the page `/healthz`: whether refreshes end, whatever they bring."""
+    from http import HTTPStatus
+
     from aiokafka08.monitoring.endpoint import Page
 
     problem = refresher.status.problem(refresher.now())
