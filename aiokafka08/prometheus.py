@@ -11,6 +11,7 @@ Invariant: no other module imports prometheus-client, which the extra `prometheu
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 Client = AIOKafkaProducer | AIOKafkaConsumer
+
+_HELD_S: Final = 1.0
+"""How long to wait for the event loop of a client."""
 
 _GAUGES: Final = frozenset(
     {
@@ -62,7 +66,11 @@ def collector(*clients: Client) -> Collector:
     The names are `aiokafka08_producer_…` and `aiokafka08_consumer_…` with the label `client_id`;
     counters end with `_total`. The consumer's lag per partition is
     `aiokafka08_consumer_partition_lag` with the labels `client_id`, `topic` and `partition`, for
-    the assigned partitions only. The values are read when the registry is scraped, in its thread.
+    the assigned partitions only.
+
+    The values are read when the registry is scraped: in the event loop of each client, also if the
+    registry is scraped in a thread, as `prometheus_client.start_http_server` does. A client whose
+    event loop is held up for a second has no series in that scrape.
 
     Args:
         clients: producers and consumers, started or not; each has a `client_id` of its own.
@@ -90,9 +98,26 @@ class _ClientCollector(Collector):
         """Yield the metrics; prometheus-client calls it."""
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
         for (kind, client_id), client in self._clients.items():
-            for key, value in client.metrics().items():
+            for key, value in _metrics(client).items():
                 _add(families, kind, client_id, key, value)
         yield from families.values()
+
+
+def _metrics(client: Client) -> dict[str, float]:
+    """Return what `metrics()` returns in the client's event loop."""
+    loop = client._lifecycle.loop
+    if loop is None or not loop.is_running() or loop is asyncio._get_running_loop():
+        return client.metrics()
+
+    async def metrics() -> dict[str, float]:
+        return client.metrics()
+
+    future = asyncio.run_coroutine_threadsafe(metrics(), loop)
+    try:
+        return future.result(_HELD_S)
+    except TimeoutError:
+        future.cancel()
+        return {}
 
 
 def _kind(client: object) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, prometheus
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.prometheus import Client, collector, process_text
 from aiokafka08.testing import EmbeddedCluster
@@ -58,6 +61,29 @@ def assert_all(metrics: dict[str, float], kind: str, found: Mapping[str, object]
         if "{" not in name:
             shown = f"aiokafka08_{kind}_{name}"
             assert (shown in found) != (f"{shown}_total" in found), name
+
+
+async def test_values_are_read_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the registry is scraped in a thread; unless the loop is held up."""
+    async with (
+        EmbeddedCluster() as cluster,
+        AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, client_id="p") as producer,
+    ):
+        threads: list[int] = []
+        metrics = producer.metrics
+
+        def recorded() -> dict[str, float]:
+            threads.append(threading.get_ident())
+            return metrics()
+
+        monkeypatch.setattr(producer, "metrics", recorded)
+        assert "aiokafka08_producer_compiled" in await asyncio.to_thread(scraped, producer)
+        assert "aiokafka08_producer_compiled" in scraped(producer)
+        assert set(threads) == {threading.get_ident()}
+
+        monkeypatch.setattr(prometheus, "_HELD_S", 0.01)
+        with ThreadPoolExecutor() as pool:
+            assert pool.submit(scraped, producer).result() == {}  # which holds the loop up
 
 
 async def test_falling_values_are_gauges() -> None:

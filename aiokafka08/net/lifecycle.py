@@ -54,6 +54,11 @@ class Lifecycle:
         self.stopped = False
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the client; None before its start."""
+        return self._loop
+
+    @property
     def is_running(self) -> bool:
         """Whether the client was started, and not stopped since."""
         return self._loop is not None and not self.stopped

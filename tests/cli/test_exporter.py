@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,8 +19,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from aiokafka08 import AIOKafkaProducer, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.cli.commands.exporter import parse_listen
+from aiokafka08.cli.main import INTERRUPTED, TERMINATED
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.protocol.api import ListOffsetsRequest
+from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.brokers.ports import free_port
 from tests.cli.conftest import RunCommand, command_line
 from tests.waiting import eventually
@@ -210,7 +213,7 @@ async def test_service_follows_the_cluster(kafka_cluster: EmbeddedCluster) -> No
         assert await asyncio.to_thread(page, "/healthz") == "ok\n"
 
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait, 5) == 0
+        assert await asyncio.to_thread(process.wait, 5) == TERMINATED
 
 
 def test_service_waits_for_its_cluster() -> None:
@@ -218,7 +221,23 @@ def test_service_waits_for_its_cluster() -> None:
     with service("-b", f"127.0.0.1:{free_port()}", "--timeout", "1") as (process, page):
         assert parsed(page("/metrics"))["kafka_up"] == {(): 0}
         process.send_signal(signal.SIGINT)
-        assert process.wait(5) == 130
+        assert process.wait(5) == INTERRUPTED
+
+
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1})
+def test_sigterm_ends_a_refresh_that_hangs(kafka_cluster: EmbeddedCluster) -> None:
+    """ZooKeeper accepts connections and says nothing, and so does the broker."""
+    kafka_cluster.fault(ListOffsetsRequest, then=Hang(), nth=2, times=None)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        servers = kafka_cluster.bootstrap_servers
+        with (
+            service("-b", servers, "--zookeeper", address) as (process, page),
+            silent.accept()[0],
+        ):
+            assert parsed(page("/metrics"))["kafka_up"] == {(): 0}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(5) == TERMINATED
 
 
 def test_without_prometheus_client_says_what_to_install() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from aiokafka08.cli.declare import Example, command, connection_options
-from aiokafka08.cli.main import INTERRUPTED, Terminated
+from aiokafka08.cli.main import INTERRUPTED
 from aiokafka08.cli.settings import Settings
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
@@ -26,10 +26,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_PORT = 9308
 """That of kafka_exporter."""
 
-REQUEST_TIMEOUT_S = 4.0
-"""How long to wait for a response without `--timeout`: the command also ends within this time."""
+REQUEST_TIMEOUT_S = 10.0
+"""How long to wait for a response at most: a broker that hangs shows in the metrics soon."""
 
-_SWITCH_S = 0.0005
+SWITCH_S = 0.0005
 """How long a thread may run on while another one waits; ten times less than Python's default."""
 
 
@@ -123,10 +123,7 @@ def exporter(
     )
     if once:
         return run(_print_once(made()))
-    try:
-        run(_serve(made(), host, port, settings.client_id))
-    except Terminated:
-        pass  # the usual end of a service
+    run(_serve(made(), host, port, settings.client_id))
     return None
 
 
@@ -220,7 +217,7 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
     try:
         click.echo(f"aiokafka08: metrics at {endpoint.url}", err=True)
         # A scrape is served by a thread, beside those that decode and write: it gets its turn soon.
-        sys.setswitchinterval(_SWITCH_S)
+        sys.setswitchinterval(SWITCH_S)
         await refresher.run()
     finally:
         await asyncio.to_thread(endpoint.close)
