@@ -6,7 +6,6 @@ The rules are in `aiokafka08.cli.doctor`.
 from __future__ import annotations
 
 import shutil
-import sys
 
 import click
 
@@ -68,10 +67,8 @@ def doctor(settings: Settings, watch: str | None, format: str | None) -> int:
     watch_s = None if watch is None else parse_duration("--watch", watch) / 1000
     if watch_s is not None and watch_s <= 0:
         raise IllegalArgumentError(f"--watch={watch!r}: expected a duration > 0, such as 60s")
-    if watch_s is not None and sys.stderr.isatty():
-        click.echo(f"aiokafka08: watching for {watch}", err=True)
     try:
-        findings = examine(run(look(settings, watch_s)))
+        findings = examine(run(look(settings, watch_s, sleep=_watch)))
     except KafkaError as error:
         return fail(error_text(error), CANNOT_LOOK)
     healthy, rows = is_healthy(findings), [one.as_row() for one in findings]
@@ -83,3 +80,16 @@ def doctor(settings: Settings, watch: str | None, format: str | None) -> int:
     else:
         write_rows(rows, FIELDS, format)
     return HEALTHY if healthy else FINDINGS
+
+
+async def _watch(seconds: float) -> None:
+    """Wait this long, with a progress bar."""
+    import asyncio
+
+    from aiokafka08.cli.progress import Progress
+
+    with Progress("watching", round(seconds), "seconds") as progress:
+        while seconds > 0:
+            await asyncio.sleep(min(seconds, 1.0))
+            seconds -= 1.0
+            progress.add(1)

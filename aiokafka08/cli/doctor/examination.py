@@ -78,8 +78,8 @@ def _findings(seen: Examination) -> Iterator[Finding]:
             FindingCode.UNREADABLE,
             "cluster",
             error,
-            "Look again in a moment: an election may be under way. If it stays so, see the log of "
-            "the broker or of ZooKeeper",
+            "Look again in a moment. If it stays so, check the address, and see the log of the "
+            "broker or of ZooKeeper",
         )
     if seen.is_watched:
         yield from beyond_end(first, last)

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka08.cli.doctor.examination import examine
-from aiokafka08.cli.doctor.finding import Finding
+from aiokafka08.cli.doctor.finding import Finding, is_healthy
 from aiokafka08.cli.doctor.gathering import look
 from tests.brokers.broker import Broker
 from tests.brokers.cluster import RealCluster
@@ -133,10 +133,12 @@ async def test_doctor_leaves_no_trace(
         )
     assert (done.code, done.err) == (1, "")
     assert done.json["healthy"] is False
-    found = {one["where"]: one for one in done.json["findings"] if group in one["where"]}
+    urgent = [one for one in done.json["findings"] if one["severity"] != "note"]
+    found = {one["where"]: one for one in urgent if group in one["where"]}
     [idle] = found.values()
     assert idle["code"] == "idle-group-lag"
     assert idle["why"].startswith(f"no members, and 6 offsets behind in {topic}. ")
+    assert not [one for one in urgent if topic in one["where"]]
     formats = [one["why"] for one in done.json["findings"] if one["code"] == "message-formats"]
     number = {"0.10.2.2": "format 1", "3.9.1": "unknown"}.get(version, "format 0")
     assert number in formats[0]
@@ -166,8 +168,12 @@ async def test_broker_that_hangs_and_then_dies(
     others.append(controller)
     alone, clean, three, strict = (unique_topic() for _ in range(4))
     spread = {0: [*others, victim]}
+    config = {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
+    await asyncio.to_thread(create, unique_topic(), config=config, assignment=spread)
+    assert is_healthy(await examined(cluster, watch=nothing))
+
     await asyncio.to_thread(create, alone, assignment={0: [victim]})
-    config = {"unclean.leader.election.enable": "false"}
+    config = {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
     await asyncio.to_thread(create, clean, config=config, assignment={0: [victim]})
     config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     await asyncio.to_thread(create, three, config=config, assignment=spread)
@@ -189,6 +195,7 @@ async def test_broker_that_hangs_and_then_dies(
     assert lacking.startswith(f"2 of 3 replicas in sync; missing: broker {victim}. ")
     assert about(found, three).keys() >= {"unclean-election", "min-isr-too-low"}
     assert about(found, strict).keys() >= {"under-min-isr", "min-isr-all-replicas"}
+    assert about(found, clean).keys() == {"min-isr-too-high"}
 
     await asyncio.to_thread(cluster.kill, victim)
     await asyncio.to_thread(cluster.expire, victim)
