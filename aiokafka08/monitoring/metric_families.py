@@ -1,8 +1,8 @@
 """Turn a sample of a cluster, and its history, into families of metrics.
 
-Pure. Names and labels of the first three functions are those of danielqsj/kafka_exporter, so that
-its dashboards and alerts work; docs/monitoring.md lists them with the differences. `refresher`
-calls `cluster_families`, and `text_format` writes the result.
+Pure. Names and labels are those of danielqsj/kafka_exporter, so that its dashboards and alerts
+work; docs/monitoring.md lists them with the differences, and further ones. `refresher` and
+`refresh_status` call it, and `text_format` writes the result.
 
 Invariant: there is a series only for what the sample names, so none outlives its group, topic or
 partition. A value that isn't known has no series.
@@ -10,11 +10,11 @@ partition. A value that isn't known has no series.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiokafka08.monitoring.cluster_history import ClusterHistory
-from aiokafka08.monitoring.cluster_sample import ClusterSample, GroupSample
+from aiokafka08.monitoring.cluster_sample import BrokerSample, ClusterSample, GroupSample
 from aiokafka08.structs import TopicPartition
 
 Labels = tuple[str, ...]
@@ -44,7 +44,7 @@ class MetricFamily:
 def cluster_families(
     sample: ClusterSample, history: ClusterHistory, now: float
 ) -> list[MetricFamily]:
-    """Return the metrics of a cluster.
+    """Return the metrics of topics and groups.
 
     Args:
         sample: the newest sample; the history has it already.
@@ -52,26 +52,25 @@ def cluster_families(
         now: when the sample was taken, by the history's clock.
     """
     return [
-        *_brokers(sample),
         *_topics(sample),
         *_groups(sample, history, now),
     ]
 
 
-def _brokers(sample: ClusterSample) -> Iterator[MetricFamily]:
-    alive = [one for one in sample.brokers.values() if one.error is None]
-    yield MetricFamily(
+def broker_families(brokers: Collection[BrokerSample]) -> list[MetricFamily]:
+    """Return the metrics of brokers."""
+    count = MetricFamily(
         "kafka_brokers",
         "Number of Brokers in the Kafka Cluster that respond.",
-        series=[((), len(alive))],
+        series=[((), sum(one.error is None for one in brokers))],
     )
     labels = ("id", "address")
     info = MetricFamily("kafka_broker_info", "Information about the Kafka Broker.", labels)
     up = MetricFamily("kafka_broker_up", "1 if the Broker responds, 0 if it doesn't.", labels)
-    for broker in sample.brokers.values():
+    for broker in brokers:
         info.add(1, str(broker.node_id), broker.address)
         up.add(int(broker.error is None), str(broker.node_id), broker.address)
-    yield from (info, up)
+    return [count, info, up]
 
 
 def _topics(sample: ClusterSample) -> Iterator[MetricFamily]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiokafka08.monitoring.metric_families import MetricFamily
+from aiokafka08.monitoring.cluster_sample import BrokerSample
+from aiokafka08.monitoring.metric_families import MetricFamily, broker_families
 
 KEPT_INTERVALS = 4
 """How many refresh intervals the metrics of the last sample are served while refreshes fail."""
@@ -36,6 +37,7 @@ class RefreshStatus:
         ended_at: when the last refresh ended; the start of the refresher before the first one.
         ready: the metrics of the last sample; None before the first one.
         is_up: whether the last refresh succeeded, and all known brokers responded.
+        brokers: the known brokers, and whether they responded to the last refresh.
         refreshes: the number of refreshes that ended.
         failures: how many of them failed.
         gaps: what the last sample lacks.
@@ -48,6 +50,7 @@ class RefreshStatus:
     ended_at: float
     ready: ReadyMetrics | None = None
     is_up: bool = False
+    brokers: tuple[BrokerSample, ...] = ()
     refreshes: int = 0
     failures: int = 0
     gaps: tuple[str, ...] = ()
@@ -72,7 +75,7 @@ class RefreshStatus:
         return f"no refresh has ended for {since_s:.0f} s" if since_s > limit_s else None
 
     def families(self, now: float, version: str) -> list[MetricFamily]:
-        """Return the metrics of the exporter itself.
+        """Return the metrics of brokers and of the exporter itself, which are never stale.
 
         Args:
             now: the time of the scrape.
@@ -81,7 +84,7 @@ class RefreshStatus:
         values = {
             "kafka_up": (
                 "1 if the last refresh succeeded and all Brokers responded, otherwise 0",
-                float(self.is_up),
+                int(self.is_up),
             ),
             "kafka_exporter_scrape_duration_seconds": (
                 "Seconds that the last refresh took",
@@ -97,7 +100,8 @@ class RefreshStatus:
                 self.failures,
             ),
         }
-        families = [
+        families = broker_families(self.brokers)
+        families += [
             MetricFamily(name, text, series=[((), value)]) for name, (text, value) in values.items()
         ]
         if self.ready is not None:

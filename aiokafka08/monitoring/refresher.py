@@ -112,6 +112,7 @@ class Refresher:
                 self.status,
                 ended_at=self._clock(),
                 is_up=False,
+                brokers=tuple(replace(one, error=error.text) for one in self.status.brokers),
                 refreshes=self.status.refreshes + 1,
                 failures=self.status.failures + 1,
                 gaps=(),
@@ -120,7 +121,7 @@ class Refresher:
             )
             return
         taken_at = self._clock()
-        sample = replace(sample, brokers=self._brokers.add(taken_at, sample.brokers))
+        brokers = tuple(self._brokers.add(taken_at, sample.brokers).values())
         self._history.add(taken_at, sample)
         ready = await asyncio.to_thread(self._ready, sample, taken_at)
         self._report("; ".join([*sample.errors, *sample.hints]))
@@ -128,7 +129,8 @@ class Refresher:
             self._interval_s,
             ended_at=self._clock(),
             ready=ready,
-            is_up=all(broker.error is None for broker in sample.brokers.values()),
+            is_up=all(broker.error is None for broker in brokers),
+            brokers=brokers,
             refreshes=self.status.refreshes + 1,
             failures=self.status.failures,
             gaps=sample.errors,

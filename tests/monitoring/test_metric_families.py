@@ -10,7 +10,7 @@ from aiokafka08.monitoring.cluster_sample import (
     PartitionSample,
     TopicSample,
 )
-from aiokafka08.monitoring.metric_families import cluster_families
+from aiokafka08.monitoring.metric_families import broker_families, cluster_families
 from aiokafka08.structs import TopicPartition
 
 KAFKA_EXPORTER = {
@@ -41,7 +41,8 @@ Series = dict[str, dict[tuple[str, ...], float]]
 def values(sample: ClusterSample) -> Series:
     history = ClusterHistory()
     history.add(0, sample)
-    families = cluster_families(sample, history, 10)
+    families = broker_families(list(sample.brokers.values()))
+    families += cluster_families(sample, history, 10)
     assert len({family.name for family in families}) == len(families)
     for family in families:
         assert all(len(labels) == len(family.labels) for labels, _ in family.series)
@@ -59,7 +60,7 @@ def sample(*groups: GroupSample, **partitions: PartitionSample) -> ClusterSample
 
 
 def test_names_and_labels_are_those_of_kafka_exporter() -> None:
-    families = cluster_families(sample(), ClusterHistory(), 0)
+    families = broker_families([]) + cluster_families(sample(), ClusterHistory(), 0)
     ours = {family.name: tuple(family.labels) for family in families}
     assert ours | KAFKA_EXPORTER == ours
     assert sorted(ours.keys() - KAFKA_EXPORTER) == [

@@ -60,7 +60,7 @@ class ScriptedCluster:
 
 
 def own(status: RefreshStatus, now: float) -> dict[str, float]:
-    return {one.name: one.series[0][1] for one in status.families(now, "1.0")}
+    return {one.name: one.series[0][1] for one in status.families(now, "1.0") if one.series}
 
 
 async def refreshed(cluster: ScriptedCluster, times: int = 1) -> RefreshStatus:
@@ -80,7 +80,7 @@ async def test_sample_becomes_ready_metrics() -> None:
     assert b"kafka_topic_partition_current_offset" in status.ready.text
     assert gzip.decompress(status.ready.compressed) == status.ready.text
     found = own(status, 1005)
-    assert found["kafka_up"] == 1
+    assert (found["kafka_up"], found["kafka_brokers"], found["kafka_broker_up"]) == (1, 1, 1)
     assert found["kafka_exporter_scrape_duration_seconds"] == 2
     assert found["kafka_exporter_state_age_seconds"] == 3
     assert found["kafka_exporter_history_seconds"] == 3
@@ -91,6 +91,7 @@ async def test_failed_refresh_is_down_and_keeps_the_metrics() -> None:
     status = await refreshed(ScriptedCluster(GOOD, NoBrokersAvailable("none")), times=2)
     found = own(status, 1004)
     assert (found["kafka_up"], found["kafka_exporter_scrape_errors"]) == (0, 1)
+    assert (found["kafka_brokers"], found["kafka_broker_up"]) == (0, 0)
     assert found["kafka_exporter_scrapes_total"] == 2
     assert found["kafka_exporter_scrape_failures_total"] == 1
     assert status.served(1062) is status.ready
