@@ -16,6 +16,7 @@ view of it is left.
 from __future__ import annotations
 
 import io
+import mmap
 from collections.abc import Iterator
 
 from aiokafka08.errors import KafkaProtocolError
@@ -94,10 +95,12 @@ class _FrameBuffers:
             if size_bytes <= buffer.size_bytes <= 2 * size_bytes and not buffer.has_views():
                 return buffer.getbuffer()[:size_bytes]
         step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)
-        room = min(step, size_bytes)
-        buffer = _FrameBuffer(room)
-        if room == size_bytes <= _KEPT_BYTES:
-            self._kept = [*self._kept, buffer][-_KEPT_BUFFERS:]
+        if step < size_bytes or size_bytes > _KEPT_BYTES:
+            # Pages of its own: they are resident when they are written, and go back to the
+            # operating system with the last view. malloc would keep them.
+            return memoryview(mmap.mmap(-1, min(step, size_bytes)))
+        buffer = _FrameBuffer(size_bytes)
+        self._kept = [*self._kept, buffer][-_KEPT_BUFFERS:]
         return buffer.getbuffer()
 
 

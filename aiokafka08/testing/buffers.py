@@ -5,7 +5,7 @@ that the client hasn't read. `runtime` has one `Buffers` for all brokers of the 
 
 Invariant: the reported bytes are within the limit after each report. To get there, `Buffers` first
 lets all connections drop the buffers that they keep for later requests, then closes the connection
-that holds the most, again and again. Real brokers have no such limit.
+that holds the most, again and again. Real brokers have no such limit (docs/brokers.md 13.1).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ A plain set takes the fast path: it is copied once, and its offsets are patched 
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,9 @@ _MIN_MESSAGE_BYTES = 14
 _MIN_MESSAGE_BYTES_1 = 22
 _MAX_NESTING = 32  # the limit of real brokers is the size of their stack
 MAX_DECOMPRESSED_BYTES = 128 << 20
-"""How many bytes the wrappers of a set may decompress to, all together."""
+"""How many bytes the wrappers of a set may decompress to, all together (brokers.md 13.3)."""
+MAX_REWRITTEN_MESSAGES = 500_000
+"""How many messages a set may have that isn't stored as it is."""
 _LONG_SET_BYTES = 64 << 10
 _LONG_COMPRESSED_BYTES = 1 << 10
 
@@ -136,7 +139,12 @@ def validate_set(
     else:
         messages: list[Buffer]
         entries = memoryview(message_set)[:whole_bytes]
-        messages = list(_flatten(entries, config, _Budget(), depth=0))
+        found = _flatten(entries, config, _Budget(), depth=0)
+        messages = list(itertools.islice(found, MAX_REWRITTEN_MESSAGES + 1))
+        if len(messages) > MAX_REWRITTEN_MESSAGES:
+            raise MessageSetRejected(
+                UnknownError.errno, f"more than {MAX_REWRITTEN_MESSAGES} messages to rewrite"
+            )
         if line.message_format:
             for message in messages:
                 _check_format(message)

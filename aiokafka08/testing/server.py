@@ -66,7 +66,8 @@ MAX_REQUEST_BYTES = 100 << 20
 MAX_REQUEST_ITEMS = 100_000
 """The items of all arrays of a request: topics, partitions, groups and so on.
 
-A request with more is treated as one that can't be read. Real brokers have no limit but their heap.
+A request with more is treated as one that can't be read. Real brokers have no limit but their heap
+(docs/brokers.md 13.2).
 """
 _READ_BYTES = 4 << 20
 """How many bytes to read in one iteration of the event loop, shared by the connections."""

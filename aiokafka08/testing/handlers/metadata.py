@@ -25,7 +25,7 @@ from aiokafka08.testing.handlers.outcome import Disconnect, NoReply, Outcome, Re
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
 from aiokafka08.testing.steps import Steps, in_steps
 
-MAX_AUTO_CREATED_PARTITIONS = 20_000
+MAX_AUTO_CREATED_PARTITIONS = 10_000
 """When the cluster has as many partitions, auto-creation fails: so it can't fill the memory."""
 
 
