@@ -18,6 +18,7 @@ from examples.demo.aggregate import aggregate
 from examples.demo.cluster import embedded
 from examples.demo.ingest import ingest
 from examples.demo.input import Input, library, read_module, source_files
+from examples.demo.operate import operate
 from examples.demo.options import parse
 from examples.demo.picture import draw
 from examples.demo.progress import Meter
@@ -65,10 +66,11 @@ def _demo(options: argparse.Namespace, console: Console) -> None:
         run.speeds.append(reading)
         for stage in STAGES:
             run.speeds.extend(stage(run))
-    print_report(run)
-    where = options.bootstrap or f"an embedded Kafka {options.version}"
-    draw(run, where, options.output)
-    console.print(f"picture: {options.output.resolve()}")
+        print_report(run)
+        where = options.bootstrap or f"an embedded Kafka {options.version}"
+        draw(run, where, options.output)
+        console.print(f"picture: {options.output.resolve()}")
+        operate(run)
     if options.bootstrap and not options.topic:
         console.print(f"topic {topic} stays on the brokers")
 

@@ -119,6 +119,11 @@ def test_demo_verifies_prints_and_draws(options: tuple[str, ...], tmp_path: Path
         assert re.search(rf"│ {stage} +│ +[\d,]+ │", done.stdout), stage
     assert "Spark found" not in done.stdout
     assert f"picture: {picture}" in done.stdout
+    shown = done.stdout.partition(f"picture: {picture}")[2]
+    assert re.search(r"^\$ aiokafka08 metadata demo-\S+ -b 127", shown, re.M)
+    assert ("group lag skipped" in shown) == ("0.8.0" in options)
+    assert ("$ aiokafka08 group lag demo-" in shown) == ("0.8.0" not in options)
+    assert "$ aiokafka08 doctor -b 127" in shown
     height, width, _ = matplotlib.image.imread(picture).shape
     assert height > 500
     assert width > 800

@@ -1,0 +1,51 @@
+"""The end of the demo: show what the command line prints about the cluster."""
+
+from __future__ import annotations
+
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.cli.main import main
+from aiokafka08.errors import KafkaConfigurationError
+from examples.demo.run import DemoError, Run, on_loop
+
+FINDINGS = 1
+"""The exit code of `doctor` if the cluster isn't healthy: in the demo a broker was killed."""
+
+
+def operate(run: Run) -> None:
+    """Commit offsets of a group, and run commands of `aiokafka08`.
+
+    Raises:
+        DemoError: a command failed; its reason is on stderr.
+        KafkaError: the offsets weren't committed.
+    """
+    group = f"{run.topic}-reader"
+    _show(run, "metadata", run.topic)
+    try:
+        on_loop(_commit(run, group))
+    except KafkaConfigurationError:
+        run.console.print("group lag skipped: on 0.8.0 the offsets of groups are in ZooKeeper")
+    else:
+        _show(run, "group", "lag", group)
+    _show(run, "doctor", also=FINDINGS)
+
+
+async def _commit(run: Run, group: str) -> None:
+    """Let a group be a tenth of each partition behind."""
+    async with AIOKafkaAdminClient(bootstrap_servers=run.bootstrap) as admin:
+        [topic] = await admin.describe_topics([run.topic])
+    partitions = [TopicPartition(run.topic, one["partition"]) for one in topic["partitions"]]
+    async with AIOKafkaConsumer(
+        bootstrap_servers=run.bootstrap, group_id=group, enable_auto_commit=False
+    ) as consumer:
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        await consumer.commit({tp: end * 9 // 10 for tp, end in ends.items()})
+
+
+def _show(run: Run, *words: str, also: int = 0) -> None:
+    """Run a command, and show its command line first; `also` is an exit code besides 0."""
+    arguments = [*words, "-b", run.bootstrap]
+    run.console.print(f"\n$ aiokafka08 {' '.join(arguments)}", style="bold")
+    if main([*arguments, "--format", "table"]) not in (0, also):
+        raise DemoError(f"aiokafka08 {' '.join(arguments)} failed")
