@@ -107,7 +107,7 @@ class Refresher:
         except _FINAL:
             raise
         except KafkaError as error:
-            self._report(error.text)
+            self._report(f"refresh failed: {error.text}", logging.ERROR)
             self.status = replace(
                 self.status,
                 ended_at=self._clock(),
@@ -124,7 +124,8 @@ class Refresher:
         brokers = tuple(self._brokers.add(taken_at, sample.brokers).values())
         self._history.add(taken_at, sample)
         ready = await asyncio.to_thread(self._ready, sample, taken_at)
-        self._report("; ".join([*sample.errors, *sample.hints]))
+        gaps = "; ".join([*sample.errors, *sample.hints])
+        self._report(gaps and f"refresh incomplete: {gaps}", logging.WARNING)
         self.status = RefreshStatus(
             self._interval_s,
             ended_at=self._clock(),
@@ -155,12 +156,12 @@ class Refresher:
         text = write_text(cluster_families(sample, self._history, taken_at))
         return ReadyMetrics(text, gzip.compress(text, compresslevel=1, mtime=0), taken_at)
 
-    def _report(self, problem: str) -> None:
-        """Log what is wrong with the refreshes, when it has changed."""
+    def _report(self, problem: str, level: int) -> None:
+        """Log what is wrong with the refreshes, when it has changed; "" if nothing is."""
         if problem == self._reported:
             return
         if problem:
-            _log.warning("%s: refresh incomplete: %s", self._client_id, problem)
+            _log.log(level, "%s: %s", self._client_id, problem)
         else:
             _log.info("%s: refresh complete again", self._client_id)
         self._reported = problem

@@ -98,10 +98,14 @@ async def test_failed_refresh_is_down_and_keeps_the_metrics() -> None:
     assert status.served(1063) is None
 
 
-async def test_silent_broker_is_down_with_new_metrics() -> None:
+async def test_silent_broker_is_down_with_new_metrics(caplog: pytest.LogCaptureFixture) -> None:
     silent = BrokerSample(2, "b:9092", error="no response")
     sample = ClusterSample({**ALIVE, 2: silent}, {}, errors=("broker 2: no response",))
+    caplog.set_level(logging.WARNING, "aiokafka08.monitoring")
     status = await refreshed(ScriptedCluster(sample))
+    assert [one.getMessage() for one in caplog.records] == [
+        "test: refresh incomplete: broker 2: no response"
+    ]
     assert (status.is_up, status.gaps) == (False, ("broker 2: no response",))
     assert status.served(1003) is status.ready is not None
 
@@ -125,7 +129,7 @@ async def test_problem_is_logged_when_it_changes(caplog: pytest.LogCaptureFixtur
     down = NoBrokersAvailable("none")
     await refreshed(ScriptedCluster(GOOD, down, down, GOOD), times=4)
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
-        ("WARNING", "test: refresh incomplete: none"),
+        ("ERROR", "test: refresh failed: none"),
         ("INFO", "test: refresh complete again"),
     ]
 

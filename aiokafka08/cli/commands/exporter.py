@@ -171,7 +171,7 @@ def _refresher(
 
     timeout_ms = round(min(settings.timeout_s, REQUEST_TIMEOUT_S) * 1000)
     return Refresher(
-        lambda: admin_client(settings, request_timeout_ms=timeout_ms, start_timeout_ms=timeout_ms),
+        lambda: admin_client(settings, request_timeout_ms=timeout_ms),
         lambda admin: ClusterSampler(
             admin,
             has_zookeeper=settings.zookeeper_connect is not None,
