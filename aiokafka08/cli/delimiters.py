@@ -65,8 +65,9 @@ class DelimitedStream:
         """Return the messages that a block completes.
 
         Raises:
-            RecordFormatError: a message is longer than `max_bytes`.
+            RecordFormatError: the message that the last block began is longer than `max_bytes`.
         """
+        self._check_rest()
         delimiter, rest = self._delimiter, self._rest
         if rest:
             # A delimiter may begin in the last bytes of the rest.
@@ -74,7 +75,6 @@ class DelimitedStream:
             rest += block
             at = rest.find(delimiter, searched)
             if at < 0:
-                self._check_rest()
                 return []
             block = bytes(rest)
             messages = [block[:at], *block[at + len(delimiter) :].split(delimiter)]
@@ -82,11 +82,11 @@ class DelimitedStream:
             messages = block.split(delimiter)
         self._rest = bytearray(messages.pop())
         self._count += len(messages)
-        self._check_rest()
         return messages
 
     def finish(self) -> list[bytes]:
-        """Return the last message, if the stream doesn't end with a delimiter."""
+        """Return the last message, if the stream doesn't end with a delimiter. Raises as `feed`."""
+        self._check_rest()
         last, self._rest = bytes(self._rest), bytearray()
         return [last] if last else []
 

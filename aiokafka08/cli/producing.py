@@ -18,6 +18,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -32,7 +33,11 @@ from aiokafka08.cli.record_format import InputOptions, record_decoder
 from aiokafka08.cli.record_raw import with_fixed_key
 from aiokafka08.cli.record_types import InputMessages, RecordFormatError
 from aiokafka08.cli.settings import Settings
-from aiokafka08.errors import KafkaError, MessageSizeTooLargeError
+from aiokafka08.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 """What the producer buffers, unless buffer.memory says otherwise."""
@@ -62,7 +67,7 @@ class ProduceCounts:
     """What became of the messages."""
 
     read: int = 0
-    """Messages of the input that were passed to the producer."""
+    """Messages of the input, without those after the first wrong one."""
     acknowledged: int = 0
 
 
@@ -144,6 +149,11 @@ async def produce(
             if counts.read:
                 error.args = (f"{error.text}. {_describe(counts)}",)
             raise
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            text = f"{error.strerror}. {_describe(counts)}"
+            raise OSError(error.errno, text, error.filename) from None
 
 
 def _describe(counts: ProduceCounts) -> str:
@@ -169,12 +179,13 @@ async def send_all(
         counts: updated all the time, also if this raises or is cancelled.
         progress: gets the bytes of the input.
         tee: write the values there as well, each with a newline (default None).
-        flush_timeout_s: how long to wait for what was buffered, if this is cancelled.
+        flush_timeout_s: how long to wait for what was buffered, if this fails or is cancelled.
 
     Raises:
         RecordFormatError: the input is wrong.
         ProduceFailed: a message wasn't acknowledged.
         KafkaError: the producer refused a message.
+        OSError: the input can't be read, or the copy can't be written.
     """
     sender = _Sender(producer, job, counts)
     now = asyncio.get_running_loop().time()
@@ -185,20 +196,16 @@ async def send_all(
             progress.add(size)
             if sender.is_complete:
                 break
+            if messages.error is not None:
+                raise messages.error
             if limit is not None:
                 delay_s = limit.delay_s(size, asyncio.get_running_loop().time())
                 await asyncio.sleep(delay_s)
         await sender.flush()
-    except asyncio.CancelledError:
-        try:
+    except (asyncio.CancelledError, Exception):
+        with suppress(KafkaError, TimeoutError):  # the counts tell
             async with asyncio.timeout(flush_timeout_s):
                 await sender.flush()
-        except (KafkaError, TimeoutError):
-            pass  # the counts tell
-        raise
-    except KafkaError as error:
-        if not isinstance(error, ProduceFailed):
-            await sender.flush()
         raise
 
 
@@ -244,10 +251,14 @@ class _Sender:
 
         Raises:
             ProduceFailed: one isn't. The others are waited for before.
+            KafkaError: the last `send` failed. The messages before are waited for.
         """
+        failed: KafkaError | None = None
         if self._sending is not None:
-            await self._sending
-        failed: ProduceFailed | None = None
+            try:
+                await self._sending
+            except KafkaError as error:
+                failed = error
         while self._pending:
             try:
                 await self._await_first()
@@ -295,13 +306,20 @@ class _Sender:
                 timestamps_ms=timestamps,  # type: ignore[arg-type]
             )
         except MessageSizeTooLargeError as error:
-            self._counts.read -= len(numbers)
+            if len(messages) > 1:  # none is buffered: find the first that is too large
+                half = len(messages) // 2
+                await self._send_to(partition, messages.select(range(half)), numbers[:half])
+                rest = messages.select(range(half, len(messages)))
+                await self._send_to(partition, rest, numbers[half:])
+                return
+            size = sum(len(part or b"") for part in (messages.values[0], *(messages.keys or ())))
             raise RecordFormatError(
-                f"{_largest(messages, numbers)}: larger than max.request.size or buffer.memory. "
-                "Raise them with -X, and message.max.bytes of the brokers"
+                f"message {numbers[0]} of the input has {size} bytes: larger than max.request.size "
+                "or buffer.memory. Raise them with -X, and message.max.bytes of the brokers"
             ) from error
-        except KafkaError:
-            self._counts.read -= len(numbers)
+        except UnknownTopicOrPartitionError as error:
+            if messages.partitions is not None:
+                error.args = (f"message {numbers[0]} of the input: {error.text}",)
             raise
         self._pending.append(_Sent(deliveries, numbers))
 
@@ -319,14 +337,3 @@ class _Sender:
             ) from error
         self._pending.popleft()
         self._counts.acknowledged += len(sent.numbers)
-
-
-def _largest(messages: InputMessages, numbers: Sequence[int]) -> str:
-    """Return the number and the size of the largest message, for an error."""
-    keys = messages.keys or [None] * len(messages)
-    sizes = [
-        len(key or b"") + len(value or b"")
-        for key, value in zip(keys, messages.values, strict=True)
-    ]
-    size = max(sizes)
-    return f"message {numbers[sizes.index(size)]} of the input has {size} bytes"

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka08.cli.delimiters import DelimitedStream
 from aiokafka08.cli.record_raw import where
@@ -186,6 +187,25 @@ def _timestamp_fields(record: Record) -> str:
 # --- reading --------------------------------------------------------------------------------------
 
 
+class _Message(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    partition: int
+    timestamp_ms: int | None
+
+
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"field {twice!r} is given twice")
+    return fields
+
+
+_PARSER: Final = json.JSONDecoder(object_pairs_hook=_unique_fields)
+
+
 class JsonLinesDecoder:
     """Read messages from lines as `JsonLinesEncoder` writes them.
 
@@ -212,39 +232,46 @@ class JsonLinesDecoder:
         return self._messages(self._stream.finish())
 
     def _messages(self, lines: Sequence[bytes]) -> InputMessages:
-        keys: list[bytes | None] = []
-        values: list[bytes | None] = []
-        partitions: list[int] = []
-        timestamps: list[int | None] = []
-        for line in lines:
-            self._line += 1
-            if not line or line.isspace():
-                continue
-            fields = self._parse(line)
-            values.append(self._bytes(line, "value", fields["value"]))
-            keys.append(self._bytes(line, "key", fields.get("key")))
-            if self._keep_partition:
-                partition = fields.get("partition")
-                if type(partition) is not int or not 0 <= partition < 2**31:
-                    raise self._wrong(line, f"partition {partition!r}", "an integer >= 0")
-                partitions.append(partition)
-            if self._keep_timestamp:
-                timestamp = fields.get("timestamp")
-                if timestamp is not None and (
-                    type(timestamp) is not int or not 0 <= timestamp < 2**63
-                ):
-                    raise self._wrong(line, f"timestamp {timestamp!r}", "milliseconds or null")
-                timestamps.append(timestamp)
+        messages: list[_Message] = []
+        error: RecordFormatError | None = None
+        try:
+            for line in lines:
+                self._line += 1
+                if line and not line.isspace():
+                    messages.append(self._message(line))
+        except RecordFormatError as wrong:
+            error = wrong
+        keys = [one.key for one in messages]
+        timestamps = [one.timestamp_ms for one in messages]
         return InputMessages(
-            values,
+            [one.value for one in messages],
             keys if any(key is not None for key in keys) else None,
-            partitions if self._keep_partition else None,
+            [one.partition for one in messages] if self._keep_partition else None,
             timestamps if any(one is not None for one in timestamps) else None,
+            error,
         )
+
+    def _message(self, line: bytes) -> _Message:
+        if self._line == 1:
+            line = line.removeprefix(BOM_UTF8)
+        fields = self._parse(line)
+        value = self._bytes(line, "value", fields["value"])
+        key = self._bytes(line, "key", fields.get("key"))
+        partition: Any = 0
+        timestamp: Any = None
+        if self._keep_partition:
+            partition = fields.get("partition")
+            if type(partition) is not int or not 0 <= partition < 2**31:
+                raise self._wrong(line, f"partition {partition!r}", "an integer >= 0")
+        if self._keep_timestamp:
+            timestamp = fields.get("timestamp")
+            if timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp < 2**63):
+                raise self._wrong(line, f"timestamp {timestamp!r}", "milliseconds or null")
+        return _Message(key, value, partition, timestamp)
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:
-            fields = json.loads(line)
+            fields = _PARSER.decode(line.decode())
         except (ValueError, RecursionError) as error:
             raise self._wrong(line, str(error), "a JSON object") from None
         if not isinstance(fields, dict):

@@ -10,8 +10,7 @@ contain the delimiters. Null and empty can only be told apart with `null_text`.
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Final
@@ -181,7 +180,6 @@ class RawDecoder:
         factor = {"raw": 1, "hex": 2, "base64": 2}[layout.coding.name]
         self._stream = DelimitedStream(layout.delimiter, options.max_bytes * factor)
         self._count = 0
-        self._count = 0
 
     def decode(self, block: bytes) -> InputMessages:
         """See `RecordDecoder`."""
@@ -204,24 +202,41 @@ class RawDecoder:
                 key, found, value = text.partition(layout.key_delimiter)
                 keys.append(key if found else None)
                 values.append(value if found else text)
+        messages = InputMessages(values, keys)
         if layout.coding is not RAW:
-            values = list(self._coded(values, first))
-            keys = None if keys is None else list(self._coded(keys, first))
+            messages = self._decoded(messages, first)
         if options.empty_to_null:
-            values = [value or None for value in values]
-            keys = None if keys is None else [key or None for key in keys]
-        return InputMessages(values, keys)
+            messages.values = [value or None for value in messages.values]
+            if messages.keys is not None:
+                messages.keys = [key or None for key in messages.keys]
+        return messages
 
-    def _coded(self, texts: Iterable[bytes | None], first: int) -> Iterable[bytes | None]:
+    def _decoded(self, messages: InputMessages, first: int) -> InputMessages:
+        """Decode the messages up to the first that isn't in the coding."""
+        decoded: list[tuple[bytes | None, bytes | None]] = []
+        error: RecordFormatError | None = None
+        keys = messages.keys
+        texts = zip(repeat(None) if keys is None else keys, messages.values)  # noqa: B905
+        try:
+            for number, (key, value) in enumerate(texts, first):
+                decoded.append((self._decode(key, number), self._decode(value, number)))
+        except RecordFormatError as wrong:
+            error = wrong
+        return InputMessages(
+            [value for _, value in decoded],
+            None if keys is None else [key for key, _ in decoded],
+            error=error,
+        )
+
+    def _decode(self, text: bytes | None, number: int) -> bytes | None:
         coding = self._layout.coding
-        for number, text in enumerate(texts, first):
-            try:
-                yield None if text is None else coding.decode(text)
-            except (ValueError, binascii.Error):
-                shown = text if text is None or len(text) <= 40 else text[:40] + b"..."
-                raise RecordFormatError(
-                    f"message {number} of the input: {shown!r}; expected {coding.name}"
-                ) from None
+        try:
+            return None if text is None else coding.decode(text)
+        except ValueError:
+            shown = text if text is None or len(text) <= 40 else text[:40] + b"..."
+            raise RecordFormatError(
+                f"message {number} of the input: {shown!r}; expected {coding.name}"
+            ) from None
 
 
 def with_fixed_key(messages: InputMessages, key: bytes) -> InputMessages:

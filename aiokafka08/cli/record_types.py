@@ -49,10 +49,10 @@ class RecordDecoder(Protocol):
     """Turns the blocks of the input into messages to produce."""
 
     def decode(self, block: bytes) -> InputMessages:
-        """Return the messages that a block completes.
+        """Return the messages that a block completes, up to the first wrong one.
 
         Raises:
-            RecordFormatError: the input is wrong; names the message or the line.
+            RecordFormatError: a message before this block is too long.
         """
 
     def finish(self) -> InputMessages:
@@ -70,12 +70,14 @@ class InputMessages:
     """As many as values; None if the messages name no partitions."""
     timestamps_ms: Sequence[int | None] | None = None
     """As many as values; None if the messages have no timestamps."""
+    error: RecordFormatError | None = None
+    """What is wrong with the message after these, which is named in the text; None: nothing."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def select(self, indices: Sequence[int]) -> InputMessages:
-        """Return the messages with these indices."""
+        """Return the messages with these indices, without the error."""
 
         def pick(column: Sequence[T] | None) -> list[T] | None:
             return None if column is None else [column[index] for index in indices]

@@ -56,6 +56,8 @@ def test_last_message_needs_no_delimiter() -> None:
 
 def test_message_without_an_end_is_refused() -> None:
     stream = DelimitedStream(b"\n", 10)
-    assert stream.feed(b"a\n" + b"b" * 10) == [b"a"]
+    assert stream.feed(b"a\n" + b"b" * 12) == [b"a"]
     with pytest.raises(RecordFormatError, match=r"message 2 of the input: more than 10 bytes"):
-        stream.feed(b"bb")
+        stream.feed(b"b")
+    with pytest.raises(RecordFormatError, match=r"message 2 of the input: more than 10 bytes"):
+        stream.finish()

@@ -319,6 +319,50 @@ def test_wrong_input_sends_what_came_before(
     assert values(kafka_cluster) == [b"a"]
 
 
+@pytest.mark.kafka_cluster(topics={"orders": 2})
+@pytest.mark.parametrize(
+    ("flags", "text", "wrong"),
+    [
+        (
+            ["--format", "jsonl"],
+            '{"value":"a"}\n{"value":"b"}\n{"value":5}\n{"value":"d"}',
+            "line 3",
+        ),
+        (
+            ["--format", "jsonl"],
+            '{"value":"a"}\n{"value":"b"}\n{"value":"c","value":"d"}',
+            "'value' is given twice",
+        ),
+        (["--format", "hex"], "61\n62\nzz\n64\n", "message 3 of the input: b'zz'"),
+        ([], f"a\nb\n{'c' * 2000}\nd\n", "message 3 of the input has 2000 bytes"),
+        ([], f"a\nb\n{'c' * 2000}", "message 3 of the input: more than 1000 bytes without"),
+        (
+            ["--format", "jsonl", "--keep-partition"],
+            '{"value":"a","partition":0}\n{"value":"b","partition":0}\n{"value":"c","partition":9}',
+            "message 3 of the input: topic 'orders' has no partition 9",
+        ),
+    ],
+)
+def test_messages_before_a_wrong_one_are_sent(
+    flags: list[str],
+    text: str,
+    wrong: str,
+    cli: RunCommand,
+    kafka_cluster: EmbeddedCluster,
+    at: tuple[str, str],
+) -> None:
+    """All of the input comes in one block, and the user learns where to go on."""
+    where = [] if "--keep-partition" in flags else ["-p", "0"]
+    options = ["-X", "max.request.size=1000", *where, *flags]
+    done = cli("produce", "orders", *at, *options, stdin=text.encode())
+    assert done.code == 1
+    assert wrong in done.err
+    assert ". 2 of " in done.err
+    assert "messages were acknowledged" in done.err
+    assert done.err.count("\n") == 1
+    assert values(kafka_cluster) == [b"a", b"b"]
+
+
 @pytest.mark.kafka_cluster(topics={"orders": 1}, message_max_bytes=1000)
 def test_refused_message_is_named(
     cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]

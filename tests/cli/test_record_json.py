@@ -91,6 +91,10 @@ def test_blank_lines_and_a_last_line_without_an_end() -> None:
     assert reading.finish().values == [b"b"]
 
 
+def test_byte_order_mark_before_the_first_line_is_skipped() -> None:
+    assert decoder().decode(b'\xef\xbb\xbf{"value": "a"}\n').values == [b"a"]
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -105,17 +109,19 @@ def test_blank_lines_and_a_last_line_without_an_end() -> None:
         (b'{"value": "a", "partition": -1}\n', "partition -1; expected an integer >= 0"),
         (b'{"value": "a", "partition": true}\n', "partition True; expected an integer >= 0"),
         (b'{"value": "a", "partition": 1, "timestamp": "x"}\n', "timestamp 'x'; expected millis"),
+        (b'{"value": "a", "value": "b"}\n', "field 'value' is given twice"),
         (b"\xff\n", "expected a JSON object"),
         (b"[" * 100_000 + b"\n", "expected a JSON object"),
     ],
 )
 def test_wrong_line_is_named(text: bytes, error: str) -> None:
     reading = decoder(keep_partition=True, keep_timestamp=True, max_bytes=100_000)
-    with pytest.raises(RecordFormatError) as raised:
-        reading.decode(line(value="a", partition=1) + text)
-    assert raised.value.text.startswith("line 2 of the input: ")
-    assert error in raised.value.text
-    assert len(raised.value.text) < 500
+    found = reading.decode(line(value="a", partition=1) + text + line(value="b", partition=1))
+    assert found.values == [b"a"]
+    assert found.error is not None
+    assert found.error.text.startswith("line 2 of the input: ")
+    assert error in found.error.text
+    assert len(found.error.text) < 500
 
 
 def envelope() -> EnvelopeEncoder:

@@ -108,9 +108,12 @@ def test_input_is_cut_into_messages(
 )
 def test_wrong_coding_is_named(coding: str, text: bytes) -> None:
     decoder = RawDecoder(RawLayout(coding=CODINGS[coding]), RawInput())
-    decoder.decode(b"\n\n")
-    with pytest.raises(RecordFormatError, match=f"message 3 of the input: .*expected {coding}"):
-        decoder.decode(text + b"\n")
+    decoder.decode(b"\n")
+    found = decoder.decode(b"\n" + text + b"\n\n")
+    assert found.values == [b""]
+    assert found.error is not None
+    assert found.error.text.startswith("message 3 of the input: ")
+    assert found.error.text.endswith(f"expected {coding}")
 
 
 @given(
