@@ -200,6 +200,7 @@ class _Copied:
         self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
         self._left = job.count
         self._encoder = encoder
+        self._columns_encoder = encoder if isinstance(encoder, ColumnsEncoder) else None
         self._output = output
         self._progress = progress
         self._limit = None if job.bytes_per_s is None else RateLimit(job.bytes_per_s, now)
@@ -213,13 +214,13 @@ class _Copied:
     def takes_columns(self) -> bool:
         """Return True if `add` takes columns: all of a batch is written at once then."""
         is_cut = self._left is not None or self._limit is not None
-        return isinstance(self._encoder, ColumnsEncoder) and not is_cut
+        return self._columns_encoder is not None and not is_cut
 
     async def add(self, tp: TopicPartition, batch: Sequence[Record] | Columns) -> None:
         """Write records of one partition, up to the count."""
         if isinstance(batch, Columns):
-            assert isinstance(self._encoder, ColumnsEncoder)
-            data = self._encoder.encode_columns(batch)
+            assert self._columns_encoder is not None
+            data = self._columns_encoder.encode_columns(batch)
             await self._write(tp, data, len(batch), batch.last_offset)
             return
         step = len(batch)

@@ -69,7 +69,14 @@ class DelimitedStream:
         """
         self._check_rest()
         delimiter, rest = self._delimiter, self._rest
-        if rest:
+        if len(delimiter) == 1:
+            messages = block.split(delimiter)
+            rest += messages[0]
+            if len(messages) == 1:
+                self._check_rest()
+                return []
+            messages[0] = bytes(rest)
+        elif rest:
             # A delimiter may begin in the last bytes of the rest.
             searched = max(len(rest) - len(delimiter) + 1, 0)
             rest += block

@@ -32,7 +32,7 @@ async def delimited_messages(
         paths: the files, one after the other; none: stdin.
         stdin: its descriptor.
         decoder: cuts the input into messages.
-        block_bytes: read at most so many bytes at a time (default 262144).
+        block_bytes: read at most so many bytes at a time (default 1048576).
 
     Raises:
         OSError: a file can't be read.

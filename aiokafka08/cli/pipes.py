@@ -2,8 +2,8 @@
 
 A descriptor's non-blocking mode is shared with other processes (the shell, the other commands of a
 pipeline), so it stays as it is. Instead a pipe, terminal or socket is read when it is readable, and
-written in pieces of `PIPE_BUF` bytes while it is writable: neither blocks. Regular files never
-block for long.
+written while it is writable: `PIPE_BUF` bytes, or on Linux as many as a pipe has room for. Neither
+blocks. Regular files never block for long.
 
 Invariant: a task that waits here can be cancelled.
 
@@ -16,18 +16,21 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import select
 import stat
 import sys
+import termios
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol
 
 from aiokafka08.cli.output import write_bytes
 
-BLOCK_BYTES: Final = 256 * 1024
+BLOCK_BYTES: Final = 1024 * 1024
 _PIPE_BYTES: Final = 1024 * 1024
 _F_SETPIPE_SZ: Final = getattr(fcntl, "F_SETPIPE_SZ", None)
+_F_GETPIPE_SZ: Final = getattr(fcntl, "F_GETPIPE_SZ", None)
 
 
 def _may_block(descriptor: int) -> bool:
@@ -46,7 +49,7 @@ async def read_blocks(descriptor: int, max_bytes: int = BLOCK_BYTES) -> AsyncIte
 
     Args:
         descriptor: an open file; nothing else reads it.
-        max_bytes: the maximum size of a block (default 262144).
+        max_bytes: the maximum size of a block (default 1048576).
 
     Raises:
         OSError: it can't be read.
@@ -91,6 +94,7 @@ class OutputPipe:
         self.is_terminal = os.isatty(descriptor)
         self._descriptor = descriptor
         self._waits = _may_block(descriptor)
+        self._capacity = _pipe_bytes(descriptor)
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
 
@@ -105,9 +109,26 @@ class OutputPipe:
                     continue
                 if not poll(0):
                     await _until_writable(descriptor)
-                at += os.write(descriptor, view[at : at + select.PIPE_BUF])
+                at += os.write(descriptor, view[at : at + self._room()])
         except OSError as error:
             raise OSError(error.errno, error.strerror, "stdout") from None
+
+    def _room(self) -> int:
+        """Return how many bytes a write doesn't block for, when the descriptor is writable."""
+        if self._capacity is None:
+            return select.PIPE_BUF
+        held = int.from_bytes(
+            fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)), sys.byteorder
+        )
+        # The first and the last page of what it holds may be partly empty.
+        return max(self._capacity - held - 2 * mmap.PAGESIZE, select.PIPE_BUF)
+
+
+def _pipe_bytes(descriptor: int) -> int | None:
+    """Return the capacity of a pipe; None if it isn't one, or the system doesn't tell."""
+    if _F_GETPIPE_SZ is None or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return None
+    return fcntl.fcntl(descriptor, _F_GETPIPE_SZ)
 
 
 class OutputObject:

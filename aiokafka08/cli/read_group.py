@@ -16,7 +16,7 @@ from contextlib import suppress
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.cli.read_plan import PartitionRange
-from aiokafka08.cli.read_records import RecordBatchSource, records_before
+from aiokafka08.cli.read_records import MissingTopics, RecordBatchSource, records_before
 from aiokafka08.errors import CommitFailedError, IllegalStateError
 from aiokafka08.structs import TopicPartition
 
@@ -66,12 +66,15 @@ class GroupReader(ConsumerRebalanceListener):
         """Yield the records of the assigned partitions.
 
         Raises:
+            UnknownTopicOrPartitionError: a topic was deleted.
             KafkaError: as `getmany`.
         """
         consumer = self._consumer
         consumer.subscribe(self._topics, listener=self)
         ended: set[TopicPartition] = set()
+        missing = MissingTopics(self._topics)
         while True:
+            missing.check(consumer)
             for tp, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
                 if self._assigned is not None and tp in self._assigned:
                     yield tp, records_before(records, self._stop(tp))

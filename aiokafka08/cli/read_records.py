@@ -8,7 +8,8 @@ once. What is held at most: `BUDGET_BYTES` of fetched sets, or one message that 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 
 from aiokafka08 import AIOKafkaConsumer
@@ -17,6 +18,7 @@ from aiokafka08.cli.record_types import Record
 from aiokafka08.concurrency.merge import merge
 from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08.consumer.range_fetches import RangeFetches
+from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -33,6 +35,9 @@ _SLICE_RECORDS = 8192
 _COLUMNS_RECORDS = 65536
 _COLUMNS_BYTES = 2 * 1024 * 1024
 _POLL_MS = 200
+_MISSING_S = 5.0
+"""How long the metadata has to lack a topic until it counts as deleted: a broker that has just
+started may not know all topics."""
 
 RecordBatchSource = AsyncGenerator[tuple[TopicPartition, Sequence[Record] | Columns], None]
 """Records of one partition at a time; none: the partition has reached its end."""
@@ -71,6 +76,7 @@ async def read_bounded(
             fetches=fetches,
             max_bytes=fetch_bytes,
             limit_bytes=limit_bytes,
+            missing_s=_MISSING_S,
         )
         async with aclosing(sets):
             async for raw in sets:
@@ -124,6 +130,7 @@ async def follow(
         ranges: some of them without a `stop`, or with one that the log hasn't reached.
 
     Raises:
+        UnknownTopicOrPartitionError: a topic was deleted.
         KafkaError: as `getmany`.
     """
     stops = {one.tp: one.stop for one in ranges}
@@ -131,7 +138,9 @@ async def follow(
     for one in ranges:
         consumer.seek(one.tp, one.start)
     open_tps = set(stops)
+    missing = MissingTopics(tp.topic for tp in stops)
     while open_tps:
+        missing.check(consumer)
         for tp, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
             if tp in open_tps:
                 yield tp, records_before(records, stops[tp])
@@ -141,6 +150,26 @@ async def follow(
                 open_tps.remove(tp)
                 consumer.pause(tp)
                 yield tp, []
+
+
+class MissingTopics:
+    """Finds out that a topic which is read was deleted; the consumer itself would wait for ever."""
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._since: dict[str, float | None] = dict.fromkeys(topics)
+
+    def check(self, consumer: AIOKafkaConsumer[bytes, bytes]) -> None:
+        """Raise UnknownTopicOrPartitionError if a topic has been missing for `_MISSING_S`."""
+        now = asyncio.get_running_loop().time()
+        for topic, since in self._since.items():
+            if consumer.partitions_for_topic(topic) is not None:
+                self._since[topic] = None
+            elif since is None:
+                self._since[topic] = now
+            elif now - since >= _MISSING_S:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {topic!r}: deleted while it was read; brokers don't list it any more"
+                )
 
 
 def records_before(records: Sequence[Record], stop: int | None) -> Sequence[Record]:

@@ -1,0 +1,159 @@
+"""`produce` and `consume` as processes: signals, pipes, terminals, a full disk, a deleted topic."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08.protocol.api import FetchRequest, MetadataRequest
+from aiokafka08.testing import EmbeddedCluster
+from tests.cli.conftest import RunCommand, command_line
+from tests.waiting import until
+
+PIPE = subprocess.PIPE
+pytestmark = pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1})
+
+
+class Started:
+    """Starts commands, and ends what is left of them."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+        line = command_line(*words, "-b", self._bootstrap)
+        process = subprocess.Popen(line, **{"stdout": PIPE, "stderr": PIPE, **options})
+        self._processes.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def start(kafka_cluster: EmbeddedCluster) -> Iterator[Started]:
+    started = Started(kafka_cluster.bootstrap_servers)
+    yield started
+    started.end()
+
+
+async def test_line_is_acknowledged_before_the_next_is_typed(
+    start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    """Ctrl-C then tells how many were acknowledged; half a line isn't sent."""
+    process = start("produce", "orders", stdin=PIPE)
+    assert process.stdin is not None
+    for count, text in enumerate((b"a\n", b"b\nc\nhal"), 1):
+        process.stdin.write(text)
+        process.stdin.flush()
+        await until(
+            lambda count=count: len(kafka_cluster.log("orders", 0)) >= 2 * count - 1,  # type: ignore[misc]
+            "the messages are in the log",
+            timeout_s=20,
+        )
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, b"")
+    assert err == b"aiokafka08: interrupted: 3 of 3 messages were acknowledged\n"
+    assert [one.value for one in kafka_cluster.log("orders", 0)] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_signal_ends_a_reader_that_follows(
+    number: int, code: int, start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    kafka_cluster.append("orders", 0, [b"tea"])
+    process = start("consume", "orders")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"tea\n"
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == (b"", b"")
+    assert process.returncode == code
+
+
+async def test_closed_pipe_ends_a_reader_silently(
+    start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    """No further message comes that it could fail to write."""
+    kafka_cluster.append("orders", 0, [b"tea"])
+    process = start("consume", "orders")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"tea\n"
+    process.stdout.close()
+    process.stdout = None
+    assert process.communicate(timeout=20)[1] == b""
+    assert process.returncode == 141
+
+
+def test_slow_reader_gets_everything_in_order(
+    start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    values = [b"%07d" % number * 20 for number in range(20_000)]
+    kafka_cluster.append("orders", 0, values)
+    process = start("consume", "orders", "--exit")
+    assert process.stdout is not None
+    out = bytearray()
+    while block := process.stdout.read(50_000):
+        out += block
+    assert out.split() == values
+    assert process.wait(20) == 0
+
+
+def test_full_disk_is_one_line_of_consume(start: Started, kafka_cluster: EmbeddedCluster) -> None:
+    kafka_cluster.append("orders", 0, [b"tea"])
+    with open("/dev/full", "wb") as full:
+        process = start("consume", "orders", "--exit", stdout=full)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (1, b"aiokafka08: stdout: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [("tea ü\x1b[0m".encode(), 0), (b"\xff", 1), (b"a\0b", 1)]
+)
+def test_terminal_gets_text_only(
+    value: bytes, code: int, start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    kafka_cluster.append("orders", 0, [value])
+    ours, its = pty.openpty()
+    process = start("consume", "orders", "--exit", stdout=its)
+    os.close(its)
+    _, err = process.communicate(timeout=20)
+    shown = os.read(ours, 1000) if code == 0 else b""
+    os.close(ours)
+    assert process.returncode == code
+    if code == 0:
+        assert shown == value + b"\r\n"
+    else:
+        assert b"not text, and stdout is a terminal" in err
+        assert err.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("group", [[], ["--group", "billing"]])
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
+def test_deleted_topic_ends_a_reader_and_stays_deleted(
+    group: list[str], cli: RunCommand, kafka_cluster: EmbeddedCluster
+) -> None:
+    kafka_cluster.append("orders", 0, [b"tea"])
+    waits = kafka_cluster.next_request(
+        FetchRequest,
+        where=lambda one: any(
+            part.fetch_offset == 1 for topic in one.topics for part in topic.partitions
+        ),
+    )
+    waits.add_done_callback(lambda _: kafka_cluster.delete_topic("orders"))
+    done = cli("consume", "orders", "-b", kafka_cluster.bootstrap_servers, *group)
+    assert (done.code, done.out) == (1, b"tea\n")
+    assert done.err == (
+        "aiokafka08: topic 'orders': deleted while it was read; brokers don't list it any more\n"
+    )
+    assert not any(one.topics for one in kafka_cluster.requests(MetadataRequest))
