@@ -57,7 +57,7 @@ def avro_deserializer(url: str) -> Deserializer:
                 found = client.get_by_id(schema_id)
             except Exception as error:
                 raise KafkaConnectionError(
-                    f"schema registry {url}: no answer for schema {schema_id}: {error}"
+                    f"schema registry {url!r}: no answer for schema {schema_id}: {error}"
                 ) from error
             if found is None:
                 raise ValueError(f"the schema registry has no schema {schema_id}")
