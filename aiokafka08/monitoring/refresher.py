@@ -77,7 +77,7 @@ class Refresher:
         return self._clock()
 
     async def refresh_once(self) -> None:
-        """Refresh one time; raises as `run`."""
+        """Refresh one time, without a log line; raises as `run`."""
         try:
             await self._refresh()
         finally:
@@ -93,21 +93,24 @@ class Refresher:
         try:
             while True:
                 begin = self._clock()
-                await self._refresh()
+                self._report(await self._refresh())
                 pause_s = begin + self._interval_s - self._clock()
                 await asyncio.sleep(max(pause_s, _MIN_PAUSE_S))
         finally:
             await self._close()
 
-    async def _refresh(self) -> None:
-        """Take one sample and replace `status`; raises as `run`."""
+    async def _refresh(self) -> tuple[int, str]:
+        """Take one sample and replace `status`; raises as `run`.
+
+        Returns:
+            What is wrong, "" if nothing is, and at which level to log it.
+        """
         begin = self._clock()
         try:
             sample = await (await self._opened()).sample()
         except _FINAL:
             raise
         except KafkaError as error:
-            self._report(f"refresh failed: {error.text}", logging.ERROR)
             self.status = replace(
                 self.status,
                 ended_at=self._clock(),
@@ -119,13 +122,11 @@ class Refresher:
                 error=error.text,
                 duration_s=self._clock() - begin,
             )
-            return
+            return logging.ERROR, f"refresh failed: {error.text}"
         taken_at = self._clock()
         brokers = tuple(self._brokers.add(taken_at, sample.brokers).values())
         self._history.add(taken_at, sample)
         ready = await asyncio.to_thread(self._ready, sample, taken_at)
-        gaps = "; ".join([*sample.errors, *sample.hints])
-        self._report(gaps and f"refresh incomplete: {gaps}", logging.WARNING)
         self.status = RefreshStatus(
             self._interval_s,
             ended_at=self._clock(),
@@ -138,6 +139,8 @@ class Refresher:
             duration_s=self._clock() - begin,
             history_begin=self._history.begin(),
         )
+        gaps = "; ".join([*sample.errors, *sample.hints])
+        return logging.WARNING, gaps and f"refresh incomplete: {gaps}"
 
     async def _opened(self) -> ClusterSampler:
         """Return a sampler with a running client; connect if there is none yet."""
@@ -156,8 +159,9 @@ class Refresher:
         text = write_text(cluster_families(sample, self._history, taken_at))
         return ReadyMetrics(text, gzip.compress(text, compresslevel=1, mtime=0), taken_at)
 
-    def _report(self, problem: str, level: int) -> None:
-        """Log what is wrong with the refreshes, when it has changed; "" if nothing is."""
+    def _report(self, outcome: tuple[int, str]) -> None:
+        """Log what is wrong with the refreshes, when it has changed."""
+        level, problem = outcome
         if problem == self._reported:
             return
         if problem:
