@@ -6,8 +6,8 @@ and on 0.8.2 OffsetFetch 1 with all partitions of the cluster (docs/brokers.md 8
 
 Invariant: an empty result means that the coordinator has no commits of the group. In version 1 a
 broker that isn't the coordinator, or is still loading, responds to a request without topics in the
-same way as a coordinator without commits; so an empty response is confirmed by a request that names
-a partition, whose response would have the error.
+same way as a coordinator without commits. So an empty response is confirmed: the request is sent
+again, between two requests that name a partition and whose responses would have the error.
 """
 
 from __future__ import annotations
@@ -95,16 +95,22 @@ async def _fetch(
     timeout_s: float,
 ) -> GroupOffsets | KafkaError:
     version = 2 if connection.version.supports(OffsetFetchRequest, 2) else 1
-    response = await connection.request(
-        fetch_all_request(group, version), version=version, timeout_s=timeout_s
-    )
+    request = fetch_all_request(group, version)
+    response = await connection.request(request, version=version, timeout_s=timeout_s)
     found = read_fetch_all_response(response)
     if version == 1 and not found and known:
         one = next(iter(known))
-        response = await connection.request(
-            fetch_request(group, [one]), version=version, timeout_s=timeout_s
+        named = fetch_request(group, [one])
+        # Pipelined: the broker carries them out in this order.
+        before, response, after = await asyncio.gather(
+            *(
+                connection.request(part, version=version, timeout_s=timeout_s)
+                for part in (named, request, named)
+            )
         )
-        confirmed = read_fetch_response(response, [one])[one]
-        if isinstance(confirmed, KafkaError):
-            return confirmed
+        for confirmation in (before, after):
+            result = read_fetch_response(confirmation, [one])[one]
+            if isinstance(result, KafkaError):
+                return result
+        found = read_fetch_all_response(response)
     return found

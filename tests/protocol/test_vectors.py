@@ -38,7 +38,7 @@ pytestmark = each_twin
 
 
 def test_all_vectors_are_here() -> None:
-    assert len(VECTORS) == 61
+    assert len(VECTORS) == 65
     assert len(FETCHES) == 13
     assert len(PRODUCES) == 15
 

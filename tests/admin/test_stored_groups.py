@@ -1,0 +1,208 @@
+"""Groups on the embedded cluster: moved coordinators, errors, a changed offsets topic.
+
+What needs no fault is in tests/contract/client/test_stored_groups.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
+from aiokafka08.admin import AIOKafkaAdminClient, LogBounds, StoredGroup
+from aiokafka08.errors import GroupAuthorizationFailedError, NotCoordinatorForGroupError
+from aiokafka08.protocol.api import ListOffsetsRequest, OffsetFetchRequest
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.offsets_topic import (
+    OffsetRecord,
+    OffsetRecordKey,
+    encode_record_key,
+    encode_record_value,
+)
+from aiokafka08.testing import Answer, Close, EmbeddedCluster
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OFFSETS = "__consumer_offsets"
+
+
+@pytest.fixture(params=["0.8.2", "0.9", "0.10"])
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(3, request.param, {"t": 2}) as running:
+        yield running
+
+
+@pytest.fixture
+async def one_broker() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(1, "0.9", {"t": 2}) as running:
+        yield running
+
+
+@pytest.fixture
+async def admin(request: pytest.FixtureRequest) -> AsyncIterator[AIOKafkaAdminClient]:
+    name = "cluster" if "cluster" in request.fixturenames else "one_broker"
+    running: EmbeddedCluster = request.getfixturevalue(name)
+    async with AIOKafkaAdminClient(
+        bootstrap_servers=running.bootstrap_servers,
+        request_timeout_ms=5000,
+        retry_backoff_ms=10,
+    ) as client:
+        yield client
+
+
+async def commit(
+    cluster: EmbeddedCluster, group: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=group,
+        offsets_storage="kafka",
+        enable_auto_commit=False,
+    )
+    consumer.assign(list(offsets))
+    async with consumer:
+        await consumer.commit(dict(offsets))
+
+
+def kafka(*names: str) -> list[StoredGroup]:
+    return [StoredGroup(name, "kafka", "") for name in names]
+
+
+def offsets_partition(cluster: EmbeddedCluster, group: str) -> int:
+    """Return the group's partition of the offsets topic: that with its records."""
+    found = [
+        number
+        for number in range(4)
+        if any(group.encode() in (one.key or b"") for one in cluster.log(OFFSETS, number))
+    ]
+    return found[0]
+
+
+async def test_moved_coordinator_does_not_look_like_no_commits(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    """A former coordinator responds to OffsetFetch 1 without topics with nothing, and no error."""
+    await commit(cluster, "g", {T0: 0})
+    [first] = await admin.list_stored_offsets(kafka("g"))
+    assert first.offsets == {T0: OffsetAndMetadata(0, "")}
+    partition = offsets_partition(cluster, "g")
+    for _ in range(2):
+        cluster.move_leader(OFFSETS, partition)
+        assert await admin.list_stored_offsets(kafka("g")) == [first]
+        assert [one.offsets for one in await admin.list_stored_offsets(kafka("none"))] == [{}]
+
+
+async def test_error_of_one_group_is_in_its_result(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    await commit(cluster, "good", {T0: 0})
+    cluster.fault(
+        OffsetFetchRequest,
+        then=Answer(GroupAuthorizationFailedError.errno),
+        times=None,
+        where=lambda request: request.group == "bad",
+    )
+    bad, good = await admin.list_stored_offsets(kafka("bad", "good"))
+    assert isinstance(bad.error, GroupAuthorizationFailedError)
+    assert "group 'bad'" in bad.error.text
+    assert (bad.offsets, good.error) == ({}, None)
+    assert good.offsets == {T0: OffsetAndMetadata(0, "")}
+    with pytest.raises(GroupAuthorizationFailedError, match="group 'bad'"):
+        await admin.list_group_lags(["good", "bad"])
+
+
+@pytest.mark.parametrize("then", [Answer(NotCoordinatorForGroupError.errno), Close()])
+async def test_failure_that_passes_is_retried(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient, then: Answer | Close
+) -> None:
+    await commit(cluster, "g", {T0: 0})
+    await admin.list_stored_groups()
+    fault = cluster.fault(OffsetFetchRequest, then=then)
+    [found] = await admin.list_stored_offsets(kafka("g"))
+    assert (fault.hits, found.error) == (1, None)
+    assert found.offsets == {T0: OffsetAndMetadata(0, "")}
+
+
+async def test_one_request_is_sent_per_group(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    names = [f"g{number}" for number in range(5)]
+    for name in names:
+        await commit(cluster, name, {T0: 0, T1: 0})
+    await admin.list_stored_groups()
+    before = len(cluster.requests(OffsetFetchRequest))
+    await admin.list_stored_offsets(kafka(*names))
+    assert len(cluster.requests(OffsetFetchRequest)) - before == len(names)
+
+
+async def test_partition_without_a_leader_does_not_fail_the_others(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    cluster.append("t", 1, [b"v"] * 3)
+    await commit(cluster, "g", {T0: 0, T1: 1})
+    cluster.create_topic("single", 3, replication_factor=1)
+    [dead] = {cluster.leader("single", 2)} - {None}
+    cluster.kill(dead)
+    bounds = await admin.list_log_bounds()
+    assert bounds[T1] == LogBounds(0, 3)
+    lost = [tp for tp, one in bounds.items() if one == LogBounds(None, None)]
+    assert TopicPartition("single", 2) in lost
+    assert {tp.topic for tp in lost} == {"single"}
+    assert [(row.end, row.lag) for row in await admin.list_group_lags(["g"])] == [(0, 0), (3, 2)]
+
+
+async def test_moved_leader_is_asked_once_more(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    fault = cluster.fault(ListOffsetsRequest, then=Close(), times=1)
+    assert await admin.list_log_bounds([T0], starts=False) == {T0: LogBounds(None, 0)}
+    assert fault.hits == 1
+
+
+# --- the offsets topic ----------------------------------------------------------------------------
+
+
+async def test_offsets_topic_is_read_again_after_it_was_cut(
+    one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    await commit(one_broker, "g", {T0: 0, T1: 0})
+    partition = offsets_partition(one_broker, "g")
+    assert set((await admin.read_offsets_topic()).offsets["g"]) == {T0, T1}
+    one_broker.truncate(OFFSETS, partition, 1)  # an unclean election: the second record is lost
+    assert set((await admin.read_offsets_topic()).offsets["g"]) == {T0}
+    await commit(one_broker, "g", {T1: 0})
+    one_broker.delete_before(OFFSETS, partition, 1)
+    assert set((await admin.read_offsets_topic()).offsets["g"]) == {T0, T1}
+    async with AIOKafkaAdminClient(bootstrap_servers=one_broker.bootstrap_servers) as fresh:
+        assert set((await fresh.read_offsets_topic()).offsets["g"]) == {T1}
+
+
+async def test_tombstones_wrappers_and_odd_records_are_understood(
+    one_broker: EmbeddedCluster,
+    admin: AIOKafkaAdminClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await commit(one_broker, "other", {T0: 0})
+    keys = [encode_record_key(OffsetRecordKey("g", "t", number), 1) for number in range(3)]
+    values = [encode_record_value(OffsetRecord(number, -1, "", 1, 2), 1) for number in range(3)]
+    one_broker.append(
+        OFFSETS,
+        0,
+        [*values, None, values[2], b"\0\1damaged", b"\0\x63new", b"any", None],
+        [*keys, keys[0], keys[1], keys[2], keys[2], b"\0\x63new", b"\0"],
+        codec=Codec.GZIP,
+    )
+    with caplog.at_level(logging.WARNING, "aiokafka08.admin"):
+        topic = await admin.read_offsets_topic()
+    assert {tp: one.offset for tp, one in topic.offsets["g"].items()} == {T1: 2}
+    assert not caplog.records  # the value of a version to come has replaced the damaged one
+    one_broker.append(OFFSETS, 1, [b"\0\1damaged", b"v"], [keys[0], b"\0"])
+    with caplog.at_level(logging.WARNING, "aiokafka08.admin"):
+        topic = await admin.read_offsets_topic()
+    assert set(topic.offsets) == {"g", "other"}
+    texts = [one.getMessage() for one in caplog.records if one.name == "aiokafka08.admin"]
+    assert len(texts) == 2
+    assert all("record of __consumer_offsets with the key b'" in one for one in texts)
+    groups = await admin.list_stored_groups()
+    assert groups == kafka("g", "other")
