@@ -3,9 +3,9 @@
 The command `doctor` calls `LogSampler`, with the partitions of a `ClusterSample`.
 
 Invariant: the sampler reads little. Formats cost two messages a partition, cut off after 64 bytes;
-searches five such fetches a topic, and some of 1 MiB only where these are slow; keys at most 1 MiB
-of each of a few partitions of a compacted topic; the lines of 0.8 cost no message at all. What
-can't be read is left out: that a broker or a partition doesn't respond is a finding of its own.
+searches some such fetches a topic, and larger ones only where these are slow; keys at most 1 MiB of
+each of a few partitions of a compacted topic; the lines of 0.8 cost no message at all. What can't
+be read is left out: that a broker or a partition doesn't respond is a finding of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ _WAIT_MS = 300
 """How long a broker waits that doesn't respond at once."""
 _PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a log searches are measured."""
-_REPEATS = 3
+_MIN_MESSAGES = 500
+"""In a log of fewer messages no search takes long."""
+_EMPTY_REPEATS = 5
+_REPEATS = 20
+_PROOFS = 3
+"""How many slow responses in a row are proof that a broker waits."""
 _MANY_SEGMENTS = 10_000
 _SCANNED_PARTITIONS = 10
 """How many partitions of a compacted topic are scanned."""
@@ -123,7 +128,7 @@ class LogSampler:
     async def _is_0_8_2(self, leader: int, tp: TopicPartition, offset: int) -> bool | None:
         """Return whether a broker of 0.8 is of 0.8.2; None if it can't be told."""
         clock = asyncio.get_running_loop().time
-        for _ in range(_REPEATS):
+        for _ in range(_PROOFS):
             began = clock()
             fetched = await self._fetch(leader, {tp: offset}, 0, wait_ms=_WAIT_MS)
             if tp not in fetched:
@@ -140,58 +145,56 @@ class LogSampler:
         Returns:
             The costs where a search takes long.
         """
-        longest: dict[str, tuple[int, TopicPartition, int, int, int]] = {}
+        longest: dict[str, tuple[int, TopicPartition, int, int]] = {}
         for tp, leader, start, end in _readable(cluster):
-            found = (end - start, tp, leader, start, end)
-            longest[tp.topic] = max(found, longest.get(tp.topic, found))
-        empty_s: dict[int, float] = {}
+            if end - start >= _MIN_MESSAGES:
+                found = (end - start, tp, leader, start)
+                longest[tp.topic] = max(found, longest.get(tp.topic, found))
         costs: dict[TopicPartition, SearchCost] = {}
-        for length, tp, leader, start, _ in longest.values():
-            if leader not in empty_s:
-                empty_s[leader] = await self._shortest_s(leader, {}, 2 * _REPEATS)
-            offsets = [start + int(length * place) for place in _PLACES]
-            searches = [await self._shortest_s(leader, {tp: one}, 1) for one in offsets]
-            if not LONG_SEARCH_S <= statistics.median(searches) - empty_s[leader] < _FAILED_S:
-                continue
-            cost = await self._search_cost(leader, tp, offsets, empty_s[leader])
+        for length, tp, leader, start in longest.values():
+            cost = await self._search_cost(
+                leader, tp, [start + int(length * place) for place in _PLACES]
+            )
             if cost is not None:
                 costs[tp] = cost
         return costs
 
     async def _search_cost(
-        self, leader: int, tp: TopicPartition, offsets: Collection[int], empty_s: float
+        self, leader: int, tp: TopicPartition, offsets: Collection[int]
     ) -> SearchCost | None:
-        searches, fetches, sizes = [], [], []
-        for offset in offsets:
-            searches.append(await self._shortest_s(leader, {tp: offset}, _REPEATS))
-            fetches.append(await self._shortest_s(leader, {tp: offset}, _REPEATS, _FETCH_BYTES))
-            whole = (await self._fetch(leader, {tp: offset}, _FETCH_BYTES)).get(tp)
-            sizes.append(0 if whole is None else len(whole.message_set))
-        if _FAILED_S in (*searches, *fetches):
-            return None
-        return SearchCost(
-            empty_s,
-            statistics.median(searches),
-            statistics.median(fetches),
-            int(statistics.median(sizes)),
-        )
+        """Return what fetches at these offsets cost; None if the search is short, or one fails.
 
-    async def _shortest_s(
-        self, leader: int, offsets: dict[TopicPartition, int], repeats: int, size: int = _HEAD_BYTES
-    ) -> float:
-        """Return the shortest time of several fetches; infinity if one fails.
-
-        The shortest one waited for no disk and no other process.
+        Of each fetch the shortest time counts, which waited for no disk and no other process. It is
+        repeated until the result can't change any more: more repeats make times only shorter.
         """
+        empty_s = min([await self._time(leader, {}) for _ in range(_EMPTY_REPEATS)])
+        search_s = dict.fromkeys(offsets, _FAILED_S)
+        for _ in range(_REPEATS):
+            empty_s = min(empty_s, await self._time(leader, {}))
+            for offset in offsets:
+                elapsed_s = await self._time(leader, {tp: offset})
+                search_s[offset] = min(search_s[offset], elapsed_s)
+            typical_s = statistics.median(search_s.values())
+            if not LONG_SEARCH_S <= typical_s - empty_s < _FAILED_S:
+                return None
+        fetch_s = dict.fromkeys(offsets, _FAILED_S)
+        for _ in range(_REPEATS):
+            for offset in offsets:
+                elapsed_s = await self._time(leader, {tp: offset}, _FETCH_BYTES)
+                fetch_s[offset] = min(fetch_s[offset], elapsed_s)
+            cost = SearchCost(empty_s, typical_s, statistics.median(fetch_s.values()))
+            if cost.is_mostly_search:
+                return cost
+        return None
+
+    async def _time(
+        self, leader: int, offsets: dict[TopicPartition, int], size: int = _HEAD_BYTES
+    ) -> float:
+        """Return the seconds that a fetch takes; infinity if it fails."""
         clock = asyncio.get_running_loop().time
-        shortest_s = _FAILED_S
-        for _ in range(repeats):
-            began = clock()
-            fetched = await self._fetch(leader, offsets, size)
-            if fetched.keys() != offsets.keys():
-                return _FAILED_S
-            shortest_s = min(shortest_s, clock() - began)
-        return shortest_s
+        began = clock()
+        fetched = await self._fetch(leader, offsets, size)
+        return clock() - began if fetched.keys() == offsets.keys() else _FAILED_S
 
     # --- keys -------------------------------------------------------------------------------------
 

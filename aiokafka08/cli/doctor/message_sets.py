@@ -28,20 +28,23 @@ class SearchCost:
     Attributes:
         empty_s: a fetch without partitions: the network and the client.
         search_s: a fetch of a few bytes.
-        fetch_s: a fetch of `fetched_bytes` at the same offsets.
-        fetched_bytes: the size of the whole fetch.
+        fetch_s: a fetch of 1 MiB at the same offsets.
     """
 
     empty_s: float
     search_s: float
     fetch_s: float
-    fetched_bytes: int
 
     @property
     def share(self) -> float:
         """The search's share of a whole fetch, from 0 to 1."""
         whole_s = self.fetch_s - self.empty_s
         return min((self.search_s - self.empty_s) / whole_s, 1.0) if whole_s > 0 else 0.0
+
+    @property
+    def is_mostly_search(self) -> bool:
+        """Whether the search is long, and takes at least half of the fetch."""
+        return self.search_s - self.empty_s >= LONG_SEARCH_S and self.share >= 0.5
 
 
 def shows_formats(release: str | None) -> bool:
@@ -106,14 +109,13 @@ def formats(
 def large_sets(costs: Mapping[TopicPartition, SearchCost]) -> Iterator[Finding]:
     """Find topics whose fetches are mostly search."""
     for tp, cost in sorted(costs.items()):
-        search_s = cost.search_s - cost.empty_s
-        if search_s >= LONG_SEARCH_S and cost.share >= 0.5:
+        if cost.is_mostly_search:
             yield Finding(
                 FindingCode.LARGE_SETS,
                 place(tp.topic, [tp.partition]),
-                f"the broker searches for {search_s * 1000:.1f} ms before it sends a byte, "
-                f"{cost.share:.0%} of a fetch of {cost.fetched_bytes:,} bytes: its producers send "
-                "large uncompressed sets, which have one index entry each",
+                f"the broker searches for {(cost.search_s - cost.empty_s) * 1000:.1f} ms before it "
+                f"sends a byte, {cost.share:.0%} of a fetch of 1 MiB: its producers send large "
+                "uncompressed sets, which have one index entry each",
                 "Let producers compress (a compressed set is one message to the search), or send "
                 "sets of 16 to 64 KiB (batch.size, batch.num.messages). Until then let consumers "
                 "fetch more at once (fetch.message.max.bytes, max.partition.fetch.bytes)",
