@@ -7,6 +7,7 @@
     nox -s bench -- --quick                     this client beside its peers, in two minutes
     nox -s bench -- --ours --before DIR         this checkout beside another one
     nox -s bench -- --output docs/benchmarks    the whole benchmark; writes the pages in docs/
+    nox -s differential -- --seeds 500          embedded and real brokers on random requests
     nox -s fuzz                                 many more hostile bytes than in `tests`
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
@@ -48,7 +49,8 @@ WITHOUT_SPARK = tuple(
     f"tests/{name}"
     for name in (
         "admin", "brokers", "chaos", "cli", "concurrency", "consumer", "contract", "coordinator",
-        "failover", "membership", "monitoring", "net", "offset_store", "producer", "protocol",
+        "differential", "failover", "membership", "monitoring", "net", "offset_store", "producer",
+        "protocol",
         "testing", "zookeeper",
     )
 )  # fmt: skip
@@ -193,6 +195,15 @@ def fuzz(session: nox.Session) -> None:
     """Run the protocol's tests with many more examples, mutated frames and mutated sets."""
     install(session, "test")
     run_pytest(session, *PARALLEL, "--full", "tests/protocol", *session.posargs)
+
+
+@nox.session
+def differential(session: nox.Session) -> None:
+    """Compare embedded and real brokers on random requests: `-- --help` lists the options."""
+    install(session, "test-client")
+    fetch_brokers(session)
+    # On Ctrl-C it stops its brokers itself.
+    session.run("python", "-m", "tests.differential", *session.posargs, interrupt_timeout=30.0)
 
 
 @nox.session

@@ -168,21 +168,21 @@ class _ProduceInFlight:
 
         Brokers below 0.8.2 return the offset after a batch, not that of its first message, if they
         waited for replicas. They wait if acks isn't 1 and a partition of the request has more than
-        one replica.
+        one replica, or doesn't exist on this broker: that one then fails with offset 0, not -1
+        (docs/brokers.md 5.13).
         """
         version = self.connection.version
         assert version.is_exact or required_acks == 1  # see `Sink._connect`
-        returns_next_offset = (
-            required_acks != 1
-            and version.line < BrokerLine.V0_8_2
-            and any(self._is_replicated(batch, snapshot) for batch in self.batches)
-        )
         # by name, not by index: brokers respond in the order of a hash map (docs/brokers.md 3.11)
         responses = {
             (topic.topic, partition.partition): partition
             for topic in response.topics
             for partition in topic.partitions
         }
+        returns_next_offset = (required_acks != 1 and version.line < BrokerLine.V0_8_2) and (
+            any(self._is_replicated(batch, snapshot) for batch in self.batches)
+            or any(one.error_code and one.offset == 0 for one in responses.values())
+        )
         for batch in self.batches:
             found = responses.get(batch.queue.topic_partition)
             base_offset = -1 if found is None else found.offset

@@ -634,10 +634,15 @@ def encode_request(
     return _framed(out)
 
 
-def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
-    """Encode a response; return its frame, size prefix included, as buffers to write in order."""
+def encode_response(
+    response: Response, version: int, correlation_id: int, *, lenient: bool = False
+) -> list[Buffer]:
+    """Encode a response; return its frame, size prefix included, as buffers to write in order.
+
+    With `lenient`, each string may be None (`types.compiled`).
+    """
     out: list[Buffer] = [correlation_id.to_bytes(4, "big", signed=True)]
-    compiled(type(response), version).write(response, out)
+    compiled(type(response), version, lenient).write(response, out)
     return _framed(out)
 
 

@@ -111,9 +111,17 @@ _items_left = _ItemsLeft()
 
 
 def read_limited(
-    struct_class: Any, version: int, data: Buffer, pos: int, max_items: int
+    struct_class: Any,
+    version: int,
+    data: Buffer,
+    pos: int,
+    max_items: int,
+    *,
+    lenient: bool = False,
 ) -> tuple[Any, int]:
     """Read a struct, but no more than `max_items` items of all its arrays together.
+
+    With `lenient` it is read as brokers of 0.8 do (`compiled`).
 
     Returns:
         The struct, and how many items its arrays have.
@@ -123,7 +131,7 @@ def read_limited(
         KafkaProtocolError: the data is cut short or malformed.
     """
     _items_left.count = max_items
-    value, _ = _compiled_with_limit(struct_class, version).read(data, pos, len(data))
+    value, _ = _compiled_with_limit(struct_class, version, lenient).read(data, pos, len(data))
     return value, max_items - _items_left.count
 
 
@@ -143,48 +151,59 @@ def _counted(read: Reader, item_size: int) -> Reader:
     return read_counted
 
 
-def _compile(
-    type_: Any, version: int, type_args: dict[TypeVar, Any], limited: bool
-) -> CompiledType:
+class _Mode(typing.NamedTuple):
+    """How a compiled reader differs from the client's."""
+
+    lenient: bool = False
+    limited: bool = False
+
+
+def _compile(type_: Any, version: int, mode: _Mode, type_args: dict[TypeVar, Any]) -> CompiledType:
     if isinstance(type_, TypeVar):
-        return _compile(type_args[type_], version, type_args, limited)
+        return _compile(type_args[type_], version, mode, type_args)
     origin = typing.get_origin(type_)
     if origin is Annotated:
         for wire in type_.__metadata__:
             if isinstance(wire, Fixed):
                 return _compile_fixed(wire)
             if isinstance(wire, Sized):
-                return _compile_sized(wire)
+                return _compile_sized(wire, mode.lenient)
             if isinstance(wire, NullSince) and version < wire.first:
                 item = _item_type_of(type_.__origin__)
-                return _compile_array(item, version, type_args, limited, nullable=False)
-        return _compile(type_.__origin__, version, type_args, limited)
+                compiled_item = _compile(item, version, mode, type_args)
+                return _compile_array(compiled_item, mode, nullable=False)
+        return _compile(type_.__origin__, version, mode, type_args)
     if origin is list:
-        item = typing.get_args(type_)[0]
-        return _compile_array(item, version, type_args, limited, nullable=False)
+        compiled_item = _compile(typing.get_args(type_)[0], version, mode, type_args)
+        return _compile_array(compiled_item, mode, nullable=False)
     if origin in (typing.Union, builtin_types.UnionType):
-        return _compile_array(_item_type_of(type_), version, type_args, limited, nullable=True)
+        compiled_item = _compile(_item_type_of(type_), version, mode, type_args)
+        return _compile_array(compiled_item, mode, nullable=True)
     if origin is not None:  # a generic struct, Topic[ProducePartition]
         parameters = origin.__parameters__
         return _compile_struct(
-            origin, version, dict(zip(parameters, typing.get_args(type_), strict=True)), limited
+            origin, version, mode, dict(zip(parameters, typing.get_args(type_), strict=True))
         )
     if dataclasses.is_dataclass(type_):
-        return _compile_struct(type_, version, {}, limited)
+        return _compile_struct(type_, version, mode, {})
     raise TypeError(f"{type_!r} is not a wire type")
 
 
-def _compile_alone(type_: Any, version: int) -> CompiledType:
-    return _compile(type_, version, {}, limited=False)
+def _compile_alone(type_: Any, version: int, lenient: bool = False) -> CompiledType:
+    return _compile(type_, version, _Mode(lenient), {})
 
 
-compiled: Callable[[Any, int], CompiledType] = functools.cache(_compile_alone)
-"""Compile a struct class, or any annotated wire type, for a version. Cached."""
+compiled: Callable[..., CompiledType] = functools.cache(_compile_alone)
+"""Compile a struct class, or any annotated wire type, for a version. Cached.
+
+`compiled(type, version, lenient=True)` reads as brokers of 0.8 do: each string may be null, and an
+array with a negative count is empty. It writes None as null. The embedded cluster uses it.
+"""
 
 
 @functools.cache
-def _compiled_with_limit(type_: Any, version: int) -> CompiledType:
-    return _compile(type_, version, {}, limited=True)
+def _compiled_with_limit(type_: Any, version: int, lenient: bool) -> CompiledType:
+    return _compile(type_, version, _Mode(lenient, limited=True), {})
 
 
 def _item_type_of(nullable: Any) -> Any:
@@ -208,10 +227,10 @@ def _compile_fixed(wire: Fixed) -> CompiledType:
     return CompiledType(read, write, size)
 
 
-def _compile_sized(wire: Sized) -> CompiledType:
+def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
     packer = struct.Struct(">" + wire.code)
     size, unpack_from, pack = packer.size, packer.unpack_from, packer.pack
-    text, nullable = wire.text, wire.nullable
+    text, nullable = wire.text, wire.nullable or (lenient and wire.text)
     what = "a string" if text else "a byte field"
     longest = (1 << (8 * size - 1)) - 1
 
@@ -221,7 +240,7 @@ def _compile_sized(wire: Sized) -> CompiledType:
         length = unpack_from(data, pos)[0]
         pos += size
         if length < 0:
-            if length == -1 and nullable:
+            if nullable and (length == -1 or lenient):
                 return None, pos
             raise KafkaProtocolError(f"{what}: length {length}; expected >= 0")
         if length > end - pos:
@@ -250,12 +269,8 @@ def _compile_sized(wire: Sized) -> CompiledType:
     return CompiledType(read, write, size)
 
 
-def _compile_array(
-    item: Any, version: int, type_args: dict[TypeVar, Any], limited: bool, *, nullable: bool
-) -> CompiledType:
-    read_item, write_item, item_size, read_items, write_items = _compile(
-        item, version, type_args, limited
-    )
+def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> CompiledType:
+    read_item, write_item, item_size, read_items, write_items = item
     unpack_from, pack = struct.Struct(">i").unpack_from, struct.Struct(">i").pack
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
@@ -266,6 +281,8 @@ def _compile_array(
         if count < 0:
             if count == -1 and nullable:
                 return None, pos
+            if mode.lenient:
+                return [], pos
             raise KafkaProtocolError(f"an array: count {count}; expected >= 0")
         if count * item_size > end - pos:
             raise cut_short(f"an array of {count}", count * item_size, end - pos)
@@ -292,11 +309,11 @@ def _compile_array(
         for one in value:
             write_item(one, out)
 
-    return CompiledType(_counted(read, item_size) if limited else read, write, 4)
+    return CompiledType(_counted(read, item_size) if mode.limited else read, write, 4)
 
 
 def _compile_struct(
-    cls: Any, version: int, type_args: dict[TypeVar, Any], limited: bool
+    cls: Any, version: int, mode: _Mode, type_args: dict[TypeVar, Any]
 ) -> CompiledType:
     hints = typing.get_type_hints(cls, include_extras=True)
     readers: list[Reader] = []
@@ -340,7 +357,7 @@ def _compile_struct(
             ends_with_bytes = struct.Struct(">" + "".join(code for _, code in run) + "i")
         end_run()
         read_items = write_items = None
-        inner = _compile(type_, version, type_args, limited)
+        inner = _compile(type_, version, mode, type_args)
         readers.append(_field_reader(field.name, inner.read))
         writers.append(_field_writer(field.name, inner.write))
         min_size += inner.min_size

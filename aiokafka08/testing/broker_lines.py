@@ -31,7 +31,7 @@ from aiokafka08.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import APIS, ApiKey, OffsetCommitRequest, Request, RequestHeader
+from aiokafka08.protocol.api import APIS, ApiKey, MetadataRequest, Request, RequestHeader
 from aiokafka08.protocol.types import Buffer, TooManyItems, compiled, read_limited
 
 
@@ -49,7 +49,6 @@ class NestedSetPolicy(enum.Enum):
 
     FLATTEN = "move the inner messages into the outer wrapper"
     KEEP = "store it unchanged, as if it were one message"
-    REJECT = "reject the whole set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +82,19 @@ class BrokerLine:
     apis: Mapping[ApiKey, SupportedVersions]
     on_unreadable_request: BadRequestPolicy = BadRequestPolicy.CLOSE
     """For unknown API keys and versions, and for requests that are cut short (2.1, 2.8, 3.4)."""
+    lenient_apis: frozenset[ApiKey] = frozenset(ApiKey) - {ApiKey.HEARTBEAT}
+    """The APIs in which any string may be null, and an array with a negative count is empty. Bodies
+    of other APIs that can't be read close the connection on all lines (3.4, 3.15)."""
+    requires_client_id: bool = False
+    """Whether a null client_id closes the connection, except in `lenient_apis` (3.10)."""
     on_empty_frame: BadRequestPolicy = BadRequestPolicy.CLOSE
-    """For a frame of size 0 (3.4)."""
+    """For a frame of size 0 or 1, too short for an API key (3.4)."""
+    failure_layout: int | None = None
+    """The version whose layout a response has if the handler fails; None: as other ones (2.7)."""
     responds_after_fin: bool = True
     """Whether requests that came before the client's FIN still get a response (3.7)."""
+    drops_requests_before_fin: bool = False
+    """Whether requests that came together with the client's FIN aren't even carried out (3.7)."""
     topic_configs: frozenset[str] = frozenset()
     """The names that `create_topic` accepts in its `config`."""
 
@@ -126,11 +134,9 @@ class BrokerLine:
     legacy_lz4_only: bool = True
     """Whether the broker reads only lz4 frames with the wrong header checksum (6.2)."""
     nested_sets: NestedSetPolicy = NestedSetPolicy.FLATTEN
-    rejects_empty_wrapper: bool = False
-    """Whether a wrapper without messages is an error.
-
-    If False, the response has an offset and the error code 0, but nothing is stored (6.8).
-    """
+    checks_sizes_first: bool = True
+    """Whether the size of each message is checked as it was produced; in any case it is checked as
+    it would be stored (5.4)."""
     compacted_needs_keys: bool = False
     """Whether a compacted topic rejects messages without a key (5.11)."""
     set_over_segment_code: int | None = RecordListTooLargeError.errno
@@ -138,9 +144,12 @@ class BrokerLine:
     segments_overflow: bool = False
     """Whether a segment ends after the set that makes it too large; from 0.8.2 on it ends before
     that set."""
+    segments_roll_by_timestamp: bool = False
+    """Whether a message begins a new segment if its timestamp is a week later than that of the
+    segment's first message (8.17)."""
     single_replicas_wait: bool = True
-    """Whether acks > 1 waits if all partitions of the request have one replica; before 0.8.2 such a
-    request counts as acknowledged."""
+    """Whether acks > 1 waits if all partitions of the request have one replica, on this broker;
+    before 0.8.2 such a request counts as acknowledged (5.13)."""
     waited_offset_is_next: bool = False
     """Whether a response that waited for replicas has the offset after the last message.
 
@@ -150,23 +159,28 @@ class BrokerLine:
     """
     acks_above_one: bool = True
     """Whether acks may be any number; from 0.9 on it may only be -1, 0 or 1 (5.1, 11.4)."""
+    checks_topics_first: bool = False
+    """Whether Produce and Fetch look for the topic first: its absence then counts more than a wrong
+    acks or replica_id."""
 
     # Fetch
     errors_end_the_wait: bool = True
     """Whether the broker responds to a partition's error at once; else after max_wait_ms (7.3)."""
-    max_bytes_0_ends_the_wait: bool = True
-    """Whether the broker responds at once if a partition's max_bytes is 0 (7.2)."""
-    unknown_replica_code: int = UnknownError.errno
-    """The error code for a replica_id >= 0 that is no replica; 0 if it is served (7.7)."""
+    waits_for_any_produce: bool = False
+    """Whether a fetch that waits counts the bytes of all sets that are produced, stored or not, and
+    looks at its partitions only when they suffice (7.16)."""
+    waits_for_unlimited_bytes: bool = True
+    """Whether a fetch that waits counts what could be read without its max_bytes (7.2, 7.16)."""
+    unknown_replicas_fail: bool = True
+    """Whether a fetch with a replica_id >= 0 fails as a whole if one of its partitions has no such
+    replica; else it is served (7.7)."""
+    data_needs_client_id: bool = False
+    """Whether Produce and Fetch fail if the client_id is null, Produce after it has stored the
+    messages, Fetch after it has waited (3.10)."""
     above_high_watermark_code: int = UnknownError.errno
     """The error code for a fetch between high watermark and log end; 0: it waits (7.10)."""
 
     # Offsets, coordinator
-    reads_commit_v1_as_v0: bool = False
-    """Whether the broker reads OffsetCommit v1 in the layout of v0.
-
-    It then takes the generation for the number of topics; with -1 it commits nothing (8.3).
-    """
     offset_metadata_chars: int = 4096
     """The longest metadata string of a commit (8.7)."""
     stores_long_metadata: bool = True
@@ -241,13 +255,14 @@ _0_8_0 = BrokerLine(
     known_codecs=frozenset({1, 2}),
     set_over_segment_code=None,
     segments_overflow=True,
+    checks_sizes_first=False,
     lists_only_replica_hosts=True,
     lists_dead_brokers=True,
     single_replicas_wait=False,
     waited_offset_is_next=True,
     errors_end_the_wait=False,
-    max_bytes_0_ends_the_wait=False,
-    unknown_replica_code=NoError.errno,
+    waits_for_any_produce=True,
+    unknown_replicas_fail=False,
 )
 _0_8_1 = BrokerLine(
     name="0.8.1",
@@ -262,13 +277,14 @@ _0_8_1 = BrokerLine(
     known_codecs=frozenset({1, 2}),
     set_over_segment_code=None,
     segments_overflow=True,
+    checks_sizes_first=False,
     lists_only_replica_hosts=True,
     lists_dead_brokers=True,
     single_replicas_wait=False,
     waited_offset_is_next=True,
     errors_end_the_wait=False,
-    max_bytes_0_ends_the_wait=False,
-    reads_commit_v1_as_v0=True,
+    waits_for_any_produce=True,
+    checks_topics_first=True,
     offset_metadata_chars=1024,
 )
 _0_8_2 = BrokerLine(
@@ -295,8 +311,13 @@ _0_9 = BrokerLine(
         **dict.fromkeys(_GROUPS, _ONLY_0),
     },
     on_unreadable_request=BadRequestPolicy.SILENCE,
+    lenient_apis=frozenset({*_DATA, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH}),
+    requires_client_id=True,
+    failure_layout=0,
+    data_needs_client_id=True,
     on_empty_frame=BadRequestPolicy.SILENCE,
     responds_after_fin=False,
+    drops_requests_before_fin=True,
     topic_configs=_CONFIGS_0_9,
     empty_cluster_lists_brokers=True,
     invalid_topic_fails_all=False,
@@ -304,7 +325,7 @@ _0_9 = BrokerLine(
     nested_sets=NestedSetPolicy.KEEP,
     compacted_needs_keys=True,
     acks_above_one=False,
-    max_bytes_0_ends_the_wait=False,
+    waits_for_unlimited_bytes=False,
     above_high_watermark_code=NoError.errno,
     stores_long_metadata=False,
     unknown_topic_commit_code=UnknownTopicOrPartitionError.errno,
@@ -331,6 +352,7 @@ _0_10 = BrokerLine(
         **dict.fromkeys(_GROUPS, _ONLY_0),
         ApiKey.API_VERSIONS: _ANY_AS_0,  # the handler rejects versions above 0, in layout 0
     },
+    lenient_apis=frozenset(),
     on_empty_frame=BadRequestPolicy.SILENCE,
     responds_after_fin=False,
     topic_configs=_CONFIGS_0_10,
@@ -341,11 +363,11 @@ _0_10 = BrokerLine(
     publishes_isr_growth=True,
     message_format=1,
     legacy_lz4_only=False,
-    nested_sets=NestedSetPolicy.REJECT,
-    rejects_empty_wrapper=True,
+    segments_roll_by_timestamp=True,
+    checks_topics_first=True,
     compacted_needs_keys=True,
     acks_above_one=False,
-    max_bytes_0_ends_the_wait=False,
+    waits_for_unlimited_bytes=False,
     above_high_watermark_code=NoError.errno,
     stores_long_metadata=False,
     keeps_null_metadata=False,
@@ -396,33 +418,25 @@ def read_request(
     Raises:
         TooManyItems: its arrays have more than `max_items` items together.
     """
-    if not len(frame):
+    if len(frame) < 2:
         return line.on_empty_frame
+    lenient = int.from_bytes(frame[:2], "big", signed=True) in line.lenient_apis
+    unreadable = line.on_unreadable_request if lenient else BadRequestPolicy.CLOSE
     try:
         header, pos = compiled(RequestHeader, 0).read(frame, 0, len(frame))
+        if header.client_id is None and line.requires_client_id and not lenient:
+            return unreadable
         request = APIS.get(header.api_key)
         versions = None if request is None else line.apis.get(request.api)
         layout = None if versions is None else versions.layout(header.api_version)
         if request is None or layout is None:
             return line.on_unreadable_request
-        if request is OffsetCommitRequest and line.reads_commit_v1_as_v0:
-            frame = _offset_commit_0_8_1(frame, pos)
-        body, items = read_limited(request, layout, frame, pos, max_items)
+        count = int.from_bytes(frame[pos : pos + 4], "big", signed=True)
+        if request is MetadataRequest and count < 0 and lenient:
+            return unreadable  # the one count that is checked
+        body, items = read_limited(request, layout, frame, pos, max_items, lenient=lenient)
     except TooManyItems:
         raise
     except KafkaProtocolError:
-        return line.on_unreadable_request
+        return unreadable
     return ReceivedRequest(header, layout, body, items)
-
-
-def _offset_commit_0_8_1(frame: Buffer, pos: int) -> Buffer:
-    """Return the frame of a v0 or v1 body so that it can be read in the layout of v0.
-
-    In a v1 body the generation stands where v0 has the number of topics. A negative generation is
-    read as 0 topics.
-    """
-    # The body is: length of the group, the group, the number of topics.
-    group_bytes = max(int.from_bytes(frame[pos : pos + 2], "big", signed=True), 0)
-    count_at = pos + 2 + group_bytes
-    count = int.from_bytes(frame[count_at : count_at + 4], "big", signed=True)
-    return bytes(frame[:count_at]) + bytes(4) if count < 0 else frame

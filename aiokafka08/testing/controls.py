@@ -19,11 +19,11 @@ from aiokafka08.testing.message_sets import (
     encode_set,
     messages_in,
     parse_message,
-    validate_set,
     walk_entries,
 )
 from aiokafka08.testing.runtime import ClusterRuntime
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey, Partition
+from aiokafka08.testing.validation import validate_set
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ clock. A request that has to wait gets a `PendingResponse`, whose `response` a l
 `runtime` calls `Groups.expire` at `Groups.next_deadline`. Committed offsets are in `state`.
 
 Invariants: a generation has one leader and one protocol. A coordinator's JoinGroup response has the
-group's current generation if its error code is 0, else generation 0; no other response has a
-generation. (This doesn't apply to injected faults: `handlers.failures` builds their JoinGroup
-errors with generation -1.) A member with a pending response doesn't expire.
+group's current generation if its error code is 0, else generation 0 (-1 after a failure); no other
+response has a generation. (This doesn't apply to injected faults: `handlers.failures` builds their
+JoinGroup errors with generation -1.) A member with a pending response doesn't expire.
 
 When another broker becomes coordinator, it knows the group as it was last stored: when the leader
 sent an assignment, or when the last member was gone. Requests that wait at the old coordinator get
@@ -18,6 +18,7 @@ NotCoordinatorForGroup.
 from __future__ import annotations
 
 import enum
+import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -31,6 +32,7 @@ from aiokafka08.errors import (
     InvalidSessionTimeoutError,
     NotCoordinatorForGroupError,
     RebalanceInProgressError,
+    UnknownError,
     UnknownMemberIdError,
 )
 from aiokafka08.protocol.api import (
@@ -123,6 +125,8 @@ class Group:
             if request.member:
                 return PendingResponse(join_error(UnknownMemberIdError.errno, request.member))
             member = self._add(request, client_id, client_host)
+            if not request.protocols:
+                return self._stall(member)
         elif self._needs_no_rebalance(member, request):
             return PendingResponse(self._join_response(member))
         else:
@@ -130,6 +134,17 @@ class Group:
         pending = member.joining = PendingResponse()
         self._rebalance(now)
         return pending
+
+    def _stall(self, member: Member) -> PendingResponse[JoinGroupResponse]:
+        """Let a first member without protocols in: the broker fails when it chooses one of none.
+
+        The member stays, as if it still joined, and so the group never has another one.
+        """
+        self.state = GroupState.PREPARING
+        self.generation += 1
+        self.join_deadline = math.inf
+        member.joining = PendingResponse()
+        return PendingResponse(JoinGroupResponse(UnknownError.errno, -1, "", "", "", []))
 
     def sync(self, request: SyncGroupRequest, now: float) -> PendingResponse[SyncGroupResponse]:
         """Handle SyncGroup: the leader sends the assignment, the other members wait for it."""
@@ -210,7 +225,7 @@ class Group:
     def next_deadline(self) -> float | None:
         """Return when `expire` is next due; None if nothing can expire."""
         times = [one.expires for one in self.members.values() if not _awaits_response(one)]
-        if self.state is GroupState.PREPARING:
+        if self.state is GroupState.PREPARING and self.join_deadline < math.inf:
             times.append(self.join_deadline)
         return min(times, default=None)
 

@@ -73,15 +73,19 @@ class _Block:
 class _Segment:
     """Part of the log, from `base_offset` to the base of the next segment."""
 
-    __slots__ = ("base_offset", "blocks", "size_bytes", "written_ms")
+    __slots__ = ("base_offset", "blocks", "created_ms", "first_ms", "size_bytes", "written_ms")
 
     def __init__(self, base_offset: int, now_ms: int) -> None:
         self.base_offset = base_offset
         self.blocks: list[_Block] = []
         self.size_bytes = 0
-        self.written_ms = now_ms
+        self.written_ms = self.created_ms = now_ms
+        self.first_ms = -1
+        """The largest timestamp of its first set; -1 without one."""
 
-    def append(self, data: Buffer, last_offset: int, now_ms: int) -> None:
+    def append(self, data: Buffer, last_offset: int, now_ms: int, latest_ms: int = -1) -> None:
+        if not self.size_bytes:
+            self.first_ms = latest_ms
         if not self.blocks or len(self.blocks[-1].data) + len(data) > _BLOCK_BYTES:
             self.blocks.append(_Block())
         self.blocks[-1].append(data, last_offset)
@@ -117,9 +121,12 @@ class PartitionLog:
             everything.
         segments_overflow: if True, a set may exceed the limit: it begins a new segment only if the
             last segment is already larger than `segment_bytes`.
+        segment_ms: how much time the timestamps of a segment may span, from its first set on; a set
+            with a later one begins a new segment. None: any (brokers.md 8.17).
     """
 
     __slots__ = (
+        "_segment_ms",
         "_segments",
         "_segments_overflow",
         "end_offset",
@@ -135,8 +142,10 @@ class PartitionLog:
         now_ms: int,
         *,
         segments_overflow: bool = False,
+        segment_ms: int | None = None,
     ) -> None:
         self._segments_overflow = segments_overflow
+        self._segment_ms = segment_ms
         self.segment_bytes = segment_bytes
         self.retention_bytes = retention_bytes
         self.start_offset = 0
@@ -153,18 +162,32 @@ class PartitionLog:
     def append(self, validated: ValidatedSet, now_ms: int) -> None:
         """Append a set that was validated for `end_offset`."""
         if validated.messages:
-            self.append_raw(validated.data, validated.next_offset, now_ms)
+            latest_ms = validated.max_timestamp_ms
+            self.append_raw(validated.data, validated.next_offset, now_ms, latest_ms)
 
-    def append_raw(self, data: Buffer, next_offset: int, now_ms: int) -> None:
-        """Append bytes unchanged: whole entries with offsets from `end_offset` on."""
+    def append_raw(self, data: Buffer, next_offset: int, now_ms: int, latest_ms: int = -1) -> None:
+        """Append bytes unchanged: whole entries with offsets from `end_offset` on.
+
+        `latest_ms` is the largest timestamp of the messages.
+        """
         segment = self._segments[-1]
         added = 0 if self._segments_overflow else len(data)
-        if segment.size_bytes and segment.size_bytes + added > self.segment_bytes:
+        if segment.size_bytes and (
+            segment.size_bytes + added > self.segment_bytes
+            or self._spans_too_long(segment, now_ms, latest_ms)
+        ):
             segment = _Segment(self.end_offset, now_ms)
             self._segments.append(segment)
-        segment.append(data, next_offset - 1, now_ms)
+        segment.append(data, next_offset - 1, now_ms, latest_ms)
         self.end_offset = next_offset
         self._retain()
+
+    def _spans_too_long(self, segment: _Segment, now_ms: int, latest_ms: int) -> bool:
+        if self._segment_ms is None:
+            return False
+        if segment.first_ms < 0:
+            return now_ms - segment.created_ms > self._segment_ms
+        return latest_ms - segment.first_ms > self._segment_ms
 
     def read(self, offset: int, max_bytes: int, below: int) -> bytes:
         """Return at most `max_bytes` bytes, from the entry with `offset` on.
@@ -174,9 +197,17 @@ class PartitionLog:
         """
         return b"".join(self._slices(offset, max_bytes, below))
 
-    def readable_bytes(self, offset: int, max_bytes: int, below: int) -> int:
-        """Return how many bytes `read` would return."""
-        return sum(map(len, self._slices(offset, max_bytes, below)))
+    def readable_bytes(self, offset: int, max_bytes: int | None, below: int) -> int:
+        """Return how many bytes `read` would return; with None, without the limit."""
+        limit = self.size_bytes if max_bytes is None else max_bytes
+        return sum(map(len, self._slices(offset, limit, below)))
+
+    def is_behind_last_segment(self, offset: int, below: int) -> bool:
+        """Return whether an entry below `below` is in a later segment than the one of `offset`."""
+        if offset >= below:
+            return False
+        segment = next(self._segments_from(offset))
+        return segment is not next(self._segments_from(below))
 
     def _slices(self, offset: int, max_bytes: int, below: int) -> list[memoryview]:
         # Callers must drop the views at once: a bytearray with a view can't grow.

@@ -1,16 +1,12 @@
-"""Message sets as a broker treats them: validation before the append, down-conversion on a fetch.
+"""Message sets as brokers read and write them: entries, messages, wrappers.
 
-Pure: bytes and a `LogConfig` in, bytes or `MessageSetRejected` out. `validate_set` checks a
-produced set and assigns its offsets; if the set has a wrapper, all its messages go into one new
-wrapper (docs/brokers.md 5, 6). `down_convert` turns a slice of a log of format 1 into format 0.
-Callers are `handlers.produce`, `handlers.fetch`, `controls` and `log`.
+Pure. What both formats share: `format_0` and `format_1` validate produced sets with it, `log`,
+`controls` and the handlers read stored ones.
 
-Invariant: this module imports neither `MessageSetReader` nor `MessageSetBuilder`, with which the
-client decodes and builds sets: a broker that used them would agree with the client's bugs. From
-`protocol` it imports only `encode_entry` (encodes one message), the codecs (`compression`) and
-constants and types.
-
-A plain set takes the fast path: it is copied once, and its offsets are patched in place.
+Invariant: neither this module nor `format_0` and `format_1` import `MessageSetReader` or
+`MessageSetBuilder`, with which the client decodes and builds sets: a broker that used them would
+agree with the client's bugs. From `protocol` they import only `encode_entry` (encodes one message),
+the codecs (`compression`), constants and types.
 """
 
 from __future__ import annotations
@@ -19,29 +15,22 @@ import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
-from zlib import crc32
+from typing import NamedTuple, TypeVar
 
-from aiokafka08.errors import (
-    CorruptRecordException,
-    MessageSizeTooLargeError,
-    UnknownError,
-)
-from aiokafka08.protocol.compression import (
-    Codec,
-    DecompressedTooLarge,
-    compress,
-    decompress,
-)
+from aiokafka08.errors import CorruptRecordException, UnknownError
+from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.message_set import LOG_APPEND_TIME, encode_entry
 from aiokafka08.protocol.types import Buffer
-from aiokafka08.testing.broker_lines import BrokerLine, NestedSetPolicy
+from aiokafka08.testing.broker_lines import BrokerLine
+
+T = TypeVar("T")
 
 HEADER_BYTES = 12
 """Offset and size, in front of each message."""
-_MIN_MESSAGE_BYTES = 14
-_MIN_MESSAGE_BYTES_1 = 22
-_MAX_NESTING = 32  # the limit of real brokers is the size of their stack
+MIN_MESSAGE_BYTES = 14
+LARGEST_ARRAY = 2**31 - 3
+"""Java allocates no larger array. From 0.9 on brokers do so for each message in a wrapper, before
+they see that the wrapper has less."""
 MAX_DECOMPRESSED_BYTES = 128 << 20
 """How many bytes the wrappers of a set may decompress to, all together (brokers.md 13.3)."""
 MAX_REWRITTEN_MESSAGES = 500_000
@@ -52,8 +41,6 @@ _LONG_COMPRESSED_BYTES = 1 << 10
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _OFFSET_SIZE = struct.Struct(">qi")
-_SIZE_CRC_MAGIC_ATTRIBUTES = struct.Struct(">iIbb")
-
 _CODEC_OF_NAME = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3}
 
 
@@ -76,6 +63,11 @@ class LogConfig:
     compression_type: str = "producer"
     log_append_time: bool = False
 
+    def target_codec(self, codec: int) -> int:
+        """Return the codec in which the log has a set that was produced with this one."""
+        named = self.compression_type
+        return codec if named == "producer" else _CODEC_OF_NAME[named]
+
 
 class ValidatedSet(NamedTuple):
     """A set with its offsets, ready for the log. If `messages` is 0, there is nothing to store."""
@@ -84,12 +76,18 @@ class ValidatedSet(NamedTuple):
     first_offset: int
     next_offset: int
     messages: int
-    append_time_ms: int
+    append_time_ms: int = -1
     """The timestamp of all messages under LogAppendTime; else -1."""
+    max_timestamp_ms: int = -1
+    """The largest timestamp of a message; -1 if none has one."""
+
+
+NOTHING = ValidatedSet(bytearray(), -1, 0, 0)
+"""A set without a whole message. Brokers compute the next offset from the last one, -1."""
 
 
 @dataclass(slots=True)
-class _Budget:
+class DecompressionBudget:
     """How many bytes may still be decompressed."""
 
     left_bytes: int = MAX_DECOMPRESSED_BYTES
@@ -103,170 +101,6 @@ class _Budget:
         plain = decompress(Codec(codec), data, self.left_bytes)
         self.left_bytes -= len(plain)
         return plain
-
-
-class _OuterEntries(NamedTuple):
-    positions: list[int]
-    whole_bytes: int
-    codec: int
-    magics: int
-    """Bit 0: an entry has format 0. Bit 1: an entry has a later format."""
-
-
-def validate_set(
-    message_set: Buffer, base_offset: int, config: LogConfig, now_ms: int
-) -> ValidatedSet:
-    """Validate a produced set and assign offsets from `base_offset` on.
-
-    Raises:
-        MessageSetRejected: the set is invalid; nothing of it may be stored.
-    """
-    line = config.line
-    positions, whole_bytes, codec, magics = _check_outer_entries(message_set, config)
-    if not positions:
-        return ValidatedSet(bytearray(), -1, base_offset, 0, -1)
-    if config.compression_type != "producer":
-        target_codec = _CODEC_OF_NAME[config.compression_type]
-    else:
-        target_codec = codec
-    append_time_ms = now_ms if config.log_append_time else -1
-    keeps_format = not line.message_format or (magics == 0b10 and append_time_ms < 0)
-    if not codec and not target_codec and keeps_format:
-        data = bytearray(message_set[:whole_bytes])
-        for count, position in enumerate(positions):
-            _INT64.pack_into(data, position, base_offset + count)
-        count = len(positions)
-    else:
-        messages: list[Buffer]
-        entries = memoryview(message_set)[:whole_bytes]
-        found = _flatten(entries, config, _Budget(), depth=0)
-        messages = list(itertools.islice(found, MAX_REWRITTEN_MESSAGES + 1))
-        if len(messages) > MAX_REWRITTEN_MESSAGES:
-            raise MessageSetRejected(
-                UnknownError.errno, f"more than {MAX_REWRITTEN_MESSAGES} messages to rewrite"
-            )
-        if line.message_format:
-            for message in messages:
-                _check_format(message)
-            messages = [_as_format_1(message, append_time_ms) for message in messages]
-        count = len(messages)
-        if count:
-            pairs = list(enumerate(messages, base_offset))
-            data = encode_set(pairs, target_codec, line.message_format, append_time_ms)
-        elif line.rejects_empty_wrapper:
-            raise MessageSetRejected(UnknownError.errno, "empty wrapper")
-        else:
-            return ValidatedSet(bytearray(), base_offset, base_offset, 0, -1)
-        _check_sizes(data, config)
-    if line.set_over_segment_code is not None and len(data) > config.segment_bytes:
-        raise MessageSetRejected(
-            line.set_over_segment_code, f"set of {len(data)} bytes: larger than a segment"
-        )
-    return ValidatedSet(data, base_offset, base_offset + count, count, append_time_ms)
-
-
-def _check_outer_entries(message_set: Buffer, config: LogConfig) -> _OuterEntries:
-    """Validate the outermost entries; ignore a tail that is cut (brokers.md 5.4 - 5.7)."""
-    view, pos, end, codec = memoryview(message_set), 0, len(message_set), 0
-    positions: list[int] = []
-    magics = 0
-    mask, limit = config.line.codec_mask, config.max_message_bytes - HEADER_BYTES
-    formatted, compacted = config.line.message_format, config.compacted
-    unpack, append = _SIZE_CRC_MAGIC_ATTRIBUTES.unpack_from, positions.append
-    while end - pos >= HEADER_BYTES:
-        if end - pos < HEADER_BYTES + 6:  # no room for crc, magic, attributes: corrupt or cut
-            if _INT32.unpack_from(view, pos + 8)[0] < _MIN_MESSAGE_BYTES:
-                raise MessageSetRejected(
-                    CorruptRecordException.errno, "size too small for a message"
-                )
-            break
-        size, crc, magic, attributes = unpack(view, pos + 8)
-        if size < _MIN_MESSAGE_BYTES:
-            raise MessageSetRejected(
-                CorruptRecordException.errno, f"size {size} too small for a message"
-            )
-        stop = pos + HEADER_BYTES + size
-        if stop > end:
-            break
-        if size > limit:
-            raise MessageSetRejected(
-                MessageSizeTooLargeError.errno, f"message of {size} + 12 bytes: too large"
-            )
-        if crc32(view[pos + 16 : stop]) != crc:
-            raise MessageSetRejected(CorruptRecordException.errno, "wrong CRC")
-        if attributes & mask:
-            codec = attributes & mask
-            if codec not in config.line.known_codecs:
-                raise MessageSetRejected(UnknownError.errno, f"unknown codec {codec}")
-        elif compacted:
-            _check_key(view[pos + HEADER_BYTES : stop], config)
-        if formatted:
-            _check_format(view[pos + HEADER_BYTES : stop])
-        magics |= 2 if magic else 1
-        append(pos)
-        pos = stop
-    return _OuterEntries(positions, pos, codec, magics)
-
-
-def _check_key(message: memoryview, config: LogConfig) -> None:
-    if config.compacted and config.line.compacted_needs_keys and parse_message(message).key is None:
-        raise MessageSetRejected(
-            CorruptRecordException.errno, "message without a key for a compacted topic"
-        )
-
-
-def _check_format(message: Buffer) -> None:
-    """Check what a log of format 1 requires of a message."""
-    if message[4] > 1:
-        raise MessageSetRejected(UnknownError.errno, f"unknown magic {message[4]}")
-    if message[4] == 1 and len(message) < _MIN_MESSAGE_BYTES_1:
-        raise MessageSetRejected(
-            CorruptRecordException.errno, f"size {len(message)} too small for a message of format 1"
-        )
-
-
-def _check_sizes(data: bytearray, config: LogConfig) -> None:
-    for _, message in walk_entries(data):
-        if HEADER_BYTES + len(message) > config.max_message_bytes:
-            raise MessageSetRejected(
-                MessageSizeTooLargeError.errno,
-                f"message of {len(message)} + 12 bytes after conversion: too large",
-            )
-
-
-def _flatten(
-    view: memoryview, config: LogConfig, budget: _Budget, depth: int
-) -> Iterator[memoryview]:
-    """Iterate over the messages of a set (from their CRC on) and of the wrappers in it.
-
-    CRCs inside wrappers aren't checked, and are kept even if they are wrong (brokers.md 6.8).
-    """
-    line = config.line
-    for _, message in walk_entries(view):
-        if not message[5] & line.codec_mask or (depth and line.nested_sets is NestedSetPolicy.KEEP):
-            if depth:
-                _check_key(message, config)
-            yield message
-            continue
-        if depth and line.nested_sets is NestedSetPolicy.REJECT:
-            raise MessageSetRejected(CorruptRecordException.errno, "wrapper inside a wrapper")
-        if depth == _MAX_NESTING:
-            raise MessageSetRejected(
-                UnknownError.errno, f"more than {_MAX_NESTING} nested wrappers"
-            )
-        yield from _flatten(memoryview(_unwrap(message, line, budget)), config, budget, depth + 1)
-
-
-def _unwrap(message: memoryview, line: BrokerLine, budget: _Budget) -> bytes:
-    codec, value = message[5] & line.codec_mask, parse_message(message).value
-    if value is None:
-        raise MessageSetRejected(UnknownError.errno, "wrapper without a value")
-    if codec == Codec.LZ4 and not _accepts_lz4_header(value, legacy_only=line.legacy_lz4_only):
-        raise MessageSetRejected(UnknownError.errno, "lz4 header not supported by this version")
-    try:
-        return budget.decompress(codec, value)
-    except ValueError as error:
-        raise MessageSetRejected(UnknownError.errno, str(error)) from None
 
 
 def encode_set(
@@ -285,7 +119,7 @@ def encode_set(
         return plain
     timestamp_ms, attributes = -1, codec
     if magic:
-        timestamp_ms = max(_INT64.unpack_from(message, 6)[0] for _, message in messages)
+        timestamp_ms = max(-1, *(_INT64.unpack_from(message, 6)[0] for _, message in messages))
         if append_time_ms >= 0:
             timestamp_ms, attributes = append_time_ms, codec | LOG_APPEND_TIME
     return bytearray(
@@ -301,7 +135,7 @@ def encode_set(
 
 
 def messages_in(
-    offset: int, message: memoryview, budget: _Budget | None = None
+    offset: int, message: memoryview, budget: DecompressionBudget | None = None
 ) -> list[tuple[int, memoryview]]:
     """Return the messages of a stored entry with their absolute offsets.
 
@@ -311,55 +145,33 @@ def messages_in(
     if not codec:
         return [(offset, message)]
     value = parse_message(message).value or b""
-    found = list(walk_entries((budget or _Budget()).decompress(codec, value)))
+    found = list(walk_entries((budget or DecompressionBudget()).decompress(codec, value)))
     if message[4] == 0:
         return found
     return [(offset - found[-1][0] + relative, one) for relative, one in found]
 
 
-def _as_format_1(message: Buffer, append_time_ms: int) -> bytes:
-    """Convert a message to format 1; one of format 0 gets the timestamp -1 (KIP-32)."""
-    magic, attributes = message[4], message[5]
-    if magic == 1 and append_time_ms < 0:
-        return bytes(message)
-    if magic == 1:
-        head = bytes((1, attributes | LOG_APPEND_TIME)) + _INT64.pack(append_time_ms)
-        body = head + bytes(message[14:])
-    else:
-        stamped = LOG_APPEND_TIME if append_time_ms >= 0 else 0
-        body = bytes((1, stamped)) + _INT64.pack(append_time_ms) + bytes(message[6:])
-    return crc32(body).to_bytes(4, "big") + body
+def walk_entries(message_set: Buffer, largest: int = 2**31 - 1) -> Iterator[tuple[int, memoryview]]:
+    """Iterate over `(offset, message from its CRC on)` of each whole entry.
 
-
-def _as_format_0(message: Buffer) -> bytes:
-    if not message[4]:
-        return bytes(message)
-    body = bytes((0, message[5] & 0x07)) + bytes(message[14:])
-    return crc32(body).to_bytes(4, "big") + body
-
-
-def down_convert(message_set: Buffer) -> Buffer:
-    """Convert a slice of a log of format 1 to format 0, with the same offsets; drop a cut tail.
-
-    A slice that ends within its first message is returned unchanged: the client only looks at its
-    size (brokers.md 7.1). The result ends before the wrapper with which all would decompress to
-    more than `MAX_DECOMPRESSED_BYTES`; the client fetches the rest with its next request.
-    Doesn't model: 0.10.2.2 sometimes moves a plain message into the wrapper before it (7.8).
+    Raises:
+        MessageSetRejected: an entry says that its message is too small for one, or larger than
+            `largest`.
     """
-    out, budget = bytearray(), _Budget()
-    for offset, message in walk_entries(message_set):
-        if message[4] == 0:
-            out += _OFFSET_SIZE.pack(offset, len(message)) + bytes(message)
-        else:
-            try:
-                inner = messages_in(offset, message, budget)
-            except DecompressedTooLarge:
-                if not out:
-                    raise
-                break
-            found = [(at, _as_format_0(one)) for at, one in inner]
-            out += encode_set(found, message[5] & 0x07, 0)
-    return out or message_set
+    view, pos, end = memoryview(message_set), 0, len(message_set)
+    while end - pos >= HEADER_BYTES:
+        offset, size = _OFFSET_SIZE.unpack_from(view, pos)
+        if size < MIN_MESSAGE_BYTES:
+            raise MessageSetRejected(
+                CorruptRecordException.errno, f"size {size} too small for a message"
+            )
+        if size > largest:
+            raise MessageSetRejected(UnknownError.errno, f"size {size} too large for a message")
+        stop = pos + HEADER_BYTES + size
+        if stop > end:
+            return
+        yield offset, view[pos + HEADER_BYTES : stop]
+        pos = stop
 
 
 def takes_long(message_set: Buffer) -> bool:
@@ -374,26 +186,6 @@ def takes_long(message_set: Buffer) -> bool:
         return False
 
 
-def walk_entries(message_set: Buffer) -> Iterator[tuple[int, memoryview]]:
-    """Iterate over `(offset, message from its CRC on)` of each whole entry.
-
-    Raises:
-        MessageSetRejected: the size of an entry is too small for a message.
-    """
-    view, pos, end = memoryview(message_set), 0, len(message_set)
-    while end - pos >= HEADER_BYTES:
-        offset, size = _OFFSET_SIZE.unpack_from(view, pos)
-        if size < _MIN_MESSAGE_BYTES:
-            raise MessageSetRejected(
-                CorruptRecordException.errno, f"size {size} too small for a message"
-            )
-        stop = pos + HEADER_BYTES + size
-        if stop > end:
-            return
-        yield offset, view[pos + HEADER_BYTES : stop]
-        pos = stop
-
-
 class MessageFields(NamedTuple):
     """Key, value and timestamp of a message; the value of a wrapper is compressed."""
 
@@ -402,14 +194,18 @@ class MessageFields(NamedTuple):
     timestamp_ms: int | None
 
 
-def parse_message(message: memoryview) -> MessageFields:
+def parse_message(message: memoryview, *, stamped: bool | None = None) -> MessageFields:
     """Decode a message (from its CRC on).
+
+    `stamped` says whether it is read as one with a timestamp; None: its magic decides.
 
     Raises:
         MessageSetRejected: the key or the value is longer than the message.
     """
     timestamp_ms, pos = None, 6
-    if message[4] == 1 and len(message) >= 22:
+    if stamped is None:
+        stamped = message[4] == 1
+    if stamped and len(message) >= 14:
         timestamp_ms, pos = _INT64.unpack_from(message, 6)[0], 14
     fields: list[bytes | None] = []
     for _ in range(2):
@@ -424,23 +220,58 @@ def parse_message(message: memoryview) -> MessageFields:
     return MessageFields(fields[0], fields[1], timestamp_ms)
 
 
+def limited(messages: Iterator[T]) -> list[T]:
+    """Return the messages of a set that isn't stored as it is.
+
+    Raises:
+        MessageSetRejected: there are more than `MAX_REWRITTEN_MESSAGES`.
+    """
+    found = list(itertools.islice(messages, MAX_REWRITTEN_MESSAGES + 1))
+    if len(found) > MAX_REWRITTEN_MESSAGES:
+        raise MessageSetRejected(
+            UnknownError.errno, f"more than {MAX_REWRITTEN_MESSAGES} messages to rewrite"
+        )
+    return found
+
+
+def unwrap(message: memoryview, line: BrokerLine, budget: DecompressionBudget) -> bytes:
+    """Return the message set in a wrapper that was produced.
+
+    Raises:
+        MessageSetRejected: the wrapper has no value, brokers of the line can't decompress it, or
+            the result is larger than what is left of the budget.
+    """
+    codec = message[5] & line.codec_mask
+    stamped = bool(line.message_format and message[4])
+    value = parse_message(message, stamped=stamped).value
+    if value is None:
+        raise MessageSetRejected(UnknownError.errno, "wrapper without a value")
+    if codec not in line.known_codecs:
+        raise MessageSetRejected(UnknownError.errno, f"unknown codec {codec}")
+    if codec == Codec.LZ4 and not _accepts_lz4_header(value, message[4], line):
+        raise MessageSetRejected(UnknownError.errno, "lz4 header not supported by this version")
+    try:
+        return budget.decompress(codec, value)
+    except ValueError as error:
+        raise MessageSetRejected(UnknownError.errno, str(error)) from None
+
+
 # --- the header checksum of lz4 frames (KAFKA-3160) -----------------------------------------------
 
 
-def _accepts_lz4_header(frame: bytes, *, legacy_only: bool) -> bool:
+def _accepts_lz4_header(frame: bytes, magic: int, line: BrokerLine) -> bool:
     """Return whether brokers read an lz4 frame with this header (brokers.md 6.2).
 
-    All lines with lz4 accept the legacy checksum, which covers the magic number too, if the header
-    has no content size. From 0.10 on they also accept the standard checksum, with or without a
-    content size.
+    Up to 0.9 they need the legacy checksum, which covers the magic number too, and no content size.
+    0.10 ignores the checksum in format 0, and needs the standard one in format 1.
     """
     if len(frame) < 7:
         return True  # decompress() then raises a better error
     size = 14 if frame[4] & 0x08 else 6
     checksum = frame[size] if len(frame) > size else -1
-    if checksum == _xxh32_of_short(frame[:size]) >> 8 & 0xFF:
-        return size == 6
-    return not legacy_only and checksum == _xxh32_of_short(frame[4:size]) >> 8 & 0xFF
+    if line.legacy_lz4_only:
+        return size == 6 and checksum == _xxh32_of_short(frame[:6]) >> 8 & 0xFF
+    return not magic or checksum == _xxh32_of_short(frame[4:size]) >> 8 & 0xFF
 
 
 def _xxh32_of_short(data: bytes) -> int:

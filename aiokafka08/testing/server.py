@@ -15,9 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import socket
-import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
@@ -26,6 +24,7 @@ from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Response, encode_response
 from aiokafka08.protocol.frame import FrameReader
 from aiokafka08.protocol.types import Buffer, TooManyItems
+from aiokafka08.testing import transports
 from aiokafka08.testing.broker_lines import BadRequestPolicy, ReceivedRequest, read_request
 from aiokafka08.testing.faults import (
     Answer,
@@ -72,7 +71,6 @@ A request with more is treated as one that can't be read. Real brokers have no l
 _READ_BYTES = 4 << 20
 """How many bytes to read in one iteration of the event loop, shared by the connections."""
 _LEAST_READ_BYTES = 16 << 10
-_LARGE_BYTES = 32 << 10  # from here on a copy costs more than a system call
 _ACCEPTS = 16
 """How many connections to accept in one iteration of the event loop."""
 _ACCEPT_PAUSE_S = 1.0
@@ -210,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._reading_paused = False
         self._ends = False  # close after the last request: after FIN or an invalid frame size
+        self._mute = False  # the client has sent FIN, and gets no more responses
         self._lost = False  # the requests that have come are still handled, but not those that wait
 
     # --- asyncio ----------------------------------------------------------------------------------
@@ -234,6 +233,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
+        if not self._line.responds_after_fin and transports.is_half_closed(self._transport):
+            self._mute = True
+            if self._line.drops_requests_before_fin:
+                self._close()
         self._advance()
 
     def eof_received(self) -> bool:
@@ -379,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
             incoming.layout,
             self._runtime.now_ms(),
             self._runtime.now_s(),
-            incoming.header.client_id or "",
+            incoming.header.client_id,
             f"/{self._host}",
             self._report,
         )
@@ -472,7 +475,8 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id = reply.correlation_id
         if correlation_id is None:
             correlation_id = incoming.header.correlation_id
-        encode = partial(encode_response, response, incoming.layout, correlation_id)
+        layout = incoming.layout if reply.layout is None else reply.layout
+        encode = partial(encode_response, response, layout, correlation_id, lenient=True)
         buffers = (yield from offload(encode)) if _has_many_items(response) else encode()
         if isinstance(effect, Close | Truncate | WrongCorrelationId | Corrupt):
             buffers = damage_frame(effect, buffers)
@@ -494,29 +498,11 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def _write(self, buffers: list[Buffer]) -> None:
-        # Not writelines: in Python 3.11 it copies everything, and in 3.12.0 - 3.12.8, 3.13.0 and
-        # 3.13.1 it never calls pause_writing (gh-127655) and fails with an empty buffer.
-        small: list[Buffer] = []
-        for buffer in buffers:
-            if len(buffer) < _LARGE_BYTES:
-                small.append(buffer)
-                continue
-            # The client has gone. asyncio logs a warning at the fifth write to a closed transport.
-            if self._transport.is_closing():
-                return
-            self._transport.write(b"".join(small))
-            small.clear()
-            self._transport.write(buffer)
-        if small:
-            self._transport.write(b"".join(small))
+        if not self._mute:
+            transports.write_all(self._transport, buffers)
 
     def _reset(self) -> NoReply:
-        """Close the connection by RST."""
-        descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
-        # uvloop's socket object has no setsockopt.
-        with socket.socket(fileno=descriptor) as duplicate:
-            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._transport.abort()
+        transports.reset(self._transport)
         return NoReply()
 
 

@@ -31,6 +31,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4
 """Real brokers have 50. With 4, a few groups are enough for each broker to coordinate one."""
 OFFSETS_REPLICATION_FACTOR = 3
+SEGMENT_MS = 7 * 24 * 3600 * 1000
+"""`log.roll.hours`, by default a week."""
 
 _VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _NO_LEADER = -1
@@ -81,6 +83,8 @@ class Partition:
     isr: list[int] = field(default_factory=list)
     published_isr: list[int] = field(default_factory=list)
     """The ISR as Metadata shows it (brokers.md 4.8)."""
+    arrived_bytes: int = 0
+    """Bytes of all sets that were produced to it, stored or not."""
     behind: dict[int, int] = field(default_factory=dict)
     """Replica that doesn't follow the leader → the offset that it reached."""
 
@@ -219,6 +223,7 @@ class ClusterState:
                         retention_bytes,
                         now_ms,
                         segments_overflow=self.line.segments_overflow,
+                        segment_ms=SEGMENT_MS if self.line.segments_roll_by_timestamp else None,
                     ),
                     log_config,
                     min_insync_replicas=int(config.get("min.insync.replicas", 1)),

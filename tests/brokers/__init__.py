@@ -15,6 +15,7 @@ from tests.brokers.errors import (
 from tests.brokers.java_process import JavaProcess
 from tests.brokers.ports import free_port
 from tests.brokers.tools import JavaResult
+from tests.brokers.topics import NewTopic
 from tests.brokers.versions import VERSIONS
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "JavaProcess",
     "JavaResult",
     "MissingToolError",
+    "NewTopic",
     "RealCluster",
     "UnsupportedByBrokerError",
     "free_port",

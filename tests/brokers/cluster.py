@@ -29,7 +29,7 @@ from tests.brokers.reaper import reaper
 from tests.brokers.registry import Registry
 from tests.brokers.tls import ServerIdentity, make_identity
 from tests.brokers.tools import JavaResult, JavaTools
-from tests.brokers.topics import Topics
+from tests.brokers.topics import NewTopic, Topics
 from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
@@ -317,6 +317,10 @@ class RealCluster:
         ``partitions`` and ``replication_factor``. ``config`` needs 0.8.1 or newer.
         """
         self._topics().create(name, partitions, replication_factor, config, assignment, timeout)
+
+    def create_topics(self, topics: Mapping[str, NewTopic], timeout: float = 60.0) -> None:
+        """Create many topics at once, and wait until all running brokers know their leaders."""
+        self._topics().create_many(topics, timeout)
 
     def delete_topic(self, name: str, timeout: float = 60.0) -> None:
         """Delete a topic and wait until it is gone from ZooKeeper (0.8.2 or newer)."""

@@ -102,26 +102,16 @@ class Registry:
         with self.client() as client:
             return client.exists(f"/brokers/topics/{topic}") is not None
 
-    def write_topic(
-        self, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str] | None
+    def write_topics(
+        self, topics: Mapping[str, tuple[Mapping[int, Sequence[int]], Mapping[str, str] | None]]
     ) -> None:
-        """Create the nodes of a topic. At the second one the controller elects leaders."""
-        partitions = {str(partition): list(nodes) for partition, nodes in assignment.items()}
+        """Create the nodes of topics, given by their assignment and config, in one session.
+
+        At the second node of a topic the controller elects leaders.
+        """
         with self.client() as client:
-            if client.exists(f"/brokers/topics/{topic}") is not None:
-                raise HarnessError(
-                    f"topic {topic!r}: exists already. Delete it, or choose another name"
-                )
-            if config is not None:
-                # The config comes first: the leader reads it when it creates the log. A deleted
-                # topic of the same name may have left one, which is overwritten.
-                value = json.dumps({"version": 1, "config": dict(config)}).encode()
-                try:
-                    client.create(f"/config/topics/{topic}", value, makepath=True)
-                except NodeExistsError:
-                    client.set(f"/config/topics/{topic}", value)
-            value = json.dumps({"version": 1, "partitions": partitions}).encode()
-            client.create(f"/brokers/topics/{topic}", value, makepath=True)
+            for topic, (assignment, config) in topics.items():
+                _write_topic(client, topic, assignment, config)
 
     def request_topic_deletion(self, topic: str) -> None:
         """Create the node that makes the controller delete a topic."""
@@ -135,3 +125,24 @@ class Registry:
             except NoNodeError:
                 return None
             return value
+
+
+def _write_topic(
+    client: KazooClient,
+    topic: str,
+    assignment: Mapping[int, Sequence[int]],
+    config: Mapping[str, str] | None,
+) -> None:
+    if client.exists(f"/brokers/topics/{topic}") is not None:
+        raise HarnessError(f"topic {topic!r}: exists already. Delete it, or choose another name")
+    if config is not None:
+        # The config comes first: the leader reads it when it creates the log. A deleted topic of
+        # the same name may have left one, which is overwritten.
+        value = json.dumps({"version": 1, "config": dict(config)}).encode()
+        try:
+            client.create(f"/config/topics/{topic}", value, makepath=True)
+        except NodeExistsError:
+            client.set(f"/config/topics/{topic}", value)
+    partitions = {str(partition): list(nodes) for partition, nodes in assignment.items()}
+    value = json.dumps({"version": 1, "partitions": partitions}).encode()
+    client.create(f"/brokers/topics/{topic}", value, makepath=True)

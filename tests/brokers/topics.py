@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.brokers.broker import Broker
 from tests.brokers.errors import HarnessError, UnsupportedByBrokerError
@@ -21,6 +21,14 @@ from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
 
 _LEGAL_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+
+
+class NewTopic(NamedTuple):
+    """A topic to create."""
+
+    partitions: int = 1
+    replication_factor: int = 1
+    config: Mapping[str, object] | None = None
 
 
 class Topics:
@@ -43,12 +51,42 @@ class Topics:
         timeout: float,
     ) -> None:
         """Write the nodes of a topic and wait for leaders; see ``RealCluster.create_topic``."""
+        if assignment is None:
+            assignment = self._spread(partitions, replication_factor)
+        self._registry.write_topics({name: self._checked(name, assignment, config)})
+        self._wait_leaders(name, assignment, timeout)
+
+    def create_many(self, topics: Mapping[str, NewTopic], timeout: float) -> None:
+        """Write the nodes of many topics, and wait until each broker knows all their leaders."""
+        assignments = {
+            name: self._spread(one.partitions, one.replication_factor)
+            for name, one in topics.items()
+        }
+        self._registry.write_topics(
+            {
+                name: self._checked(name, assignments[name], one.config)
+                for name, one in topics.items()
+            }
+        )
+        leaders = {
+            name: {partition: nodes[0] for partition, nodes in assignment.items()}
+            for name, assignment in assignments.items()
+        }
+        for broker in self._brokers.values():
+            if broker.responsive:
+                self._wait_known(broker, leaders, timeout)
+
+    def _checked(
+        self,
+        name: str,
+        assignment: Mapping[int, Sequence[int]],
+        config: Mapping[str, object] | None,
+    ) -> tuple[Mapping[int, Sequence[int]], dict[str, str] | None]:
+        """Return the assignment and the config as ZooKeeper has them."""
         if not _LEGAL_NAME.fullmatch(name):
             raise HarnessError(
                 f"topic {name!r}: expected 1 to 249 letters, digits and characters of '._-'"
             )
-        if assignment is None:
-            assignment = self._spread(partitions, replication_factor)
         self._check(assignment)
         settings = {key: _java_text(value) for key, value in (config or {}).items()}
         has_configs = self._version.number >= (0, 8, 1)
@@ -56,8 +94,7 @@ class Topics:
             raise UnsupportedByBrokerError(
                 "Kafka 0.8.0 has no topic configs; expected 0.8.1 or newer"
             )
-        self._registry.write_topic(name, assignment, settings if has_configs else None)
-        self._wait_leaders(name, assignment, timeout)
+        return assignment, settings if has_configs else None
 
     def delete(self, name: str, timeout: float) -> None:
         """Request the deletion of a topic and wait until its nodes are gone."""
@@ -151,23 +188,26 @@ class Topics:
         leaders = {number: state["leader"] for number, state in states.items()}
         for broker in self._brokers.values():
             if broker.responsive:
-                self._wait_known(broker, name, leaders, timeout)
+                self._wait_known(broker, {name: leaders}, timeout)
 
     def _wait_known(
-        self, broker: Broker, name: str, leaders: Mapping[int, int], timeout: float
+        self, broker: Broker, leaders: Mapping[str, Mapping[int, int]], timeout: float
     ) -> None:
-        seen: dict[int, int] = {}
+        seen: dict[str, dict[int, int]] = {}
 
         def known() -> bool:
             nonlocal seen
-            seen = metadata(broker.listeners.port, [name]).leaders.get(name, {})
+            seen = metadata(broker.listeners.port, leaders).leaders
             return seen == leaders
 
-        wait_for(
-            known,
-            timeout,
-            lambda: f"broker {broker.node_id} has the leaders {leaders} of {name!r}; it has {seen}",
-        )
+        def missing() -> str:
+            name = next(one for one in leaders if seen.get(one) != leaders[one])
+            return (
+                f"broker {broker.node_id} has the leaders {leaders[name]} of {name!r}; it has "
+                f"{seen.get(name, {})}"
+            )
+
+        wait_for(known, timeout, missing)
 
 
 def _java_text(value: object) -> str:

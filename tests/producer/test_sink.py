@@ -125,3 +125,22 @@ async def test_offsets_are_right_if_a_lane_is_lost_during_the_probe(
         offsets = [(await sent).offset]
         offsets += [(await producer.send_and_wait("t", b"v")).offset for _ in range(3)]
         assert offsets == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("line", ["0.8.0", "0.8.1"])
+async def test_offsets_are_right_beside_an_unknown_partition(
+    line: str, producer_for: ProducerFor
+) -> None:
+    """A request that names a partition which the broker doesn't have waits for replicas, and so its
+    response has the offsets after the batches (docs/brokers.md 5.13)."""
+    async with EmbeddedCluster(version=line, topics={"t": 1, "deleted": 1}) as cluster:
+        producer = await producer_for(cluster, acks="all", linger_ms=20)
+        await producer.send_and_wait("t", b"v")
+        await producer.send_and_wait("deleted", b"v")
+        cluster.delete_topic("deleted")
+        coming = cluster.next_request(ProduceRequest)
+        sent = [await producer.send(topic, b"v") for topic in ("deleted", "t", "t")]
+        request = (await asyncio.wrap_future(coming)).request
+        assert isinstance(request, ProduceRequest)
+        assert {topic.topic for topic in request.topics} == {"t", "deleted"}
+        assert [(await one).offset for one in sent[1:]] == [1, 2]

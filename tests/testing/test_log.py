@@ -12,7 +12,8 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry, entries
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.log import PartitionLog
-from aiokafka08.testing.message_sets import LogConfig, validate_set
+from aiokafka08.testing.message_sets import LogConfig
+from aiokafka08.testing.validation import validate_set
 from tests.contract.wire.requests import plain, wrapper
 
 RULES = LogConfig(LINES["0.8.2"], 1 << 20, 1 << 30)

@@ -17,6 +17,7 @@ from typing import Any
 
 from aiokafka08.protocol import api
 from aiokafka08.testing.handlers.api_versions import api_versions
+from aiokafka08.testing.handlers.failures import failed
 from aiokafka08.testing.handlers.fetch import fetch
 from aiokafka08.testing.handlers.groups import (
     describe_groups,
@@ -29,7 +30,7 @@ from aiokafka08.testing.handlers.groups import (
 from aiokafka08.testing.handlers.list_offsets import list_offsets
 from aiokafka08.testing.handlers.metadata import metadata
 from aiokafka08.testing.handlers.offsets import group_coordinator, offset_commit, offset_fetch
-from aiokafka08.testing.handlers.outcome import Outcome, RequestContext
+from aiokafka08.testing.handlers.outcome import Outcome, RequestContext, RequestFailed
 from aiokafka08.testing.handlers.produce import produce
 from aiokafka08.testing.steps import Steps, finish
 
@@ -57,4 +58,8 @@ HANDLERS: dict[type[api.Request[Any]], _Handler] = {
 
 def handle(context: RequestContext, request: api.Request[Any]) -> Steps[Outcome]:
     """Handle a request; return what the broker does."""
-    return finish(HANDLERS[type(request)](context, request))
+    try:
+        steps: Steps[Outcome] = finish(HANDLERS[type(request)](context, request))
+        return (yield from steps)
+    except RequestFailed:
+        return (yield from failed(context, request))

@@ -1,6 +1,7 @@
-"""Error responses for the effect `faults.Answer`: one error code for all or for some partitions.
+"""Responses that have one error code for all or for some partitions.
 
-`server` calls these functions when such a fault strikes a request.
+`server` calls these functions when the fault `faults.Answer` strikes a request, and
+`handlers.handle` calls `failed` when a handler raises `RequestFailed`.
 
 Invariant: each request class in `handlers.HANDLERS` has an error response. With `only`, the
 responses of all other partitions stay as they are.
@@ -12,10 +13,19 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
+from aiokafka08.errors import UnknownError
 from aiokafka08.protocol import api
 from aiokafka08.testing.handlers.list_offsets import offsets_error
 from aiokafka08.testing.handlers.metadata import known_brokers, select_brokers
-from aiokafka08.testing.handlers.outcome import RequestContext
+from aiokafka08.testing.handlers.outcome import (
+    Disconnect,
+    Outcome,
+    Reply,
+    RequestContext,
+    by_partition,
+    group_by_topic,
+)
+from aiokafka08.testing.steps import Steps
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -73,6 +83,22 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
         case api.ApiVersionsRequest():
             return api.ApiVersionsResponse(code, [])
     raise TypeError(f"{type(request).__name__} has no response with an error code")
+
+
+def failed(context: RequestContext, request: api.Request[Any]) -> Steps[Outcome]:
+    """Return what a broker does if its handler fails: it has Unknown for everything requested.
+
+    A Metadata response then lists no brokers.
+    """
+    if not request.expects_response:
+        return Disconnect()
+    response = error_response(context, request, UnknownError.errno)
+    if isinstance(response, api.MetadataResponse):
+        response.brokers = []
+    elif hasattr(response, "topics"):
+        items = yield from by_partition(response.topics)
+        response.topics = yield from group_by_topic(items)
+    return Reply(response, layout=context.line.failure_layout)
 
 
 def drop_partitions(

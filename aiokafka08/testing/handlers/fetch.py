@@ -5,29 +5,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 from aiokafka08.errors import (
     NotLeaderForPartitionError,
     OffsetOutOfRangeError,
+    ReplicaNotAvailableError,
     UnknownError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing.format_1 import down_convert
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
     Late,
     Outcome,
     Reply,
     RequestContext,
+    RequestFailed,
     Wait,
     by_partition,
     group_by_topic,
 )
-from aiokafka08.testing.message_sets import MessageSetRejected, down_convert, takes_long
+from aiokafka08.testing.message_sets import MessageSetRejected, takes_long
 from aiokafka08.testing.state import Partition
 from aiokafka08.testing.steps import PAUSE, Steps, in_steps, offload
 
@@ -39,7 +43,12 @@ class _PartitionView(NamedTuple):
 
     partition: Partition | None
     error_code: int
-    readable_bytes: int
+    readable_bytes: int = 0
+    """Bytes that a response would have now."""
+    ready_bytes: int = 0
+    """Bytes that count when a fetch waits for `min_bytes`."""
+    ends_the_wait: bool = False
+    """Whether later segments have data: then the fetch doesn't wait for more of its segment."""
 
 
 def fetch(context: RequestContext, request: FetchRequest) -> Steps[Outcome]:
@@ -49,8 +58,10 @@ def fetch(context: RequestContext, request: FetchRequest) -> Steps[Outcome]:
     - A set is cut at `max_bytes`, also in the middle of a message. It begins at the start of the
       wrapper that holds the offset, so it may have messages below the offset.
     - Data above the high watermark isn't returned. An error comes with high watermark -1.
-    - Clients have the replica id -1, or -2 to read from followers too. For an id >= 0 that is no
-      replica of the partition, the line has an error code or serves the fetch.
+    - Clients have the replica id -1, or -2 to read from followers too. With an id >= 0 that is no
+      replica of a partition the whole fetch fails, or is served (0.8.0).
+    - What counts for `min_bytes` while a fetch waits: before 0.8.2 all that is produced, stored or
+      not; on 0.8.2 all that could be read without `max_bytes`; later what could be read.
     - A fetch returns data of one segment per partition.
     - On 0.10, Fetch v0 and v1 return message format 0.
     Doesn't model: followers that fetch (a fetch with a broker's id as replica id is served like a
@@ -58,54 +69,94 @@ def fetch(context: RequestContext, request: FetchRequest) -> Steps[Outcome]:
     KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
     """
     items = yield from by_partition(request.topics)
-    keys = list(items)
+    keys, line = list(items), context.line
+    nameless = line.data_needs_client_id and context.client_id is None
+    if request.replica_id >= 0 and line.unknown_replicas_fail:
+        yield from in_steps(partial(_check_replica, context, request.replica_id), keys)
 
-    def check(expired: bool) -> Steps[Late]:
-        views = yield from in_steps(
-            lambda key: _view_partition(context, key, items[key], request), keys
-        )
-        if not (expired or _is_due(context, request, views)):
-            return None
+    def look() -> Steps[list[_PartitionView]]:
+        return in_steps(lambda key: _view_partition(context, key, items[key], request), keys)
+
+    def reply(views: list[_PartitionView]) -> Steps[Reply | Disconnect]:
         if not context.reserve(sum(view.readable_bytes for view in views)):
             return Disconnect()
         return Reply((yield from _response(context, items, views)))
 
-    reply = yield from check(request.max_wait_ms <= 0 or not items)
-    return reply or Wait(request.max_wait_ms, frozenset(items), check)
+    views = yield from look()
+    readable = sum(view.readable_bytes for view in views)
+    errors_end_it = line.errors_end_the_wait and any(view.error_code for view in views)
+    if request.max_wait_ms <= 0 or not items or errors_end_it or readable >= request.min_bytes:
+        if nameless:
+            raise RequestFailed
+        return (yield from reply(views))
+    if nameless:  # the failure comes after the wait, where nothing responds to it
+        return Wait(None, frozenset(), lambda expired: None)
+    arrived_before = _arrived_bytes(context, keys)
+
+    def check(expired: bool) -> Steps[Late]:
+        if line.waits_for_any_produce:
+            arrived = _arrived_bytes(context, keys) - arrived_before
+            if not expired and not (arrived and readable + arrived >= request.min_bytes):
+                return None
+            return (yield from reply((yield from look())))
+        views = yield from look()
+        is_due = sum(view.ready_bytes for view in views) >= request.min_bytes or any(
+            view.error_code or view.ends_the_wait for view in views
+        )
+        return (yield from reply(views)) if is_due or expired else None
+
+    late = yield from check(False)
+    return late or Wait(request.max_wait_ms, frozenset(items), check)
 
 
-def _is_due(context: RequestContext, request: FetchRequest, views: list[_PartitionView]) -> bool:
-    line = context.line
-    if line.errors_end_the_wait and any(view.error_code for view in views):
-        return True
-    if line.max_bytes_0_ends_the_wait and any(
-        partition.max_bytes == 0 for topic in request.topics for partition in topic.partitions
-    ):
-        return True
-    return sum(view.readable_bytes for view in views) >= request.min_bytes
+def _check_replica(context: RequestContext, replica_id: int, key: TopicPartition) -> None:
+    """Fail if the fetch is that of a follower, but the partition has no such replica."""
+    partition = _local_partition(context, key)
+    if partition is not None and replica_id not in partition.replicas:
+        raise RequestFailed
+
+
+def _local_partition(context: RequestContext, key: TopicPartition) -> Partition | None:
+    """Return a partition of which this broker has a replica."""
+    partition = context.state.partition(*key)
+    if partition is None or context.node.node_id not in partition.replicas:
+        return None
+    return partition
+
+
+def _arrived_bytes(context: RequestContext, keys: Iterable[TopicPartition]) -> int:
+    """Return how many bytes have been produced to partitions, whether stored or not."""
+    partitions = [context.state.partition(*key) for key in keys]
+    return sum(one.arrived_bytes for one in partitions if one is not None)
 
 
 def _view_partition(
     context: RequestContext, key: TopicPartition, item: FetchPartition, request: FetchRequest
 ) -> _PartitionView:
-    node_id, replica_id = context.node.node_id, request.replica_id
-    partition = context.state.partition(*key)
-    if partition is None or node_id not in partition.replicas:
-        return _PartitionView(None, UnknownTopicOrPartitionError.errno, 0)
-    if partition.leader != node_id and replica_id != DEBUGGING_CONSUMER:
-        return _PartitionView(None, NotLeaderForPartitionError.errno, 0)
-    is_replica = replica_id < 0 or replica_id in partition.replicas
-    if not is_replica and context.line.unknown_replica_code:
-        return _PartitionView(None, context.line.unknown_replica_code, 0)
+    partition = _local_partition(context, key)
+    for_debugging = request.replica_id == DEBUGGING_CONSUMER
+    if partition is None:
+        known = key.topic in context.state.topics or not context.line.checks_topics_first
+        if for_debugging and known:
+            return _PartitionView(None, ReplicaNotAvailableError.errno)
+        return _PartitionView(None, UnknownTopicOrPartitionError.errno)
+    if partition.leader != context.node.node_id and not for_debugging:
+        return _PartitionView(None, NotLeaderForPartitionError.errno)
     log, high_watermark = partition.log, partition.high_watermark
-    if not log.start_offset <= item.fetch_offset <= log.end_offset:
-        return _PartitionView(None, OffsetOutOfRangeError.errno, 0)
-    if item.fetch_offset > high_watermark and context.line.above_high_watermark_code:
-        return _PartitionView(None, context.line.above_high_watermark_code, 0)
-    if item.max_bytes < 0:
-        return _PartitionView(None, UnknownError.errno, 0)
+    offset, max_bytes = item.fetch_offset, item.max_bytes
+    if not log.start_offset <= offset <= log.end_offset:
+        return _PartitionView(None, OffsetOutOfRangeError.errno)
+    if offset > high_watermark and context.line.above_high_watermark_code:
+        return _PartitionView(None, context.line.above_high_watermark_code)
+    if max_bytes < 0 and offset < log.end_offset:
+        return _PartitionView(None, UnknownError.errno)
+    limit = None if context.line.waits_for_unlimited_bytes else max_bytes
     return _PartitionView(
-        partition, 0, log.readable_bytes(item.fetch_offset, item.max_bytes, high_watermark)
+        partition,
+        0,
+        log.readable_bytes(offset, max_bytes, high_watermark),
+        log.readable_bytes(offset, limit, high_watermark),
+        log.is_behind_last_segment(offset, high_watermark),
     )
 
 
@@ -115,8 +166,9 @@ def _response(
     views: list[_PartitionView],
 ) -> Steps[FetchResponse]:
     responses: dict[TopicPartition, FetchedPartition] = {}
-    for (key, item), (partition, error_code, _) in zip(items.items(), views, strict=True):
+    for (key, item), view in zip(items.items(), views, strict=True):
         yield PAUSE
+        partition, error_code = view.partition, view.error_code
         if partition is None:
             responses[key] = FetchedPartition(key.partition, error_code, -1, b"")
             continue

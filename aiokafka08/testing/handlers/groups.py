@@ -55,7 +55,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> Outcome:
     if not _is_coordinator(context, request.group):
         return Reply(join_error(NotCoordinatorForGroupError.errno, request.member))
     pending = context.state.groups.join(
-        context.node.node_id, request, context.client_id, context.client_host, context.now_s
+        context.node.node_id, request, context.client_id or "", context.client_host, context.now_s
     )
     return _await_response(context, request.group, pending)
 

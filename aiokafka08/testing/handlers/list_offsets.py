@@ -10,6 +10,7 @@ from collections import Counter
 from aiokafka08.errors import (
     InvalidRequestError,
     NotLeaderForPartitionError,
+    ReplicaNotAvailableError,
     UnknownError,
     UnknownTopicOrPartitionError,
 )
@@ -81,7 +82,9 @@ def _offsets(
     node_id = context.node.node_id
     partition = context.state.partition(*key)
     if partition is None or node_id not in partition.replicas:
-        return offsets_error(context.layout, key.partition, UnknownTopicOrPartitionError.errno)
+        for_debugging = request.replica_id == DEBUGGING_CONSUMER
+        unknown = ReplicaNotAvailableError if for_debugging else UnknownTopicOrPartitionError
+        return offsets_error(context.layout, key.partition, unknown.errno)
     if partition.leader != node_id and request.replica_id != DEBUGGING_CONSUMER:
         return offsets_error(context.layout, key.partition, NotLeaderForPartitionError.errno)
     if context.layout:

@@ -11,6 +11,7 @@ from functools import partial
 from aiokafka08.errors import (
     LeaderNotAvailableError,
     ReplicaNotAvailableError,
+    UnknownError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.api import (
@@ -60,7 +61,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Steps[Outcome
     created = yield from in_steps(partial(_create, context), missing)
     for code, fails_all in created:
         if fails_all:
-            failed = [TopicState(code, name, False, []) for name in names]
+            failed = [TopicState(code, name, False, []) for name in request.topics or names]
             return Reply(MetadataResponse([], -1, failed))
     codes = {name: code for name, (code, _) in zip(missing, created, strict=True)}
 
@@ -103,7 +104,7 @@ def select_brokers(
     return [broker for broker in brokers if broker.node_id in hosts]
 
 
-def _create(context: RequestContext, name: str) -> tuple[int, bool]:
+def _create(context: RequestContext, name: str | None) -> tuple[int, bool]:
     """Create a topic if auto-creation is enabled.
 
     Returns:
@@ -112,6 +113,8 @@ def _create(context: RequestContext, name: str) -> tuple[int, bool]:
     state, line, settings = context.state, context.line, context.state.settings
     if not settings.auto_create:
         return UnknownTopicOrPartitionError.errno, False
+    if name is None:  # brokers fail when they check the name
+        return UnknownError.errno, True
     if not valid_topic_name(name):
         return line.invalid_topic_code, line.invalid_topic_fails_all
     if name in state.topics:  # created between two steps

@@ -43,6 +43,7 @@ from aiokafka08.testing.handlers.outcome import (
     Outcome,
     Reply,
     RequestContext,
+    RequestFailed,
     by_partition,
     group_by_topic,
 )
@@ -87,10 +88,10 @@ def _to_zookeeper(
 ) -> int:
     if key.topic not in context.state.topics:
         return UnknownTopicOrPartitionError.errno
-    if request.group == "":
-        return UnknownError.errno
     if len(item.metadata or "") > context.line.offset_metadata_chars:
         return OffsetMetadataTooLargeError.errno
+    if request.group == "":
+        return UnknownError.errno
     context.state.zookeeper_commits[CommitKey(request.group, *key)] = Commit(item.offset, "")
     return 0
 
@@ -102,17 +103,20 @@ def _to_kafka(
     item: CommitPartition,
 ) -> int:
     state, line = context.state, context.line
-    if OFFSETS_TOPIC not in state.topics:
-        return line.no_offsets_topic_code
+    if key.topic not in state.topics and line.unknown_topic_commit_code:
+        return line.unknown_topic_commit_code
+    if request.group is None:
+        raise RequestFailed
+    is_too_long = len(item.metadata or "") > line.offset_metadata_chars
     if state.coordinator(request.group) != context.node.node_id:
+        if is_too_long and line.stores_long_metadata:
+            return OffsetMetadataTooLargeError.errno
+        if OFFSETS_TOPIC not in state.topics:
+            return line.no_offsets_topic_code
         return NotCoordinatorForGroupError.errno
     if code := _check_member(context, request):
         return code
-    if key.topic not in state.topics and line.unknown_topic_commit_code:
-        return line.unknown_topic_commit_code
-    code = 0
-    if len(item.metadata or "") > line.offset_metadata_chars:
-        code = OffsetMetadataTooLargeError.errno
+    code = OffsetMetadataTooLargeError.errno if is_too_long else 0
     if not code or line.stores_long_metadata:
         metadata = item.metadata if line.keeps_null_metadata else item.metadata or ""
         commit_key, committed = CommitKey(request.group, *key), Commit(item.offset, metadata)
@@ -171,6 +175,8 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[
     if request.topics is None or (
         not request.topics and context.layout == 1 and context.line.fetch_of_no_topics_is_all
     ):
+        if request.group is None:
+            raise RequestFailed
         found = list(context.state.kafka_commits) if is_here else []
         is_wanted = yield from in_steps(lambda key: key.group == request.group, found)
         keys = [TopicPartition(*key[1:]) for key in itertools.compress(found, is_wanted)]
@@ -189,6 +195,8 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[
 def _from_zookeeper(
     context: RequestContext, group: str | None, key: TopicPartition
 ) -> CommittedPartition:
+    if group == "" and key.topic in context.state.topics:
+        return CommittedPartition(key.partition, -1, "", UnknownError.errno)
     commit = context.state.zookeeper_commits.get(CommitKey(group, *key))
     if commit is None:
         return CommittedPartition(key.partition, -1, "", UnknownTopicOrPartitionError.errno)
@@ -201,6 +209,8 @@ def _from_kafka(
     state, line = context.state, context.line
     if line.unknown_partition_fetch_code and state.partition(*key) is None:
         return CommittedPartition(key.partition, -1, "", line.unknown_partition_fetch_code)
+    if group is None:
+        raise RequestFailed
     if state.coordinator(group) != context.node.node_id:
         return CommittedPartition(key.partition, -1, "", NotCoordinatorForGroupError.errno)
     commit = state.kafka_commits.get(CommitKey(group, *key))

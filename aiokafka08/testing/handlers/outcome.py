@@ -31,7 +31,7 @@ class RequestContext:
     layout: int
     now_ms: int
     now_s: float
-    client_id: str
+    client_id: str | None
     client_host: str
     reserve: Callable[[int], bool]
 
@@ -42,13 +42,21 @@ class RequestContext:
 
 @dataclass(slots=True)
 class Reply:
-    """Send this response, with the request's correlation id if `correlation_id` is None.
+    """Send this response, with the request's correlation id and layout if these are None.
 
-    Only a quirk of 0.8.2 sets another one.
+    Only a quirk of 0.8.2 sets another correlation id, and one of 0.9 another layout.
     """
 
     response: Response
     correlation_id: int | None = None
+    layout: int | None = None
+
+
+class RequestFailed(Exception):
+    """The broker's handler failed: the whole request gets the error code of `UnknownError`.
+
+    A Produce with acks=0 closes the connection.
+    """
 
 
 @dataclass(frozen=True, slots=True)

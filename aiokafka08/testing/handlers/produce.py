@@ -25,18 +25,15 @@ from aiokafka08.testing.handlers.outcome import (
     Outcome,
     Reply,
     RequestContext,
+    RequestFailed,
     Wait,
     by_partition,
     group_by_topic,
 )
-from aiokafka08.testing.message_sets import (
-    MessageSetRejected,
-    ValidatedSet,
-    takes_long,
-    validate_set,
-)
+from aiokafka08.testing.message_sets import MessageSetRejected, ValidatedSet, takes_long
 from aiokafka08.testing.state import Partition
 from aiokafka08.testing.steps import ALONE, PAUSE, Steps, offload
+from aiokafka08.testing.validation import validate_set
 
 
 @dataclass(slots=True)
@@ -49,7 +46,7 @@ class _AwaitedAppend:
 
 
 def produce(context: RequestContext, request: ProduceRequest) -> Steps[Outcome]:
-    """Append the set of each partition (`message_sets.validate_set`) and wait for replicas.
+    """Append the set of each partition (`validation.validate_set`) and wait for replicas.
 
     Models: all error codes. Partitions fail independently. A request with acks=0 gets no response;
     if it fails, the broker closes the connection. With acks=-1 the response waits for the high
@@ -65,21 +62,22 @@ def produce(context: RequestContext, request: ProduceRequest) -> Steps[Outcome]:
     pending: dict[TopicPartition, _AwaitedAppend] = {}
     acks_allowed = context.line.acks_above_one or acks in (-1, 0, 1)
     for key, item in items.items():
-        if acks_allowed:
+        if key.topic not in context.state.topics and context.line.checks_topics_first:
+            code = UnknownTopicOrPartitionError.errno
+            responses[key] = ProducedPartition(item.partition, code, -1)
+        elif acks_allowed:
             responses[key] = yield from _append(context, key, item, acks, pending)
             yield PAUSE
         else:
             responses[key] = ProducedPartition(item.partition, InvalidRequiredAcksError.errno, -1)
+    if context.line.data_needs_client_id and context.client_id is None:
+        raise RequestFailed
     if not acks:
         failed = any(response.error_code for response in responses.values())
         return Disconnect() if failed else NoReply()
     reply = Reply(Response((yield from group_by_topic(responses))))
     all_failed = all(response.error_code for response in responses.values())
-    single = all(
-        len(partition.replicas) == 1
-        for key in responses
-        if (partition := context.state.partition(*key)) is not None
-    )
+    single = all(_replica_count(context, key) == 1 for key in responses)
     if acks == 1 or all_failed or (single and not context.line.single_replicas_wait):
         return reply
     if context.line.waited_offset_is_next:
@@ -98,6 +96,14 @@ def produce(context: RequestContext, request: ProduceRequest) -> Steps[Outcome]:
     return check(False) or Wait(request.timeout_ms, frozenset(pending), check)
 
 
+def _replica_count(context: RequestContext, key: TopicPartition) -> int:
+    """Return how many replicas a partition has; 0 if this broker has none of them."""
+    partition = context.state.partition(*key)
+    if partition is None or context.node.node_id not in partition.replicas:
+        return 0
+    return len(partition.replicas)
+
+
 def _append(
     context: RequestContext,
     key: TopicPartition,
@@ -109,6 +115,8 @@ def _append(
     partition = context.state.partition(*key)
     if partition is None or node_id not in partition.replicas:
         return ProducedPartition(key.partition, UnknownTopicOrPartitionError.errno, -1)
+    partition.arrived_bytes += len(item.message_set)
+    context.state.changed.add(key)
     if partition.leader != node_id:
         return ProducedPartition(key.partition, NotLeaderForPartitionError.errno, -1)
     if acks == -1 and len(partition.isr) < partition.min_insync_replicas:
@@ -122,10 +130,9 @@ def _append(
     response = ProducedPartition(key.partition, 0, validated.first_offset)
     if context.layout >= 2:
         response.timestamp = validated.append_time_ms
-    if validated.messages:
-        partition.log.append(validated, context.now_ms)
-        context.state.changed.add(key)
-        pending[key] = _AwaitedAppend(partition, validated.next_offset, response)
+    partition.log.append(validated, context.now_ms)
+    context.state.changed.add(key)
+    pending[key] = _AwaitedAppend(partition, validated.next_offset, response)
     return response
 
 
@@ -151,7 +158,8 @@ def _validate(
     try:
         while True:
             validated = yield from offload(validation())
-            if validated.next_offset - validated.messages == log.end_offset:
+            messages = validated.messages
+            if not messages or validated.next_offset - messages == log.end_offset:
                 return validated  # else a method of the cluster has changed the log
     finally:
         appending.discard(partition.key)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from aiokafka08.errors import ReplicaNotAvailableError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec
@@ -79,12 +80,14 @@ def test_max_bytes_of_exactly_one_message(target: Target, wire: WireClient, fill
 
 
 def test_max_bytes_zero(target: Target, wire: WireClient, filled: str) -> None:
-    at_once = target.line.max_bytes_0_ends_the_wait
+    """0.8.2 counts what could be read without max_bytes, but not at the end of the log."""
+    at_once = target.line.name == "0.8.2"
     assert waits(lambda wait_ms: fetch(wire, filled, 0, max_bytes=0, max_wait_ms=wait_ms), at_once)
 
 
 def test_max_bytes_negative(wire: WireClient, filled: str) -> None:
     assert fetch(wire, filled, 0, max_bytes=-1) == (-1, -1, b"")
+    assert fetch(wire, filled, 5, max_bytes=-1) == (0, 5, b"")  # at the log's end
 
 
 @pytest.mark.parametrize("offset", [6, 1000, -1, -5])
@@ -191,8 +194,13 @@ def test_negative_replica_id_on_leader(wire: WireClient, filled: str, replica_id
 
 
 def test_replica_id_of_no_replica(target: Target, wire: WireClient, filled: str) -> None:
-    got = fetch(wire, filled, 0, replica_id=5)
-    assert got.error_code == target.line.unknown_replica_code
+    """From 0.8.1 on the whole fetch fails; 0.8.0 serves it."""
+    items = [api.FetchPartition(number, 0, 1000) for number in (0, 99)]
+    response = wire.request(api.FetchRequest(5, 0, 0, [Topic(filled, items)]))
+    codes = {one.partition: one.error_code for one in response.topics[0].partitions}
+    assert codes == ({0: 0, 99: 3} if target.line.name == "0.8.0" else {0: -1, 99: -1})
+    unknown = fetch(wire, filled, 0, partition=99, replica_id=-2)
+    assert unknown.error_code == ReplicaNotAvailableError.errno
 
 
 def test_fetch_versions_and_layouts(target: Target, wire: WireClient, filled: str) -> None:

@@ -227,7 +227,7 @@ def test_0_9_is_silent_and_reads_on() -> None:
             header(ApiKey.HEARTBEAT, 1),
             header(42),
             header(ApiKey.METADATA) + struct.pack(">i", -5),
-            b"abc",
+            struct.pack(">hh", ApiKey.METADATA, 0),
             b"",
         ):
             with WireClient((info.host, info.port)) as wire:

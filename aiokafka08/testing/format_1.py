@@ -1,0 +1,312 @@
+"""How brokers that store format 1 (0.10) validate a produced message set, and serve format 0.
+
+Pure. A set of one wrapper of format 1, whose messages need no change, is stored as it is, only with
+new offset and timestamp. Other sets with a wrapper are compressed anew; plain messages of format 0
+are converted (docs/brokers.md 5, 6). On a fetch of version 0 or 1 `down_convert` turns a slice of
+the log into format 0. Callers are `validation` and `handlers.fetch`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from aiokafka08.errors import (
+    CorruptRecordException,
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    UnknownError,
+)
+from aiokafka08.protocol.compression import DecompressedTooLarge
+from aiokafka08.protocol.message_set import LOG_APPEND_TIME
+from aiokafka08.protocol.types import Buffer
+from aiokafka08.testing.message_sets import (
+    HEADER_BYTES,
+    LARGEST_ARRAY,
+    NOTHING,
+    DecompressionBudget,
+    LogConfig,
+    MessageSetRejected,
+    ValidatedSet,
+    encode_set,
+    limited,
+    messages_in,
+    parse_message,
+    unwrap,
+    walk_entries,
+)
+
+_CODEC_MASK = 0x07
+_MIN_STAMPED_BYTES = 14  # CRC, magic, attributes, timestamp
+_LARGEST_SIZE = 2**31 - 1 - HEADER_BYTES
+
+_HEAP_BYTES = 1 << 28
+"""A broker allocates what a value's length says. How much it has is a matter of its options."""
+
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_OFFSET_SIZE = struct.Struct(">qi")
+
+
+class _Message(NamedTuple):
+    """A message of a produced set, taken out of its wrapper."""
+
+    offset: int
+    """As the producer wrote it, and inside a wrapper as brokers compute it."""
+    data: memoryview
+    log_append_time: bool
+    """Whether it says that a broker has stamped it; inside a wrapper, whether the wrapper does."""
+
+
+def validate(message_set: Buffer, base_offset: int, config: LogConfig, now_ms: int) -> ValidatedSet:
+    """Validate a produced set and assign offsets from `base_offset` on.
+
+    Raises:
+        MessageSetRejected: the set is invalid; nothing of it may be stored.
+    """
+    entries, codec = _check_outer_entries(message_set, config)
+    if not entries:
+        return NOTHING
+    target_codec = config.target_codec(codec)
+    append_time_ms = now_ms if config.log_append_time else -1
+    if codec or target_codec:
+        found = limited(_messages_of(entries, config))
+        for one in found:
+            _check_message(one.data, one.log_append_time, config)
+        if codec == target_codec and _stays_as_it_is(found):
+            data = _restamped_wrapper(entries, found, base_offset, append_time_ms)
+        else:
+            messages = [_as_format_1(one.data) for one in found]
+            pairs = list(enumerate(messages, base_offset))
+            data = encode_set(pairs, target_codec, 1, append_time_ms)
+            _check_sizes(data, config)
+        count, largest = len(found), max(_timestamp(one.data) for one in found)
+    else:
+        converts = any(message[4] != 1 for _, message in entries)
+        for _, message in entries if converts else ():
+            _check_size_fields(message)
+        for _, message in entries:
+            _check_message(message, _is_log_append_time(message), config)
+        count, largest = len(entries), max(_timestamp(message) for _, message in entries)
+        if converts or append_time_ms >= 0:
+            data = _converted(entries, base_offset, append_time_ms, stamps=not converts)
+            _check_sizes(data, config)
+        else:
+            data = _with_offsets(message_set, entries, base_offset)
+    code = config.line.set_over_segment_code
+    if code is not None and len(data) > config.segment_bytes:
+        raise MessageSetRejected(code, f"set of {len(data)} bytes: larger than a segment")
+    largest = max(append_time_ms, largest if append_time_ms < 0 else -1)
+    return ValidatedSet(data, base_offset, base_offset + count, count, append_time_ms, largest)
+
+
+def _check_outer_entries(
+    message_set: Buffer, config: LogConfig
+) -> tuple[list[tuple[int, memoryview]], int]:
+    """Validate the outermost entries; ignore a tail that is cut (brokers.md 5.4 - 5.7).
+
+    Return the entries, and the codec of the last wrapper.
+    """
+    entries, codec = [], 0
+    for offset, message in walk_entries(message_set, largest=_LARGEST_SIZE):
+        if HEADER_BYTES + len(message) > config.max_message_bytes:
+            raise MessageSetRejected(
+                MessageSizeTooLargeError.errno, f"message of {len(message)} + 12 bytes: too large"
+            )
+        if crc32(message[4:]) != int.from_bytes(message[:4], "big"):
+            raise MessageSetRejected(CorruptRecordException.errno, "wrong CRC")
+        if message[5] & _CODEC_MASK:
+            codec = message[5] & _CODEC_MASK
+            if codec not in config.line.known_codecs:
+                raise MessageSetRejected(UnknownError.errno, f"unknown codec {codec}")
+        entries.append((offset, message))
+    return entries, codec
+
+
+def _messages_of(entries: list[tuple[int, memoryview]], config: LogConfig) -> Iterator[_Message]:
+    """Iterate over the messages of a set with wrappers."""
+    budget = DecompressionBudget()
+    for offset, message in entries:
+        stamped = _is_log_append_time(message)
+        if not message[5] & _CODEC_MASK:
+            yield _Message(offset, message, stamped)
+            continue
+        inner = limited(walk_entries(unwrap(message, config.line, budget), LARGEST_ARRAY))
+        if not inner:
+            raise MessageSetRejected(UnknownError.errno, "empty wrapper")
+        # A producer that doesn't set the wrapper's offset leaves it 0.
+        base = offset - inner[-1][0] if message[4] else 0
+        for relative, one in inner:
+            if one[4] != message[4]:
+                raise MessageSetRejected(
+                    CorruptRecordException.errno, "wrapper with a message of another format"
+                )
+            if one[5] & _CODEC_MASK:
+                raise MessageSetRejected(CorruptRecordException.errno, "wrapper inside a wrapper")
+            yield _Message(relative + max(base, 0), one, stamped)
+
+
+def _is_log_append_time(message: memoryview) -> bool:
+    return bool(message[4] and message[5] & LOG_APPEND_TIME)
+
+
+def _check_message(message: memoryview, log_append_time: bool, config: LogConfig) -> None:
+    if config.compacted and _key_size(message) < 0:
+        raise MessageSetRejected(
+            CorruptRecordException.errno, "message without a key for a compacted topic"
+        )
+    if log_append_time:
+        raise MessageSetRejected(
+            InvalidTimestampError.errno, "only brokers may set the bit of LogAppendTime"
+        )
+
+
+def _key_size(message: memoryview) -> int:
+    position = 14 if message[4] else 6
+    if len(message) < position + 4:
+        raise MessageSetRejected(UnknownError.errno, "message too short for a key")
+    size: int = _INT32.unpack_from(message, position)[0]
+    return size
+
+
+def _check_size_fields(message: memoryview) -> None:
+    """Check what a broker reads of a message to compute its size after a conversion."""
+    at = (18 if message[4] else 10) + max(_key_size(message), 0)
+    if len(message) < at + 4:
+        raise MessageSetRejected(UnknownError.errno, "key longer than the message")
+    if _INT32.unpack_from(message, at)[0] > _HEAP_BYTES:
+        raise MessageSetRejected(UnknownError.errno, "value larger than the broker's memory")
+
+
+def _timestamp(message: memoryview) -> int:
+    if not message[4]:
+        return -1
+    if len(message) < _MIN_STAMPED_BYTES:
+        raise MessageSetRejected(UnknownError.errno, "message too short for a timestamp")
+    timestamp_ms: int = _INT64.unpack_from(message, 6)[0]
+    return timestamp_ms
+
+
+def _stays_as_it_is(messages: list[_Message]) -> bool:
+    """Return whether a compressed set needs neither new offsets nor another format."""
+    return all(one.data[4] == 1 and one.offset == at for at, one in enumerate(messages))
+
+
+def _restamped_wrapper(
+    entries: list[tuple[int, memoryview]],
+    messages: list[_Message],
+    base_offset: int,
+    append_time_ms: int,
+) -> bytearray:
+    """Return a set with the last offset and the largest timestamp in its wrapper."""
+    for one in messages:
+        if crc32(one.data[4:]) != int.from_bytes(one.data[:4], "big"):
+            raise MessageSetRejected(CorruptRecordException.errno, "wrong CRC in a wrapper")
+    timestamp_ms = append_time_ms
+    if append_time_ms < 0:
+        timestamp_ms = max(-1, *(_timestamp(one.data) for one in messages))
+    data = bytearray()
+    for at, (offset, message) in enumerate(entries):
+        if not at:  # brokers touch only the first entry
+            offset = base_offset + len(messages) - 1
+            message = memoryview(_stamped(message, timestamp_ms, append_time_ms >= 0))
+        data += _OFFSET_SIZE.pack(offset, len(message)) + bytes(message)
+    return data
+
+
+def _with_offsets(
+    message_set: Buffer, entries: list[tuple[int, memoryview]], base_offset: int
+) -> bytearray:
+    """Return plain messages of format 1 with new offsets."""
+    sizes = [HEADER_BYTES + len(message) for _, message in entries]
+    data, position = bytearray(message_set[: sum(sizes)]), 0
+    for at, size in enumerate(sizes):
+        _INT64.pack_into(data, position, base_offset + at)
+        position += size
+    return data
+
+
+def _converted(
+    entries: list[tuple[int, memoryview]], base_offset: int, append_time_ms: int, *, stamps: bool
+) -> bytearray:
+    """Return plain messages in format 1, with new offsets.
+
+    Under LogAppendTime all get the broker's time. But in a set with messages of format 0 (`stamps`
+    is False) those of format 1 keep their own, as on real brokers.
+    """
+    data = bytearray()
+    for at, (_, message) in enumerate(entries):
+        if message[4] != 1:
+            one: Buffer = _as_format_1(message, append_time_ms)
+        elif stamps:
+            one = _stamped(message, append_time_ms, log_append_time=True)
+        else:
+            one = message
+        data += _OFFSET_SIZE.pack(base_offset + at, len(one))
+        data += one
+    return data
+
+
+def _stamped(message: memoryview, timestamp_ms: int, log_append_time: bool) -> bytes:
+    """Return a message of format 1 with another timestamp."""
+    attributes = message[5] & ~LOG_APPEND_TIME | (LOG_APPEND_TIME if log_append_time else 0)
+    if attributes == message[5] and _timestamp(message) == timestamp_ms:
+        return bytes(message)
+    body = bytes((1, attributes)) + _INT64.pack(timestamp_ms) + bytes(message[14:])
+    return crc32(body).to_bytes(4, "big") + body
+
+
+def _as_format_1(message: memoryview, append_time_ms: int = -1) -> Buffer:
+    """Convert a message to format 1; one of format 0 has no timestamp, -1 (KIP-32)."""
+    if message[4] == 1:
+        return message
+    return _written(message, 1, max(append_time_ms, _timestamp(message)), append_time_ms >= 0)
+
+
+def _written(
+    message: memoryview, magic: int, timestamp_ms: int = -1, log_append_time: bool = False
+) -> bytes:
+    """Write key and value of a message anew: other attributes are lost."""
+    key, value, _ = parse_message(message, stamped=message[4] != 0)
+    body = bytes((magic, LOG_APPEND_TIME if log_append_time else 0))
+    if magic:
+        body += _INT64.pack(timestamp_ms)
+    for field in (key, value):
+        body += _INT32.pack(-1 if field is None else len(field)) + (field or b"")
+    return crc32(body).to_bytes(4, "big") + body
+
+
+def _check_sizes(data: bytearray, config: LogConfig) -> None:
+    for _, message in walk_entries(data):
+        if HEADER_BYTES + len(message) > config.max_message_bytes:
+            raise MessageSetRejected(
+                MessageSizeTooLargeError.errno,
+                f"message of {len(message)} + 12 bytes after conversion: too large",
+            )
+
+
+def down_convert(message_set: Buffer) -> Buffer:
+    """Convert a slice of a log of format 1 to format 0, with the same offsets; drop a cut tail.
+
+    All messages go into one wrapper if the slice begins with a wrapper, of the same codec; else all
+    are plain (brokers.md 7.8). A slice that ends within its first message is returned unchanged:
+    the client only looks at its size (brokers.md 7.1). The result ends before the wrapper with
+    which all would decompress to more than `MAX_DECOMPRESSED_BYTES`; the client fetches the rest
+    with its next request.
+    """
+    entries = list(walk_entries(message_set))
+    if not entries or all(message[4] == 0 for _, message in entries):
+        return message_set
+    found: list[tuple[int, Buffer]] = []
+    budget = DecompressionBudget()
+    for offset, message in entries:
+        try:
+            inner = messages_in(offset, message, budget)
+        except DecompressedTooLarge:
+            if not found:
+                raise
+            break
+        found += [(at, _written(one, 0) if one[4] else bytes(one)) for at, one in inner]
+    return encode_set(found, entries[0][1][5] & _CODEC_MASK, 0)

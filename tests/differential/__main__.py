@@ -1,0 +1,73 @@
+"""Compare embedded and real brokers: ``python -m tests.differential --seeds 500``.
+
+    --line 0.8.2.2      one line; by default all five
+    --case FILE         run the case in a file, as a report prints it: ``Case(1, (…))``
+
+Exit code 1 means that there is a difference which isn't in `known`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.brokers import RealCluster
+from tests.contract.targets import RELEASES
+from tests.differential import cases, sets, wire
+from tests.differential.campaign import difference_of, run_seeds
+from tests.differential.run import PATIENT
+from tests.differential.targets import PROPERTIES, pair_of
+
+
+async def run_line(release: str, brokers: int, options: argparse.Namespace) -> bool:
+    """Run the seeds, or the case, on one line; return True if all is equal or known."""
+
+    def show(text: str) -> None:
+        print(f"{release}, {brokers} brokers: {text}", file=sys.stderr, flush=True)
+
+    real = RealCluster(release, brokers, PROPERTIES)
+    await asyncio.to_thread(real.start)
+    try:
+        async with pair_of(real) as pair:
+            if options.case is not None:
+                namespace = vars(cases) | vars(sets) | vars(wire)
+                case = eval(Path(options.case).read_text(), namespace)  # our own text
+                difference = await difference_of(pair, case, PATIENT)
+                print("no difference" if difference is None else difference)
+                return difference is None
+            seeds = range(options.first, options.first + options.seeds)
+            started = time.monotonic()
+            report = await run_seeds(pair, seeds, at_once=options.at_once, progress=show)
+            print(f"{report}\n{time.monotonic() - started:.0f} s", flush=True)
+            return not report.findings
+    finally:
+        await asyncio.to_thread(real.close)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="seeds per line (default: 200)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed")
+    parser.add_argument(
+        "--line", action="append", choices=list(RELEASES.values()), help="may be repeated"
+    )
+    parser.add_argument(
+        "--brokers", type=int, action="append", choices=(1, 3), help="default: 1 and 3"
+    )
+    parser.add_argument("--at-once", type=int, default=8, help="cases at a time (default: 8)")
+    parser.add_argument("--case", metavar="FILE", help="run this case, not seeds")
+    options = parser.parse_args(argv)
+    equal = True
+    for release in options.line or RELEASES.values():
+        for brokers in options.brokers or (1, 3):
+            equal &= asyncio.run(run_line(release, brokers, options))
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
