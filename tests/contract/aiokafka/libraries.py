@@ -1,7 +1,7 @@
 """`Library`: aiokafka or this package, with the clients that a comparison makes for a cluster.
 
 Invariant: a comparison never branches on the library. Where the two differ on purpose,
-docs/aiokafka.md says so, and there is no comparison.
+docs/aiokafka.md says so; then there is no comparison, or one that shows the difference (`both`).
 """
 
 from __future__ import annotations
@@ -121,9 +121,17 @@ class Comparison:
 
     async def __call__(self, observe: Observe[T]) -> T:
         """Return what `observe` returns with aiokafka; fail if it differs with this package."""
-        theirs, ours = [await self._run(name, observe) for name in NAMES]
+        theirs, ours = await self.both(observe)
         assert ours == theirs, f"ours {ours}, theirs {theirs}"
         return theirs
+
+    async def both(self, observe: Observe[T]) -> tuple[T, T]:
+        """Return what `observe` returns with aiokafka and with this package.
+
+        For the differences that docs/aiokafka.md names: a test shows what they are.
+        """
+        theirs, ours = [await self._run(name, observe) for name in NAMES]
+        return theirs, ours
 
     async def _run(self, name: str, observe: Observe[T]) -> T:
         async with asyncio.timeout(40), Library(name, self._cluster) as library:
