@@ -36,8 +36,11 @@ GROUP_FIELDS = {
 MEMBER_FIELDS = {
     "group": "the group",
     "store": STORE,
-    "state": 'such as "Stable"; "Empty" without members, also if only offsets are left',
-    "assignor": "how the members divide the partitions; empty if unknown",
+    "state": (
+        'such as "Stable"; "Empty" without members, also if only offsets are left; null if this '
+        "store can't tell: members of 0.8 are in ZooKeeper only"
+    ),
+    "assignor": "how the members divide the partitions; empty or null if unknown",
     "member": "the id of a member; null in the only row of a group without members",
     "client_id": "the member's client id; empty in ZooKeeper",
     "host": "the member's host; empty in ZooKeeper",
@@ -143,18 +146,21 @@ async def _describe(settings: Settings, names: Sequence[str]) -> list[dict[str, 
     for one in sorted(possible):
         key = one.store, one.group
         description, offsets = described.get(key), committed[key]
-        is_known = description is not None and description.state != "Dead"
-        if not is_known and not offsets:
+        is_dead = description is None or description.state == "Dead"
+        if is_dead and not offsets:
             continue
         members: Sequence[MemberDescription | None] = [None]
-        if is_known and description is not None:
-            members = description.members or [None]
+        state, assignor = None, None
+        if description is not None:
+            members = description.members or members
+            state = "Empty" if is_dead else description.state
+            assignor = description.protocol
         rows += [
             {
                 "group": one.group,
                 "store": one.store,
-                "state": description.state if is_known and description is not None else "Empty",
-                "assignor": description.protocol if description is not None else "",
+                "state": state,
+                "assignor": assignor,
                 **_member_row(member),
                 "offsets": offsets,
             }
@@ -216,15 +222,22 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store."""
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import write_rows
+    from aiokafka08.cli.output import note, write_rows
 
     if bool(groups) == all_groups:
         raise click.UsageError("group lag: name groups, or give --all")
     rows = run(_lag(settings, groups))
     missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
     wanted = [row for row in rows if not topics or row["topic"] in topics]
+    if without_offsets and not wanted:
+        from aiokafka08.errors import UnknownTopicOrPartitionError
+
+        raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets))
     write_rows(wanted, LAG_FIELDS, format)
-    return _note_missing(missing)
+    if without_offsets:
+        note(_no_offsets_text(without_offsets))
+    return _note_missing(missing) or int(bool(without_offsets))
 
 
 async def _lag(settings: Settings, groups: Sequence[str]) -> list[dict[str, Any]]:
@@ -233,6 +246,10 @@ async def _lag(settings: Settings, groups: Sequence[str]) -> list[dict[str, Any]
     async with admin_client(settings) as admin:
         found = await admin.list_group_lags(list(dict.fromkeys(groups)) or None)
     return [one._asdict() for one in found]
+
+
+def _no_offsets_text(topics: Sequence[str]) -> str:
+    return f"no committed offsets, and no members, of {', '.join(map(repr, topics))}"
 
 
 def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
