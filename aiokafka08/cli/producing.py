@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import sys
 import time
@@ -38,6 +39,9 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka08.telemetry import BatchFailed
+
+_log: Final = logging.getLogger("aiokafka08.producer")
 
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 """What the producer buffers, unless buffer.memory says otherwise."""
@@ -131,6 +135,7 @@ async def produce(
     if job.compression is not None:
         own["compression_type"] = None if job.compression == "none" else job.compression
     async with producer(settings, **own) as sending:
+        _log.addFilter(_leave_out_failures)
         try:
             with Progress("produced", total, "bytes", is_shown=not tee) as progress:
                 await send_all(
@@ -154,6 +159,17 @@ async def produce(
         except OSError as error:
             text = f"{error.strerror}. {_describe(counts)}"
             raise OSError(error.errno, text, error.filename) from None
+        finally:
+            _log.removeFilter(_leave_out_failures)
+
+
+def _leave_out_failures(record: logging.LogRecord) -> bool:
+    """Drop the log lines of failed batches, unless more than errors are logged.
+
+    `ProduceFailed` and the counts say the same, in one line.
+    """
+    is_failure = isinstance(record.args, tuple) and isinstance(record.args[-1], BatchFailed)
+    return not is_failure or _log.getEffectiveLevel() < logging.ERROR
 
 
 def _describe(counts: ProduceCounts) -> str:
@@ -171,6 +187,8 @@ async def send_all(
     flush_timeout_s: float,
 ) -> None:
     """Send the messages of the input and wait until all are acknowledged.
+
+    If this fails or is cancelled, the producer is stopped.
 
     Args:
         producer: a started producer.
@@ -203,9 +221,14 @@ async def send_all(
                 await asyncio.sleep(delay_s)
         await sender.flush()
     except (asyncio.CancelledError, Exception):
-        with suppress(KafkaError, TimeoutError):  # the counts tell
-            async with asyncio.timeout(flush_timeout_s):
-                await sender.flush()
+        try:
+            with suppress(TimeoutError, KafkaError):
+                async with asyncio.timeout(flush_timeout_s):
+                    await sender.flush()
+        finally:
+            await producer.stop(timeout=0)  # what isn't acknowledged fails
+            with suppress(KafkaError):
+                await sender.flush()  # counts at once what was
         raise
 
 
@@ -253,12 +276,10 @@ class _Sender:
             ProduceFailed: one isn't. The others are waited for before.
             KafkaError: the last `send` failed. The messages before are waited for.
         """
-        failed: KafkaError | None = None
+        failed: BaseException | None = None
         if self._sending is not None:
-            try:
-                await self._sending
-            except KafkaError as error:
-                failed = error
+            await asyncio.wait((self._sending,))  # goes on if this is cancelled
+            failed = self._sending.exception()
         while self._pending:
             try:
                 await self._await_first()

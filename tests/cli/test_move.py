@@ -371,6 +371,7 @@ def test_refused_message_is_named(
     assert done.code == 1
     assert "message 2 of the input wasn't acknowledged" in done.err
     assert "2 of 3 messages were acknowledged" in done.err
+    assert done.err.count("\n") == 1
     assert values(kafka_cluster) == [b"a", b"c"]
 
 

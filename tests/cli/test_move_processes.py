@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.protocol.api import FetchRequest, MetadataRequest
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.protocol.api import FetchRequest, MetadataRequest, ProduceRequest
+from aiokafka08.testing import EmbeddedCluster, Silence
 from tests.cli.conftest import RunCommand, command_line
 from tests.waiting import until
 
@@ -66,6 +66,42 @@ async def test_line_is_acknowledged_before_the_next_is_typed(
     assert (process.returncode, out) == (130, b"")
     assert err == b"aiokafka08: interrupted: 3 of 3 messages were acknowledged\n"
     assert [one.value for one in kafka_cluster.log("orders", 0)] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("more_signals", [False, True])
+async def test_signal_ends_a_producer_whose_broker_hangs(
+    more_signals: bool, start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    """It waits for the time of --timeout; a further Ctrl-C ends the wait."""
+    kafka_cluster.fault(ProduceRequest, nth=2, times=None, then=Silence())
+    timeout = ["--timeout", "100" if more_signals else "1"]
+    process = start("produce", "orders", *timeout, stdin=PIPE)
+    assert process.stdin is not None
+    for count, text in enumerate((b"a\n", b"b\n"), 1):
+        process.stdin.write(text)
+        process.stdin.flush()
+        await until(
+            lambda count=count: len(kafka_cluster.log("orders", 0)) == count,  # type: ignore[misc]
+            "the message is in the log",
+            timeout_s=20,
+        )
+    process.send_signal(signal.SIGINT)
+    if more_signals:
+
+        def has_ended() -> bool:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            return process.poll() is not None
+
+        await until(
+            has_ended,
+            "a further Ctrl-C ends the process",
+            timeout_s=20,
+            pause_s=0.5,
+        )
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, b"")
+    assert err == b"aiokafka08: interrupted: 1 of 2 messages were acknowledged\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
