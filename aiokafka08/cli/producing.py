@@ -48,6 +48,8 @@ _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 _MAX_REQUEST_BYTES: Final = 1048576
 _MOST_PENDING: Final = 256
 """Calls of `send_many` whose deliveries aren't awaited yet."""
+_CANCEL_S: Final = 0.1
+"""How long `run` may take to notice that stdout is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +236,12 @@ async def send_all(
 
 async def _copy(tee: Output | None, messages: InputMessages) -> None:
     if tee is not None and messages.values:
-        await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
+        try:
+            await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
+        except BrokenPipeError:
+            # `run` cancels for the same reason. Let it, before the flush that it would cut short.
+            await asyncio.sleep(_CANCEL_S)
+            raise
 
 
 class _Sender:

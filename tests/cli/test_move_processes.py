@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,6 +130,25 @@ async def test_closed_pipe_ends_a_reader_silently(
     process.stdout = None
     assert process.communicate(timeout=20)[1] == b""
     assert process.returncode == 141
+
+
+def test_closed_pipe_behind_tee_loses_no_message(
+    start: Started, kafka_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """What was read when the write fails is sent and acknowledged."""
+    path = tmp_path / "input"
+    path.write_bytes(b"0123456789\n" * 100_000)
+    with path.open("rb") as source:
+        process = start("produce", "orders", "--tee", stdin=source)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"0123456789\n"
+    process.stdout.close()
+    process.stdout = None
+    err = process.communicate(timeout=20)[1].decode()
+    assert process.returncode == 141
+    sent = len(kafka_cluster.log("orders", 0))
+    assert sent > 0
+    assert err == f"aiokafka08: interrupted: {sent} of {sent} messages were acknowledged\n"
 
 
 def test_slow_reader_gets_everything_in_order(
