@@ -35,8 +35,8 @@ CANNOT_LOOK = 2
             "aiokafka08 doctor -b kafka1:9092 --zookeeper zk1:2181 --watch 60s",
         ),
         Example(
-            "For a script",
-            "aiokafka08 doctor -b kafka1:9092 --format json",
+            "For a script that doesn't mind groups nobody uses",
+            "aiokafka08 doctor -b kafka1:9092 --ignore idle-group-lag --format json",
         ),
     ],
 )
@@ -46,9 +46,17 @@ CANNOT_LOOK = 2
     help="Look twice, this long apart (60s, 5m): for retention that overtakes groups, groups "
     "without members that commit, and the log cleaner.",
 )
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    help="Leave out findings with this code; may be repeated.",
+)
 @connection_options
 @format_option
-def doctor(settings: Settings, watch: str | None, format: str | None) -> int:
+def doctor(
+    settings: Settings, watch: str | None, ignore: tuple[str, ...], format: str | None
+) -> int:
     """Find what is wrong with a cluster, or soon will be. Read-only.
 
     The exit code is 0 if the cluster is healthy, 1 if there are findings, 2 if it can't be looked
@@ -56,7 +64,7 @@ def doctor(settings: Settings, watch: str | None, format: str | None) -> int:
     """
     from aiokafka08.cli.connection import run
     from aiokafka08.cli.doctor.examination import examine
-    from aiokafka08.cli.doctor.finding import is_healthy
+    from aiokafka08.cli.doctor.finding import find_code, is_healthy
     from aiokafka08.cli.doctor.gathering import look
     from aiokafka08.cli.doctor.report import report
     from aiokafka08.cli.main import error_text, fail
@@ -67,10 +75,12 @@ def doctor(settings: Settings, watch: str | None, format: str | None) -> int:
     watch_s = None if watch is None else parse_duration("--watch", watch) / 1000
     if watch_s is not None and watch_s <= 0:
         raise IllegalArgumentError(f"--watch={watch!r}: expected a duration > 0, such as 60s")
+    ignored = {find_code("--ignore", text) for text in ignore}
     try:
-        findings = examine(run(look(settings, watch_s, sleep=_watch)))
+        found = examine(run(look(settings, watch_s, sleep=_watch)))
     except KafkaError as error:
         return fail(error_text(error), CANNOT_LOOK)
+    findings = [one for one in found if one.code not in ignored]
     healthy, rows = is_healthy(findings), [one.as_row() for one in findings]
     format = format or default_format()
     if format == "json":

@@ -14,6 +14,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from aiokafka08.errors import IllegalArgumentError
+
 
 class Severity(enum.StrEnum):
     """How urgent a finding is. Notes don't make a cluster unhealthy."""
@@ -181,6 +183,18 @@ class Finding:
 def is_healthy(findings: Iterable[Finding]) -> bool:
     """Return True if there are only notes."""
     return all(one.code.severity is Severity.NOTE for one in findings)
+
+
+def find_code(option: str, text: str) -> FindingCode:
+    """Return a code by its text.
+
+    Raises:
+        IllegalArgumentError: there is no such code; names `option`.
+    """
+    codes = {str(code.value): code for code in FindingCode}
+    if text not in codes:
+        raise IllegalArgumentError(f"{option}={text!r}: expected one of {', '.join(codes)}")
+    return codes[text]
 
 
 _ORDER = {code: number for number, code in enumerate(FindingCode)}

@@ -151,7 +151,7 @@ async def test_topic_with_a_format_that_is_newer(version: str) -> None:
 
 async def test_logs_that_can_not_be_sampled_are_left_out() -> None:
     async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
-        cluster.append("t", 0, [b"v"])
+        cluster.append("t", 0, [b"v"] * 1000)
         cluster.fault(FetchRequest, then=Close(), times=None)
         assert await examined(cluster) == []
 
@@ -180,6 +180,19 @@ def test_exit_code_and_output(cli: RunCommand, kafka_cluster: EmbeddedCluster) -
     assert done.lines[0] == "code\tseverity\twhere\twhy\taction"
     done = cli("doctor", *address, "--watch", "1ms", "--format", "jsonl")
     assert (done.code, len(done.lines) > 1) == (1, True)
+
+
+@pytest.mark.kafka_cluster(brokers=2, version="0.9", topics={"t": 2})
+def test_ignored_codes_are_left_out(cli: RunCommand, kafka_cluster: EmbeddedCluster) -> None:
+    kafka_cluster.shrink_isr("t", 1)
+    address = ("-b", kafka_cluster.bootstrap_servers, "--format", "json")
+    done = cli("doctor", *address, "--ignore", "under-replicated", "--ignore", "unchecked")
+    assert (done.code, done.json["healthy"]) == (0, True)
+    codes = {one["code"] for one in done.json["findings"]}
+    assert codes == {"unknown-settings"}
+    done = cli("doctor", *address, "--ignore", "isr")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err.startswith("aiokafka08: --ignore='isr': expected one of leaderless-partition, ")
 
 
 def test_cluster_that_can_not_be_looked_at(cli: RunCommand) -> None:
