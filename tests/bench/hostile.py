@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,8 +28,9 @@ def measure(directory: Path, attacks: Sequence[str], connections: int, seconds: 
         ended = ""
         times: list[float] = []
         with attacked(cluster.address, connections if attacks else 0, attacks):
+            ends = time.monotonic() + seconds
             try:
-                times = ping(cluster.address, seconds)
+                times = ping(cluster.address, lambda: time.monotonic() > ends, timeout_s=30)
             except (AssertionError, OSError, EOFError) as error:
                 ended = f"ping failed: {type(error).__name__} {error}"
         code = cluster.process.poll()

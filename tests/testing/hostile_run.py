@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,16 +110,20 @@ def attacked(
         process.communicate()
 
 
-def ping(address: tuple[str, int], seconds: float, timeout_s: float = 30.0) -> list[float]:
+def ping(address: tuple[str, int], enough: Callable[[], bool], timeout_s: float) -> list[float]:
     """Send small requests on one connection; return the seconds that each has taken, in order.
+
+    Args:
+        enough: returns True when it is time to stop.
+        timeout_s: how long each response may take.
 
     Raises:
         AssertionError, OSError: the connection was closed, or a response didn't come in time.
     """
     times = []
     with WireClient(address, timeout_s) as wire:
-        ends = time.perf_counter() + seconds
-        while (began := time.perf_counter()) < ends:
+        while not enough():
+            began = time.perf_counter()
             wire.request(ListOffsetsRequest(-1, []))
             times.append(time.perf_counter() - began)
             time.sleep(PING_PAUSE_S)
