@@ -13,6 +13,7 @@ from typing import Final
 
 from aiokafka08.cli.record_types import RecordFormatError
 from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.protocol.message_set import Blobs
 
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([0-9]{1,3})|(.)|$)", re.DOTALL)
 _SIMPLE: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
@@ -47,6 +48,9 @@ def unescape(option: str, text: str) -> bytes:
     return data + text[at:].encode(errors="surrogateescape")
 
 
+_NO_BLOBS: Final = Blobs(0, 0, None, None, None)
+
+
 class DelimitedStream:
     """Cut a stream of blocks into messages at a delimiter, which isn't part of them.
 
@@ -73,7 +77,6 @@ class DelimitedStream:
             messages = block.split(delimiter)
             rest += messages[0]
             if len(messages) == 1:
-                self._check_rest()
                 return []
             messages[0] = bytes(rest)
         elif rest:
@@ -90,6 +93,28 @@ class DelimitedStream:
         self._rest = bytearray(messages.pop())
         self._count += len(messages)
         return messages
+
+    def feed_blobs(self, block: bytes, *, skip_empty: bool) -> Blobs:
+        """Return what `feed` returns, without an object for each message.
+
+        Args:
+            block: the block.
+            skip_empty: leave out messages without any byte.
+
+        Raises:
+            RecordFormatError: as `feed`.
+        """
+        self._check_rest()
+        delimiter, rest = self._delimiter, self._rest
+        at = block.rfind(delimiter)
+        if at < 0:
+            rest += block
+            return _NO_BLOBS
+        whole = bytes(rest) + block[:at] if rest else block[:at]
+        self._rest = bytearray(memoryview(block)[at + 1 :])
+        blobs = Blobs.split(whole, delimiter, skip_empty)
+        self._count += len(blobs)
+        return blobs
 
     def finish(self) -> list[bytes]:
         """Return the last message, if the stream doesn't end with a delimiter. Raises as `feed`."""

@@ -265,7 +265,7 @@ class _Sender:
         Returns:
             the messages that the count of the job allows.
         """
-        if not messages.values:
+        if not len(messages):
             return messages
         messages = self._limited(messages)
         self._sending = asyncio.create_task(self._send(messages))

@@ -180,9 +180,18 @@ class RawDecoder:
         factor = {"raw": 1, "hex": 2, "base64": 2}[layout.coding.name]
         self._stream = DelimitedStream(layout.delimiter, options.max_bytes * factor)
         self._count = 0
+        self._is_plain = (
+            layout.coding is RAW
+            and layout.key_delimiter is None
+            and len(layout.delimiter) == 1
+            and not options.empty_to_null
+        )
 
     def decode(self, block: bytes) -> InputMessages:
         """See `RecordDecoder`."""
+        if self._is_plain:
+            skip_empty = self._options.is_kcat
+            return InputMessages(self._stream.feed_blobs(block, skip_empty=skip_empty))
         return self._messages(self._stream.feed(block))
 
     def finish(self) -> InputMessages:

@@ -29,7 +29,7 @@ from aiokafka08.partitioner import (
 from aiokafka08.producer.batch import PartitionQueue
 from aiokafka08.producer.fast_path import Columns, choose_each
 from aiokafka08.producer.topics import TopicRoute
-from aiokafka08.protocol.message_set import message_size
+from aiokafka08.protocol.message_set import Blobs, message_size
 
 Data = bytes | None
 
@@ -113,6 +113,12 @@ class ListedMessages:
     def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
         """See `Messages`."""
         all_keys = self.keys
+        if (
+            isinstance(self.values, Blobs)
+            and all_keys is None
+            and message_size(1, None, None) + self.values.longest() <= limit_bytes
+        ):
+            return None
         for start in range(0, len(self.values), _STEP_MESSAGES):
             if start:
                 yield

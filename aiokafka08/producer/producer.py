@@ -48,6 +48,7 @@ from aiokafka08.producer.options import Acks, CompressionType, check_duration, p
 from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
 from aiokafka08.protocol import twins
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import Blobs
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
@@ -502,9 +503,13 @@ class AIOKafkaProducer:
         self._check()
         assert self._engine is not None
         loop_yield = self._engine.loop_yield
-        all_values, all_keys, timestamps = await loop_yield.run_steps(
-            serialize_all(values, keys, timestamps_ms, *self._serializers)
-        )
+        all_values: Sequence[bytes | None]
+        if isinstance(values, Blobs) and (keys, timestamps_ms, *self._serializers) == (None,) * 4:
+            all_values, all_keys, timestamps = values, None, None  # immutable, and checked
+        else:
+            all_values, all_keys, timestamps = await loop_yield.run_steps(
+                serialize_all(values, keys, timestamps_ms, *self._serializers)
+            )
         messages = ListedMessages(range(len(all_values)), all_keys, all_values, timestamps)
         groups = await self._engine.intake.append_many(topic, messages, partition)
         return Deliveries(len(all_values), groups, timestamps, loop_yield)

@@ -39,6 +39,45 @@ cdef class Blobs:  # the .pxd declares its attributes
         if before > self._data.len:
             raise wrong_offsets()
 
+    @staticmethod
+    def split(bytes data not None, bytes delimiter not None, bint skip_empty=False):
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data), rows = 0, used = 0, room = 64
+        cdef const char *at = PyBytes_AS_STRING(data)
+        cdef const char *end = at + size
+        cdef const char *found
+        cdef char *to
+        cdef char mark
+        cdef bytes joined
+        cdef bytearray offsets
+        check_split(size, delimiter)
+        mark = PyBytes_AS_STRING(delimiter)[0]
+        joined = PyBytes_FromStringAndSize(NULL, size)
+        to = PyBytes_AS_STRING(joined)
+        offsets = bytearray(4 * room)
+        (<int32_t *>PyByteArray_AS_STRING(offsets))[0] = 0
+        while True:
+            found = <const char *>memchr(at, mark, end - at)
+            if found == NULL:
+                found = end
+            if found > at or not skip_empty:
+                memcpy(to + used, at, found - at)
+                used += found - at
+                rows += 1
+                if rows == room:
+                    room *= 2
+                    PyByteArray_Resize(offsets, 4 * room)
+                (<int32_t *>PyByteArray_AS_STRING(offsets))[rows] = <int32_t>used
+            if found == end:
+                return Blobs(0, rows, None, offsets, joined)
+            at = found + 1
+
+    def longest(self):
+        cdef Py_ssize_t index, most = 0
+        cdef const char *begin
+        for index in range(self._count):
+            most = max(most, self.find(index, &begin))
+        return most
+
     def __dealloc__(self):
         PyBuffer_Release(&self._validity)  # does nothing for a buffer that was never filled
         PyBuffer_Release(&self._offsets)

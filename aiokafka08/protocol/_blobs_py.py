@@ -11,8 +11,9 @@ Invariant: `__init__` checks offsets and lengths, so no later access reads outsi
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import overload
 
 from aiokafka08.protocol.types import Buffer
@@ -66,6 +67,29 @@ class Blobs(Sequence[bytes | None]):
             if used[0] < 0 or used[-1] > len(self._data) or any(a > b for a, b in pairwise(used)):
                 raise ValueError("buffers of a column: offsets decrease or exceed the data")
 
+    @staticmethod
+    def split(data: bytes, delimiter: bytes, skip_empty: bool = False) -> Blobs:
+        """Return the parts of `data` between delimiters, as `data.split(delimiter)` does.
+
+        Args:
+            data: less than 2 GiB.
+            delimiter: one byte.
+            skip_empty: leave out empty parts (default False).
+
+        Raises:
+            ValueError: the delimiter isn't one byte, or the data is too long.
+        """
+        check_split(len(data), delimiter)
+        parts = data.split(delimiter)
+        if skip_empty:
+            parts = [part for part in parts if part]
+        offsets = array("i", accumulate(map(len, parts), initial=0))
+        return Blobs(0, len(parts), None, memoryview(offsets), b"".join(parts))
+
+    def longest(self) -> int:
+        """Return the size of the longest row; 0 if there is none, or all are null."""
+        return max((len(one) for one in self if one is not None), default=0)
+
     def __len__(self) -> int:
         return self._count
 
@@ -82,3 +106,12 @@ class Blobs(Sequence[bytes | None]):
         if self._bits is not None and not self._bits[row >> 3] >> (row & 7) & 1:
             return None
         return bytes(self._data[self._offsets[row] : self._offsets[row + 1]])
+
+
+def check_split(size: int, delimiter: bytes) -> None:
+    """Raise ValueError for arguments that `Blobs.split` doesn't allow."""
+    if len(delimiter) != 1 or size >= 2**31:
+        raise ValueError(
+            f"split {size} bytes at {delimiter!r}: expected one byte as the delimiter, and less "
+            "than 2 GiB"
+        )

@@ -29,9 +29,10 @@ from cpython.bytes cimport (
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol._blobs_py import check_split
 from aiokafka08.protocol._columns_py import (
     DEFAULT_MAX_COLUMN_BYTES,
     MAX_TIMESTAMP_MS,

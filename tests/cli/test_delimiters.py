@@ -47,6 +47,20 @@ def test_messages_do_not_depend_on_blocks(
     assert found + stream.finish() == messages
 
 
+@given(
+    st.lists(st.binary(max_size=5).filter(lambda one: b":" not in one), max_size=8),
+    st.integers(1, 7),
+    st.booleans(),
+)
+def test_blobs_have_the_same_messages(messages: list[bytes], size: int, skip_empty: bool) -> None:
+    stream = DelimitedStream(b":", 100)
+    data = b"".join(message + b":" for message in messages)
+    blocks = [data[at : at + size] for at in range(0, len(data), size)]
+    found = [one for block in blocks for one in stream.feed_blobs(block, skip_empty=skip_empty)]
+    expected = [message for message in messages if message or not skip_empty]
+    assert found + stream.finish() == expected
+
+
 def test_last_message_needs_no_delimiter() -> None:
     stream = DelimitedStream(b"\n", 100)
     assert stream.feed(b"a\n\nb") == [b"a", b""]

@@ -230,6 +230,19 @@ def test_delimited_values_are_alike_and_joined(
         assert len(made.column_value().data) == sum(len(value or b"") for _, value in content)
 
 
+@examples(50)
+@given(st.lists(st.binary(max_size=200), max_size=100), st.binary(min_size=1, max_size=1))
+def test_split_blobs_are_alike_and_those_of_bytes(parts: list[bytes], delimiter: bytes) -> None:
+    data = delimiter.join(parts)
+    expected = data.split(delimiter)
+    for twin in (COMPILED, PURE):
+        assert list(twin.Blobs.split(data, delimiter)) == expected
+        assert list(twin.Blobs.split(data, delimiter, True)) == [one for one in expected if one]
+        assert twin.Blobs.split(data, delimiter).longest() == max(map(len, expected))
+        with pytest.raises(ValueError, match="expected one byte"):
+            twin.Blobs.split(data, b"ab")
+
+
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
 def test_full_columns_accept_no_more_messages(twin: Twin) -> None:
     data = b"".join(entry(offset, message(None, b"v" * 10)) for offset in range(2000))
