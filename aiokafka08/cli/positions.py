@@ -103,7 +103,8 @@ def parse_bounds(
         now_ms: the current time, for times before now.
 
     Raises:
-        IllegalArgumentError: a value has no meaning, or two set the same bound.
+        IllegalArgumentError: a value has no meaning, two set the same bound, or a range ends before
+            it begins.
     """
     start, end = _Collected("--from"), _Collected("--to")
     for text in starts:
@@ -123,7 +124,26 @@ def parse_bounds(
         if parsed.kind is PositionKind.STORED:
             raise _wrong("--to", text)
         end.add(text, partition, parsed)
-    return start.bounds(), end.bounds()
+    bounds = start.bounds(), end.bounds()
+    _check_order(*bounds)
+    return bounds
+
+
+def _check_order(start: Bounds, end: Bounds) -> None:
+    for partition in (None, *start.by_partition, *end.by_partition):
+        first = start.default if partition is None else start.of(partition)
+        last = end.default if partition is None else end.of(partition)
+        if first is None or last is None or first.kind is not last.kind:
+            continue
+        is_reversed = first.number > last.number
+        if first.kind is PositionKind.FROM_END:
+            is_reversed = first.number < last.number
+        if is_reversed:
+            where = "" if partition is None else f", partition {partition}"
+            raise IllegalArgumentError(
+                f"--from={first.number}, --to={last.number}{where}: expected a range that ends "
+                "after it begins"
+            )
 
 
 class _Collected:

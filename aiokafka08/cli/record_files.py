@@ -44,6 +44,8 @@ class FilesEncoder:
                 file.write(one.value or b"")
             try:
                 os.link(part, path)  # unlike a rename, it doesn't overwrite
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, path) from None
             finally:
                 os.unlink(part)
         return b""

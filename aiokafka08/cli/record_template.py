@@ -70,8 +70,8 @@ class TemplateEncoder:
         template: the text with tokens.
         key, value: turn keys and values into text (default None).
         null_text: written for null keys and values (default b"").
-        like_kcat: write `null_text` for empty ones too, and 0 for a missing timestamp
-            (default False).
+        like_kcat: write `null_text` for empty ones too, 0 for a missing timestamp, and nothing for
+            %h, the headers (default False).
 
     Raises:
         IllegalArgumentError: an unknown token or modifier; names it.
@@ -91,6 +91,7 @@ class TemplateEncoder:
         self._template = template
         self._layout = RawLayout(null_text=null_text, empty_is_null=like_kcat)
         self._deserializers = {"key": key, "value": value}
+        self._like_kcat = like_kcat
         self._no_timestamp = 0 if like_kcat else -1
         self._parts = self._parse()
 
@@ -139,7 +140,12 @@ class TemplateEncoder:
         if token in _NUMBERS:
             return self._number_part(_NUMBERS[token], modifier)
         if token == "h":
-            raise self._wrong("'%h'", "no headers: message formats 0 and 1 have none")
+            if self._like_kcat:
+                return _constant(b"")
+            raise IllegalArgumentError(
+                f"{self._option}={self._template!r}: %h: message formats 0 and 1 have no headers; "
+                f"expected one of {_TOKENS}"
+            )
         if token not in ("t", "R"):
             raise self._wrong(f"'%{token}'", f"one of {_TOKENS}")
         if modifier is not None:

@@ -109,7 +109,7 @@ def test_files_are_messages_and_messages_files(
     ]
     again = cli("consume", "orders", *at, "-e", *flags)
     assert again.code == 1
-    assert "File exists" in again.err
+    assert again.err == f"aiokafka08: {paths[0]}: File exists\n"
     done = cli("produce", "orders", *at, "--format", "files", *map(str, paths))
     assert (done.code, done.err) == (0, "")
     assert values(kafka_cluster) == [b"a\nb", None, b"a\nb", None]

@@ -96,6 +96,11 @@ def test_partitions_have_positions_of_their_own() -> None:
         (["1=5", "1=6"], []),
         (["1:2"], ["3"]),
         (["1900-01-01"], []),
+        (["10:5"], []),
+        (["2=10"], ["5"]),
+        (["-5:-10"], []),
+        (["+2:+1"], []),
+        (["-1h"], ["-2h"]),
     ],
 )
 def test_wrong_positions_are_refused(starts: list[str], ends: list[str]) -> None:

@@ -58,7 +58,7 @@ def test_null_text_is_for_null_and_in_kcat_for_empty() -> None:
         ("%x", "'%x' has no meaning; expected one of %s %v"),
         ("100%", "'%' has no meaning"),
         ("% ", "'% ' has no meaning"),
-        ("%h", "expected no headers: message formats 0 and 1 have none"),
+        ("%h", "message formats 0 and 1 have no headers"),
         ("%v{go}", "'{go}' has no meaning; expected one of base64"),
         ("%v{unpack[z]}", "'z' has no meaning"),
         ("%o{hex5}", "'{hex5}' has no meaning; expected one of ascii"),
@@ -105,3 +105,11 @@ def test_bytes_that_do_not_fit_are_refused(pack: str, data: bytes) -> None:
 def test_wrong_pack_string_is_refused(pack: str) -> None:
     with pytest.raises(IllegalArgumentError, match=r"-s=.*expected a pack string"):
         unpacker("-s", pack)
+
+
+def test_headers_are_empty_in_scripts_of_kcat() -> None:
+    """kcat's own examples have %h; it is nothing without headers."""
+    encoder = TemplateEncoder("kcat -f", "%s [%h]", like_kcat=True)
+    assert encoder.encode([record(b"tea")]) == b"tea []"
+    with pytest.raises(IllegalArgumentError, match=r"%h: message formats 0 and 1 have no headers"):
+        TemplateEncoder("--template", "%s [%h]")
