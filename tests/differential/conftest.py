@@ -10,7 +10,7 @@ from tests.brokers.fixtures import BrokerClusters
 from tests.differential.campaign import difference_of
 from tests.differential.cases import Case
 from tests.differential.compare import Difference
-from tests.differential.run import PATIENT
+from tests.differential.run import HURRIED, PATIENT
 from tests.differential.targets import Pair, pair_of
 
 Differ = Callable[[Case], Awaitable[Difference | None]]
@@ -27,5 +27,10 @@ async def pair(
 
 @pytest.fixture
 def differ(pair: Pair) -> Differ:
-    """Run a case on both clusters, return the first difference."""
-    return lambda case: difference_of(pair, case, PATIENT)
+    """Run a case on both clusters, return the first difference; a difference has to show twice."""
+
+    async def differ(case: Case) -> Difference | None:
+        difference = await difference_of(pair, case, HURRIED)
+        return difference and await difference_of(pair, case, PATIENT)
+
+    return differ

@@ -114,6 +114,13 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
+        "join-group-of-0.8.2",
+        "0.8.2 knows a JoinGroup of a draft: it responds with -1, in another layout.",
+        ("0.8.2",),
+        lambda difference: _is_request(difference, "JoinGroup"),
+        Case(1, (Send("a", (Request("JoinGroup", 0, ("", 20_000, "", "", [])),)),)),
+    ),
+    Known(
         "null-topics",
         "What brokers below 0.10 make of a null topic in other requests than Metadata depends on"
         " which of their counters fails first.",

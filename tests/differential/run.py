@@ -206,11 +206,11 @@ class Runner:
                     await asyncio.sleep(0.002)
                     data = data[step.split :]
                 connection.write(data)
-                expects = any(one.expects_response for one in step.requests)
+                expects = [one.expects_response for one in step.requests]
                 done = connection.is_answered
-                if expects or busy or step.waits:
+                if any(expects) or busy or step.waits:
                     await connection.wait(done, quiet_s, quiet=True)
-                if not (step.waits or busy) and not (expects and done()):
+                if not (step.waits or busy) and not (all(expects) and done()):
                     await connection.ping(answer_s)
             case Bytes():
                 self._numbers += 1

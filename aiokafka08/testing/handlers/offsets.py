@@ -173,7 +173,9 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[
     if context.layout == 2 and not is_here:
         return Reply(OffsetFetchResponse([], NotCoordinatorForGroupError.errno))
     if request.topics is None or (
-        not request.topics and context.layout == 1 and context.line.fetch_of_no_topics_is_all
+        context.line.fetch_of_no_topics_is_all
+        and context.layout == 1
+        and not any(topic.partitions for topic in request.topics)
     ):
         if request.group is None:
             raise RequestFailed
