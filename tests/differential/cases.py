@@ -103,7 +103,7 @@ def as_test(release: str, brokers: int, name: str, case: Case, comment: str) -> 
     """Return the text of a test that runs the case."""
     told = "".join(f"    # {row}\n" for row in comment.splitlines())
     return (
-        f'@pytest.mark.parametrize("pair", [({release!r}, {brokers})], indirect=True)\n'
-        f"async def test_{name}(differ: Differ) -> None:\n"
-        f"{told}    assert await differ({case!r}) is None\n"
+        f'@pytest.mark.parametrize("on_pair", [({release!r}, {brokers})], indirect=True)\n'
+        f"def test_{name}(differ: Differ) -> None:\n"
+        f"{told}    assert differ({case!r}) == [None]\n"
     )

@@ -1,8 +1,13 @@
-"""The fixtures of the differential tests: a pair of clusters per test, and how to compare."""
+"""The fixtures of the differential tests: a pair of clusters per test, and how to compare.
+
+They run an event loop without asyncio's debug mode, which would take half of their time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -13,24 +18,38 @@ from tests.differential.compare import Difference
 from tests.differential.run import HURRIED, PATIENT
 from tests.differential.targets import Pair, pair_of
 
-Differ = Callable[[Case], Awaitable[Difference | None]]
+OnPair = Callable[[Callable[[Pair], Awaitable[Any]]], Any]
+Differ = Callable[..., list[Difference | None]]
 
 
 @pytest.fixture
-async def pair(
-    request: pytest.FixtureRequest, broker_clusters: BrokerClusters
-) -> AsyncIterator[Pair]:
-    """The pair of clusters of a release; the parameter is `(release, brokers)`."""
-    async with pair_of(broker_clusters.get(*request.param)) as pair:
-        yield pair
+def on_pair(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> OnPair:
+    """Run a coroutine function on the pair of clusters of the parameter, `(release, brokers)`."""
+    real = broker_clusters.get(*request.param)
+
+    def run(act: Callable[[Pair], Awaitable[Any]]) -> Any:
+        async def in_loop() -> Any:
+            async with pair_of(real) as pair:
+                return await act(pair)
+
+        return asyncio.run(in_loop(), debug=False)
+
+    return run
 
 
 @pytest.fixture
-def differ(pair: Pair) -> Differ:
-    """Run a case on both clusters, return the first difference; a difference has to show twice."""
+def differ(on_pair: OnPair) -> Differ:
+    """Run cases on both clusters, return the first difference of each; it has to show twice."""
 
-    async def differ(case: Case) -> Difference | None:
-        difference = await difference_of(pair, case, HURRIED)
-        return difference and await difference_of(pair, case, PATIENT)
+    async def difference(pair: Pair, case: Case) -> Difference | None:
+        found = await difference_of(pair, case, HURRIED)
+        return found and await difference_of(pair, case, PATIENT)
 
-    return differ
+    def run(*cases: Case) -> list[Difference | None]:
+        async def all_of_them(pair: Pair) -> list[Difference | None]:
+            return [await difference(pair, case) for case in cases]
+
+        found: list[Difference | None] = on_pair(all_of_them)
+        return found
+
+    return run

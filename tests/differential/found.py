@@ -114,6 +114,17 @@ FOUND: dict[str, Case] = {
         *(_produce(acks=acks) for acks in (-1, 2)),
         *_READ,
     ),
+    "stored messages that can't be converted": _case(
+        _produce(Msg(magic=1, timestamp=5, value_size=50), version=2),
+        Request("Fetch", 0, (-1, 0, 0, [("$t0", [(0, 0, 99), (7, 0, 9)])])),
+    ),
+    # 8.7, 8.13
+    "a refused commit makes a group": _case(
+        Request("OffsetCommit", 1, ("$g0", -1, "", [("$t0", [(0, 1, -1, Repeat("m", 5000))])])),
+        Request("DescribeGroups", 0, (["$g0"],)),
+        Request("ListGroups", 0),
+    ),
+    # 6.7
     "nested wrappers": _case(
         _produce(_nested := Wrap("gzip", (Wrap("gzip", (Wrap("gzip", (Msg(),)),)),))),
         _produce(Wrap("snappy", (_nested, Msg()))),

@@ -124,7 +124,7 @@ KNOWN: tuple[Known, ...] = (
         "null-topics",
         "What brokers below 0.10 make of a null topic in other requests than Metadata depends on"
         " which of their counters fails first.",
-        ("0.8.1", "0.8.2", "0.9"),
+        ("0.8.2", "0.9"),
         _names_null_topic,
         Case(
             1,

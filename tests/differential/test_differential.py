@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.contract.targets import RELEASES
-from tests.differential.campaign import run_seeds
-from tests.differential.conftest import Differ
+from tests.differential.campaign import Report, run_seeds
+from tests.differential.conftest import Differ, OnPair
 from tests.differential.found import FOUND
-from tests.differential.known import KNOWN, Known, find_known
-from tests.differential.targets import Pair
+from tests.differential.known import KNOWN, find_known
+from tests.differential.targets import LINE_OF_RELEASE, Pair
 
 pytestmark = pytest.mark.real
 
@@ -33,41 +33,35 @@ def pairs(releases: Sequence[str], brokers: int) -> list[Any]:
     ]
 
 
-on_each_line = pytest.mark.parametrize("pair", pairs(list(RELEASES.values()), 1), indirect=True)
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "pair",
+    "on_pair",
     [*pairs(list(RELEASES.values()), 1), *pairs(list(RELEASES.values()), 3)],
     indirect=True,
 )
-async def test_random_requests_get_equal_answers(pair: Pair, pytestconfig: pytest.Config) -> None:
+def test_random_requests_get_equal_answers(on_pair: OnPair, pytestconfig: pytest.Config) -> None:
     seeds = range(500 if pytestconfig.getoption("--full") else 20)
-    # 0.9 loses responses of other connections behind a bad request (docs/brokers.md 2.2).
-    at_once = 1 if pair.release == "0.9.0.1" else 4
-    report = await run_seeds(pair, seeds, at_once=at_once)
+
+    async def compare(pair: Pair) -> Report:
+        # 0.9 loses responses of other connections behind a bad request (docs/brokers.md 2.2).
+        return await run_seeds(pair, seeds, at_once=1 if pair.release == "0.9.0.1" else 8)
+
+    report = on_pair(compare)
     assert not report.findings, str(report)
 
 
-@on_each_line
-async def test_differences_once_found_stay_away(pair: Pair, differ: Differ) -> None:
-    found = {name: await differ(case) for name, case in FOUND.items()}
-    new = {
-        name: str(one)
-        for name, one in found.items()
-        if one is not None and find_known(pair.line.name, one) is None
-    }
+@pytest.mark.parametrize(
+    ("on_pair", "release"),
+    [pytest.param((release, 1), release, id=release) for release in RELEASES.values()],
+    indirect=["on_pair"],
+)
+def test_found_cases_agree_and_known_ones_differ(differ: Differ, release: str) -> None:
+    """A known difference whose example no longer differs has to leave the list."""
+    line = LINE_OF_RELEASE[release].name
+    known = [one for one in KNOWN if line in one.lines]
+    differences = differ(*FOUND.values(), *(one.example for one in known))
+    found = dict(zip(FOUND, differences, strict=False))
+    new = {name: str(one) for name, one in found.items() if one and not find_known(line, one)}
     assert not new
-
-
-@on_each_line
-async def test_known_differences_still_differ(pair: Pair, differ: Differ) -> None:
-    """An entry whose example no longer differs has to go."""
-
-    async def differs(one: Known) -> bool:
-        difference = await differ(one.example)
-        return difference is not None and one.matches(difference)
-
-    here = [one for one in KNOWN if pair.line.name in one.lines]
-    assert [one.name for one in here if not await differs(one)] == []
+    examples = zip(known, differences[len(FOUND) :], strict=True)
+    assert [one.name for one, other in examples if other is None or not one.matches(other)] == []

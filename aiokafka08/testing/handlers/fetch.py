@@ -181,9 +181,8 @@ def _response(
                     message_set = yield from offload(converted)
                 else:
                     message_set = converted()
-            except (MessageSetRejected, ValueError):  # a corrupt set: `append_raw` wrote it
-                responses[key] = FetchedPartition(key.partition, UnknownError.errno, -1, b"")
-                continue
+            except (MessageSetRejected, ValueError):  # a key or value longer than its message
+                raise RequestFailed from None
         responses[key] = FetchedPartition(key.partition, 0, high_watermark, message_set)
     topics = yield from group_by_topic(responses)
     return FetchResponse(throttle_time_ms=0, topics=topics)

@@ -117,6 +117,8 @@ def _to_kafka(
     if code := _check_member(context, request):
         return code
     code = OffsetMetadataTooLargeError.errno if is_too_long else 0
+    if line.commits_make_groups:
+        state.committed_groups.add(request.group)
     if not code or line.stores_long_metadata:
         metadata = item.metadata if line.keeps_null_metadata else item.metadata or ""
         commit_key, committed = CommitKey(request.group, *key), Commit(item.offset, metadata)
