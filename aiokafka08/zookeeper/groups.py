@@ -33,7 +33,7 @@ from aiokafka08.zookeeper.offsets import decode_offset
 from aiokafka08.zookeeper.session import (
     check_node_name,
     require_kazoo,
-    result_of,
+    results_of,
     temporary_session,
 )
 
@@ -192,17 +192,12 @@ class GroupNodes:
         return {path: data for path, (data, _) in found.items()}
 
     def _request_all(self, send: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
-        from kazoo.exceptions import NoNodeError
-
         waiting = list(paths)
         results: dict[str, Any] = {}
         for at in range(0, len(waiting), _IN_FLIGHT):
             deadline = time.monotonic() + self._timeout_s
-            for path, request in [(one, send(one)) for one in waiting[at : at + _IN_FLIGHT]]:
-                try:
-                    results[path] = result_of(request, deadline)
-                except NoNodeError:
-                    pass
+            sent = {path: send(path) for path in waiting[at : at + _IN_FLIGHT]}
+            results |= results_of(sent, deadline)
         return results
 
     def _subscription(self, path: str, data: bytes | None) -> list[str]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokafka08.zookeeper.session import require_kazoo, result_of, temporary_session
+from aiokafka08.zookeeper.session import require_kazoo, results_of, temporary_session
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -104,14 +104,12 @@ def _read_nodes(
     client: KazooClient, paths: Mapping[K, str], decode: Callable[[Any], V], deadline: float
 ) -> dict[K, V]:
     """Return the decoded JSON objects of nodes; those that are missing or damaged are left out."""
-    from kazoo.exceptions import NoNodeError
-
     requests = {key: client.get_async(path) for key, path in paths.items()}
     decoded = {}
-    for key, request in requests.items():
+    for key, (data, _) in results_of(requests, deadline).items():
         try:
-            decoded[key] = decode(json.loads(result_of(request, deadline)[0]))
-        except (NoNodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            decoded[key] = decode(json.loads(data))
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             pass
     return decoded
 
