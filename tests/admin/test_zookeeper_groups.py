@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndMetadata, TopicPartition
-from aiokafka08.admin import AIOKafkaAdminClient, GroupDescription
+from aiokafka08.admin import AIOKafkaAdminClient, GroupDescription, StoredGroup
 from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
@@ -166,6 +166,18 @@ async def test_undecodable_member_node_is_logged_and_skipped(
         ours = [one for one in caplog.records if one.name == "aiokafka08.admin"]
         warned = [record.getMessage() for record in ours]
         assert [f"{ids}/{group}_{name}" in text for name, text in zip("abdef", warned, strict=True)]
+
+        caplog.clear()
+        for partition, data in enumerate((b"5", b"garbage", b"-5", b"9" * 19)):
+            session.create(f"/consumers/{group}/offsets/t/{partition}", data, makepath=True)
+        async with new_admin(cluster) as admin:
+            [stored] = await admin.list_stored_offsets([StoredGroup(group, "zookeeper", "")])
+        assert stored.offsets == {TopicPartition("t", 0): OffsetAndMetadata(5, "")}
+        ours = [one for one in caplog.records if one.name == "aiokafka08.admin"]
+        nodes = [f"/consumers/{group}/offsets/t/{number}" for number in (1, 3)]
+        assert [node in one.getMessage() for node, one in zip(nodes, ours, strict=True)] == [
+            True
+        ] * 2
     finally:
         session.stop()
         session.close()
