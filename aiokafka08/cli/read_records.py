@@ -18,7 +18,7 @@ from aiokafka08.cli.record_types import Record
 from aiokafka08.concurrency.merge import merge
 from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08.consumer.range_fetches import RangeFetches
-from aiokafka08.errors import UnknownTopicOrPartitionError
+from aiokafka08.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -131,6 +131,7 @@ async def follow(
 
     Raises:
         UnknownTopicOrPartitionError: a topic was deleted.
+        OffsetOutOfRangeError: the log lost offsets before they were read.
         KafkaError: as `getmany`.
     """
     stops = {one.tp: one.stop for one in ranges}
@@ -141,7 +142,16 @@ async def follow(
     missing = MissingTopics(tp.topic for tp in stops)
     while open_tps:
         missing.check(consumer)
-        for tp, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+        try:
+            fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+        except OffsetOutOfRangeError as error:
+            ((tp, offset),) = error.args[0].items()
+            raise OffsetOutOfRangeError(
+                f"topic {tp.topic!r}, partition {tp.partition}: the log has lost offset {offset} "
+                "before it was read, by retention or because a leader failed. 'aiokafka08 offsets' "
+                "shows what it has; go on with --from"
+            ) from error
+        for tp, records in fetched.items():
             if tp in open_tps:
                 yield tp, records_before(records, stops[tp])
         for tp in list(open_tps):
