@@ -91,11 +91,15 @@ def _storage(option: str, text: str) -> str:
     return storage
 
 
-def _partitioner(option: str, text: str) -> str:
-    if text in ("consistent", "consistent_random", "fnv1a", "fnv1a_random"):
+def _partitioner(option: str, text: str) -> Any:
+    if text == "consistent_random":
+        from aiokafka08.cli.kcat_partitioner import ConsistentRandomPartitioner
+
+        return ConsistentRandomPartitioner
+    if text in ("consistent", "fnv1a", "fnv1a_random"):
         raise UnsupportedVersionError(
-            f"{show_option(option, text)}: this hash of librdkafka isn't available; expected "
-            "murmur2, scala-0.8.2, round_robin, sticky or random"
+            f"{show_option(option, text)}: this partitioner of librdkafka isn't available; "
+            "expected consistent_random, murmur2, scala-0.8.2, round_robin, sticky or random"
         )
     return {"murmur2_random": "murmur2"}.get(text, text)  # the producer checks the name
 

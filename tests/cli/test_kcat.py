@@ -208,3 +208,19 @@ def test_configuration_of_kcat_is_read(
     assert b"client_id = me\n" in dump
     assert cli("kcat", "-F", "none", "-C", "-t", "x").code == 2
     assert b"= flag:1\n" in cli("kcat", "-b", "flag:1", "-X", "dump").out
+
+
+@pytest.mark.kafka_cluster(version="0.10", topics={"orders": 7})
+def test_keys_are_in_the_partitions_of_kcat(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster
+) -> None:
+    """The partitions are those that Debian's kcat 1.7.1 chose."""
+    flags = ["kcat", "-P", "-b", kafka_cluster.bootstrap_servers, "-t", "orders", "-K", ":"]
+    keys = [b"a", b"b", b"key", "ü".encode(), b"\xff"]
+    assert cli(*flags, stdin=b"".join(key + b":x\n" for key in keys)).code == 0
+    found = {
+        one.key: partition
+        for partition in range(7)
+        for one in kafka_cluster.log("orders", partition)
+    }
+    assert [found[key] for key in keys] == [4, 4, 5, 4, 3]

@@ -106,7 +106,7 @@ def test_wrong_value_names_property_value_and_source(name: str, value: str, mess
     [
         ("security.protocol", "SASL_SSL"),
         ("compression.codec", "zstd"),
-        ("partitioner", "consistent_random"),
+        ("partitioner", "fnv1a"),
         ("isolation.level", "read_committed"),
         ("enable.idempotence", "true"),
     ],

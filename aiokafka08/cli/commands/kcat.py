@@ -125,6 +125,9 @@ def _dump(settings: Settings) -> str:
 
 
 async def _produce(settings: Settings, options: KcatOptions) -> None:
+    from dataclasses import replace
+
+    from aiokafka08.cli.kcat_partitioner import ConsistentRandomPartitioner
     from aiokafka08.cli.notes import note
     from aiokafka08.cli.producing import ProduceJob, max_message_bytes, produce
     from aiokafka08.cli.record_format import InputOptions
@@ -146,6 +149,9 @@ async def _produce(settings: Settings, options: KcatOptions) -> None:
         is_kcat=True,
         max_bytes=max_message_bytes(settings),
     )
+    if options.key is not None or options.key_delimiter is not None:
+        own = {"partitioner": ConsistentRandomPartitioner, **settings.producer}
+        settings = replace(settings, producer=own)
     await produce(settings, job, options.names, reading, tee=options.tee, note=note)
 
 
