@@ -252,15 +252,15 @@ def _read_entry(offset: int, message: bytes, depth: int) -> dict[str, Any]:
         entry["attributes"] = attributes
     if checksum != zlib.crc32(message[4:]):
         entry["crc"] = "wrong"
-    pos = 6
+    pos = start = 6
     if magic == 1 and len(message) >= 22:
         entry["timestamp"] = struct.unpack_from(">q", message, 6)[0]
-        pos = 14
+        pos = start = 14
     try:
         key, pos = _read_sized(message, pos)
         value, pos = _read_sized(message, pos)
     except (struct.error, ValueError):
-        return entry | {"message": message[6:]}
+        return entry | {"message": message[start:]}
     if key is not None:
         entry["key"] = key
     if attributes & 7 and value is not None and depth < 60:
