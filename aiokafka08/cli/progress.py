@@ -1,6 +1,6 @@
 """A progress bar on stderr for long work with a known end.
 
-Called by `consuming` and `producing`. rich is imported only when the bar is drawn.
+Called by `moving`. rich is imported only when the bar is drawn.
 
 Invariant: nothing is drawn in the first `DELAY_S` seconds, without a known end, or if stderr isn't
 a terminal.

@@ -93,7 +93,7 @@ def _storage(option: str, text: str) -> str:
 
 def _partitioner(option: str, text: str) -> Any:
     if text == "consistent_random":
-        from aiokafka08.cli.kcat_partitioner import ConsistentRandomPartitioner
+        from aiokafka08.cli.kcat.partitioner import ConsistentRandomPartitioner
 
         return ConsistentRandomPartitioner
     if text in ("consistent", "fnv1a", "fnv1a_random"):

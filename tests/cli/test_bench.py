@@ -7,7 +7,7 @@ import io
 import pytest
 
 from aiokafka08.cli import progress
-from aiokafka08.cli.benchmark import latency_row, throughput_row
+from aiokafka08.cli.moving.benchmark import latency_row, throughput_row
 from aiokafka08.cli.progress import Progress
 from aiokafka08.testing import EmbeddedCluster
 from tests.cli.conftest import RunCommand

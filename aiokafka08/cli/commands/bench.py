@@ -81,10 +81,10 @@ def produce(
     format: str | None,
 ) -> None:
     """Send random messages to TOPIC."""
-    from aiokafka08.cli.benchmark import measure_produce
     from aiokafka08.cli.connection import run
+    from aiokafka08.cli.moving.benchmark import measure_produce
+    from aiokafka08.cli.moving.rate import parse_rate
     from aiokafka08.cli.output import write_rows
-    from aiokafka08.cli.rate import parse_rate
 
     row = run(
         measure_produce(
@@ -115,8 +115,8 @@ def consume(
     settings: Settings, topics: tuple[str, ...], messages: int | None, format: str | None
 ) -> None:
     """Read topics from their beginning to their present end, and drop what is read."""
-    from aiokafka08.cli.benchmark import measure_consume
     from aiokafka08.cli.connection import run
+    from aiokafka08.cli.moving.benchmark import measure_consume
     from aiokafka08.cli.output import write_rows
 
     row = run(measure_consume(settings, topics, messages=messages))
@@ -161,8 +161,8 @@ def latency(
     settings: Settings, topic: str, messages: int, size: int, partition: int, format: str | None
 ) -> None:
     """Send messages to TOPIC one after the other, and read each of them."""
-    from aiokafka08.cli.benchmark import measure_latency
     from aiokafka08.cli.connection import run
+    from aiokafka08.cli.moving.benchmark import measure_latency
     from aiokafka08.cli.output import write_rows
 
     rows = run(measure_latency(settings, topic, messages=messages, size=size, partition=partition))

@@ -12,7 +12,7 @@ import click
 from aiokafka08.cli.declare import DeclaredCommand, Example, command, log_to_stderr
 
 if TYPE_CHECKING:
-    from aiokafka08.cli.kcat_options import KcatOptions
+    from aiokafka08.cli.kcat.options import KcatOptions
     from aiokafka08.cli.settings import Settings
     from aiokafka08.structs import TopicPartition
 
@@ -56,7 +56,7 @@ def kcat(arguments: tuple[str, ...]) -> int:
     ~/.config/kcat.conf. Exit codes are those of aiokafka08.
     """
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.kcat_options import parse_kcat
+    from aiokafka08.cli.kcat.options import parse_kcat
     from aiokafka08.cli.output import write_text
     from aiokafka08.cli.settings import SETTABLE
 
@@ -127,10 +127,10 @@ def _dump(settings: Settings) -> str:
 async def _produce(settings: Settings, options: KcatOptions) -> None:
     from dataclasses import replace
 
-    from aiokafka08.cli.kcat_partitioner import ConsistentRandomPartitioner
+    from aiokafka08.cli.kcat.partitioner import ConsistentRandomPartitioner
+    from aiokafka08.cli.moving.producing import ProduceJob, max_message_bytes, produce
     from aiokafka08.cli.notes import note
-    from aiokafka08.cli.producing import ProduceJob, max_message_bytes, produce
-    from aiokafka08.cli.record_format import InputOptions
+    from aiokafka08.cli.records.formats import InputOptions
 
     assert options.topic is not None
     job = ProduceJob(
@@ -158,11 +158,11 @@ async def _produce(settings: Settings, options: KcatOptions) -> None:
 async def _consume(settings: Settings, options: KcatOptions) -> None:
     import time
 
-    from aiokafka08.cli.consuming import ConsumeJob, consume
+    from aiokafka08.cli.moving.consuming import ConsumeJob, consume
+    from aiokafka08.cli.moving.pipes import open_stdout
+    from aiokafka08.cli.moving.positions import parse_bounds
     from aiokafka08.cli.notes import note
-    from aiokafka08.cli.pipes import open_stdout
-    from aiokafka08.cli.positions import parse_bounds
-    from aiokafka08.cli.record_format import kcat_encoder
+    from aiokafka08.cli.records.formats import kcat_encoder
 
     start, end = parse_bounds(
         [options.start] if options.start is not None else [],
@@ -204,9 +204,9 @@ async def _consume(settings: Settings, options: KcatOptions) -> None:
 
 async def _list(settings: Settings, options: KcatOptions) -> None:
     from aiokafka08.cli.connection import range_router
-    from aiokafka08.cli.kcat_metadata import kcat_json, kcat_text
+    from aiokafka08.cli.kcat.metadata import kcat_json, kcat_text
+    from aiokafka08.cli.moving.read_plan import select_topics
     from aiokafka08.cli.output import write_text
-    from aiokafka08.cli.read_plan import select_topics
 
     async with range_router(settings) as router:
         snapshot = await router.metadata.refresh()
@@ -220,9 +220,9 @@ async def _list(settings: Settings, options: KcatOptions) -> None:
 async def _query(settings: Settings, options: KcatOptions) -> None:
     """Print the offset of each time; -1 where no message is as late, as kcat does."""
     from aiokafka08.cli.connection import range_router
+    from aiokafka08.cli.moving.read_plan import offsets_at, select_partitions, select_topics
     from aiokafka08.cli.notes import note
     from aiokafka08.cli.output import write_text
-    from aiokafka08.cli.read_plan import offsets_at, select_partitions, select_topics
 
     async with range_router(settings) as router:
         snapshot = await router.metadata.refresh()

@@ -90,13 +90,13 @@ def produce(
     leader). Ctrl-C sends what was read, and prints how many messages were acknowledged.
     """
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.delimiters import unescape
+    from aiokafka08.cli.moving.producing import ProduceJob, max_message_bytes
+    from aiokafka08.cli.moving.producing import produce as send
+    from aiokafka08.cli.moving.rate import parse_rate
     from aiokafka08.cli.notes import note
-    from aiokafka08.cli.producing import ProduceJob, max_message_bytes
-    from aiokafka08.cli.producing import produce as send
-    from aiokafka08.cli.rate import parse_rate
-    from aiokafka08.cli.record_format import InputOptions
-    from aiokafka08.cli.record_format import key_delimiter as parse_key_delimiter
+    from aiokafka08.cli.records.delimiters import unescape
+    from aiokafka08.cli.records.formats import InputOptions
+    from aiokafka08.cli.records.formats import key_delimiter as parse_key_delimiter
     from aiokafka08.errors import IllegalArgumentError
 
     if partition is not None and keep_partition:

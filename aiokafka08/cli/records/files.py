@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Final
 
-from aiokafka08.cli.input_messages import NULL_SUFFIX
-from aiokafka08.cli.record_types import Record
+from aiokafka08.cli.records.types import Record
+
+NULL_SUFFIX: Final = ".null"
+"""A file with this suffix stands for a message whose value is null."""
 
 
 class FilesEncoder:

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from aiokafka08.cli.record_template import TemplateEncoder
-from aiokafka08.cli.unpack import unpacker
+from aiokafka08.cli.records.template import TemplateEncoder
+from aiokafka08.cli.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
-from tests.cli.records import record
+from tests.cli.sample_records import record
 
 ONE = record(b"tea", b"k", offset=258, timestamp=1_700_000_000_123)
 NOTHING = record(None, None, offset=0)

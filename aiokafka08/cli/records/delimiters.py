@@ -1,6 +1,6 @@
 """Delimiters on the command line: their escapes, and the splitting of a stream at them.
 
-Pure; `record_raw` and `record_template` use it.
+Pure; `raw` and `template` use it.
 
 Invariant: what a stream is cut into doesn't depend on where its blocks end, and splitting takes
 time in proportion to the bytes, whatever the length of a message.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from aiokafka08.cli.record_types import RecordFormatError
+from aiokafka08.cli.records.types import RecordFormatError
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.protocol.message_set import Blobs
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Final
 
-from aiokafka08.cli.delimiters import DelimitedStream
-from aiokafka08.cli.record_types import (
+from aiokafka08.cli.records.delimiters import DelimitedStream
+from aiokafka08.cli.records.types import (
     Deserializer,
     InputMessages,
     Record,

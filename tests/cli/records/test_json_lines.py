@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.cli.record_json import (
+from aiokafka08.cli.records.json_lines import (
     FIELDS,
     EnvelopeEncoder,
     JsonLinesDecoder,
@@ -17,8 +17,8 @@ from aiokafka08.cli.record_json import (
     envelope_field,
     field_of,
 )
-from aiokafka08.cli.record_types import InputMessages, RecordFormatError
-from tests.cli.records import record
+from aiokafka08.cli.records.types import InputMessages, RecordFormatError
+from tests.cli.sample_records import record
 
 
 def decoder(**options: Any) -> JsonLinesDecoder:

@@ -11,11 +11,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from aiokafka08.cli.pipes import BLOCK_BYTES, read_blocks
-from aiokafka08.cli.record_types import InputMessages, RecordDecoder, RecordFormatError
-
-NULL_SUFFIX: Final = ".null"
-"""A file with this suffix stands for a message whose value is null."""
+from aiokafka08.cli.moving.pipes import BLOCK_BYTES, read_blocks
+from aiokafka08.cli.records.files import NULL_SUFFIX
+from aiokafka08.cli.records.types import InputMessages, RecordDecoder, RecordFormatError
 
 STDIN: Final = "-"
 

@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 
 from aiokafka08 import AIOKafkaConsumer
-from aiokafka08.cli.read_plan import PartitionRange
-from aiokafka08.cli.record_types import Record
+from aiokafka08.cli.moving.read_plan import PartitionRange
+from aiokafka08.cli.records.types import Record
 from aiokafka08.concurrency.merge import merge
 from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08.consumer.range_fetches import RangeFetches

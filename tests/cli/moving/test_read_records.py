@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer
-from aiokafka08.cli.positions import OffsetSpan
-from aiokafka08.cli.read_plan import PartitionRange
-from aiokafka08.cli.read_records import follow
+from aiokafka08.cli.moving.positions import OffsetSpan
+from aiokafka08.cli.moving.read_plan import PartitionRange
+from aiokafka08.cli.moving.read_records import follow
 from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.structs import TopicPartition
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.abc import ConsumerRebalanceListener
-from aiokafka08.cli.read_plan import PartitionRange
-from aiokafka08.cli.read_records import MissingTopics, RecordBatchSource, records_before
+from aiokafka08.cli.moving.read_plan import PartitionRange
+from aiokafka08.cli.moving.read_records import MissingTopics, RecordBatchSource, records_before
 from aiokafka08.errors import CommitFailedError, IllegalStateError
 from aiokafka08.structs import TopicPartition
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aiokafka08.cli.positions import (
+from aiokafka08.cli.moving.positions import (
     BEGINNING,
     Bounds,
     OffsetSpan,

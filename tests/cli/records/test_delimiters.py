@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.cli.delimiters import DelimitedStream, unescape
-from aiokafka08.cli.record_types import RecordFormatError
+from aiokafka08.cli.records.delimiters import DelimitedStream, unescape
+from aiokafka08.cli.records.types import RecordFormatError
 from aiokafka08.errors import IllegalArgumentError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.cli.positions import (
+from aiokafka08.cli.moving.positions import (
     BEGINNING,
     END,
     STORED,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from aiokafka08.cli.record_types import Deserializer
+from aiokafka08.cli.records.types import Deserializer
 from aiokafka08.errors import IllegalArgumentError
 
 _INTEGERS: Final = "bBhHiIqQ"

@@ -12,7 +12,7 @@ import io
 import struct
 from typing import Any, Final
 
-from aiokafka08.cli.record_types import Deserializer
+from aiokafka08.cli.records.types import Deserializer
 from aiokafka08.errors import KafkaConfigurationError, KafkaConnectionError
 
 _HEADER: Final = struct.Struct(">bI")

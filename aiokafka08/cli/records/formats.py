@@ -1,6 +1,6 @@
 """Choose encoders and decoders by the options of `consume`, `produce` and `kcat`.
 
-Pure, but for the schema registry, which `record_avro` asks when it meets a new schema.
+Pure, but for the schema registry, which `avro` asks when it meets a new schema.
 
 Invariant: a wrong combination of options is an error before anything is read.
 """
@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08.cli.delimiters import unescape
-from aiokafka08.cli.record_raw import (
+from aiokafka08.cli.records.delimiters import unescape
+from aiokafka08.cli.records.raw import (
     CODINGS,
     RawDecoder,
     RawInput,
     RawLayout,
     raw_encoder,
 )
-from aiokafka08.cli.record_types import Deserializer, RecordDecoder, RecordEncoder
-from aiokafka08.cli.unpack import unpacker
+from aiokafka08.cli.records.types import Deserializer, RecordDecoder, RecordEncoder
+from aiokafka08.cli.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
 
 OUTPUT_FORMATS: Final = ("raw", "jsonl", "hex", "base64", "files")
@@ -71,7 +71,7 @@ def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Ser
                 f"{option}=avro: expected the URL of a schema registry too (-r URL)"
             )
         if avro is None:
-            from aiokafka08.cli.record_avro import avro_deserializer
+            from aiokafka08.cli.records.avro import avro_deserializer
 
             avro = avro_deserializer(registry)
         functions[name] = avro
@@ -108,13 +108,13 @@ def record_encoder(options: OutputOptions) -> RecordEncoder:
     if options.format == "files":
         if options.directory is None:
             raise IllegalArgumentError("--format=files: expected --directory too")
-        from aiokafka08.cli.record_files import FilesEncoder
+        from aiokafka08.cli.records.files import FilesEncoder
 
         return FilesEncoder(options.directory)
     if options.directory is not None:
         raise IllegalArgumentError(f"--directory={options.directory}: expected --format files too")
     if options.template is not None:
-        from aiokafka08.cli.record_template import TemplateEncoder
+        from aiokafka08.cli.records.template import TemplateEncoder
 
         return TemplateEncoder(
             "--template",
@@ -124,7 +124,7 @@ def record_encoder(options: OutputOptions) -> RecordEncoder:
             null_text=null_text or b"",
         )
     if options.format == "jsonl":
-        from aiokafka08.cli.record_json import JsonLinesEncoder, field_of
+        from aiokafka08.cli.records.json_lines import JsonLinesEncoder, field_of
 
         return JsonLinesEncoder(
             field_of(serdes.key, is_json=serdes.key_is_json),
@@ -162,7 +162,7 @@ def record_decoder(options: InputOptions) -> RecordDecoder:
         IllegalArgumentError: they don't go together, or one is wrong.
     """
     if options.format == "jsonl":
-        from aiokafka08.cli.record_json import JsonLinesDecoder
+        from aiokafka08.cli.records.json_lines import JsonLinesDecoder
 
         return JsonLinesDecoder(
             keep_partition=options.keep_partition,
@@ -227,7 +227,7 @@ def kcat_encoder(
     made = parse_serdes("kcat -s", serdes, registry)
     null_text = NULL_TEXT if null else None
     if json:
-        from aiokafka08.cli.record_json import EnvelopeEncoder, envelope_field
+        from aiokafka08.cli.records.json_lines import EnvelopeEncoder, envelope_field
 
         key = envelope_field("key", made.key if made.key_is_json else None)
         value = envelope_field("payload", made.value if made.value_is_json else None)
@@ -235,7 +235,7 @@ def kcat_encoder(
         return lambda broker_of: EnvelopeEncoder(broker_of, end, key, value)
     encoder: RecordEncoder
     if template is not None:
-        from aiokafka08.cli.record_template import TemplateEncoder
+        from aiokafka08.cli.records.template import TemplateEncoder
 
         encoder = TemplateEncoder(
             "kcat -f",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka08.cli.record_types import Record
+from aiokafka08.cli.records.types import Record
 from aiokafka08.structs import ConsumerRecord
 
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from aiokafka08.cli.delimiters import DelimitedStream
-from aiokafka08.cli.record_raw import where
-from aiokafka08.cli.record_types import Deserializer, InputMessages, Record, RecordFormatError
+from aiokafka08.cli.records.delimiters import DelimitedStream
+from aiokafka08.cli.records.raw import where
+from aiokafka08.cli.records.types import Deserializer, InputMessages, Record, RecordFormatError
 
 FIELDS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value")
 """The fields of a line, in their order."""

@@ -17,21 +17,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aiokafka08.cli.connection import consumer, range_router
-from aiokafka08.cli.pipes import Output
-from aiokafka08.cli.positions import Bounds, PositionKind
-from aiokafka08.cli.progress import Progress
-from aiokafka08.cli.rate import RateLimit
-from aiokafka08.cli.read_group import GroupReader
-from aiokafka08.cli.read_plan import (
+from aiokafka08.cli.moving.pipes import Output
+from aiokafka08.cli.moving.positions import Bounds, PositionKind
+from aiokafka08.cli.moving.rate import RateLimit
+from aiokafka08.cli.moving.read_group import GroupReader
+from aiokafka08.cli.moving.read_plan import (
     Note,
     PartitionRange,
     plan_ranges,
     select_partitions,
     select_topics,
 )
-from aiokafka08.cli.read_records import RecordBatchSource, follow, read_bounded
-from aiokafka08.cli.record_format import BrokerOf
-from aiokafka08.cli.record_types import (
+from aiokafka08.cli.moving.read_records import RecordBatchSource, follow, read_bounded
+from aiokafka08.cli.progress import Progress
+from aiokafka08.cli.records.formats import BrokerOf
+from aiokafka08.cli.records.types import (
     ColumnsEncoder,
     Record,
     RecordEncoder,

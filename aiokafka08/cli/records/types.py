@@ -1,7 +1,7 @@
 """What the record formats have in common: the two directions as protocols, and messages to produce.
 
-`record_json`, `record_raw`, `record_template` and `record_files` implement them, `consuming` calls
-encoders, `producing` calls decoders.
+`json_lines`, `raw`, `template` and `files` implement them; `moving.consuming` calls encoders,
+`moving.producing` decoders.
 """
 
 from __future__ import annotations

@@ -29,10 +29,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from aiokafka08.cli.delimiters import unescape
-from aiokafka08.cli.record_raw import RawLayout, field_writer
-from aiokafka08.cli.record_types import Deserializer, Record
-from aiokafka08.cli.unpack import unpacker
+from aiokafka08.cli.records.delimiters import unescape
+from aiokafka08.cli.records.raw import RawLayout, field_writer
+from aiokafka08.cli.records.types import Deserializer, Record
+from aiokafka08.cli.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
 
 Part = Callable[[Record], bytes]
