@@ -89,14 +89,19 @@ def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalAr
     return IllegalArgumentError(f"{show_option(option, text)}: {what}")
 
 
-def unknown_option(option: str, text: str, known: str) -> IllegalArgumentError:
-    """Return the error for an unknown option."""
-    return IllegalArgumentError(f"{show_option(option, text)}: unknown option; expected {known}")
+def unknown_option(option: str, known: str) -> IllegalArgumentError:
+    """Return the error for an unknown option, without its value."""
+    return IllegalArgumentError(f"{hide_value(option)}: unknown option; expected {known}")
 
 
 def show_option(option: str, text: str) -> str:
     """Return an option for an error or a log line: shortened, and without secrets."""
-    return f"{option}=…" if is_secret(option) else f"{option}={shorten(text)}"
+    return hide_value(option) if is_secret(option) else f"{option}={shorten(text)}"
+
+
+def hide_value(option: str) -> str:
+    """Return an unknown option for an error or a log line: a misspelt name may be a secret's."""
+    return f"{option}=…"
 
 
 def is_secret(option: str) -> bool:
@@ -207,15 +212,15 @@ def _no_idempotence(option: str, text: str) -> bool:
 
 def _security_protocol(option: str, text: str) -> str:
     if text.strip().upper().startswith("SASL"):
-        raise no_sasl(option, text)
+        raise no_sasl(show_option(option, text))
     protocol: str = choice(option, text, {"plaintext": "PLAINTEXT", "ssl": "SSL"})
     return protocol
 
 
-def no_sasl(option: str, text: str) -> UnsupportedVersionError:
-    """Return the error for a SASL option."""
+def no_sasl(shown: str) -> UnsupportedVersionError:
+    """Return the error for an option that asks for SASL; `show_option` and `hide_value` show it."""
     return UnsupportedVersionError(
-        f"{show_option(option, text)}: SASL needs SaslHandshake (brokers from 0.10 on), which this "
+        f"{shown}: SASL needs SaslHandshake (brokers from 0.10 on), which this "
         "client doesn't speak; expected security.protocol PLAINTEXT or SSL"
     )
 

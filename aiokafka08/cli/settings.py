@@ -29,6 +29,7 @@ from aiokafka08.properties import (
     PropertyTable,
     TlsOptions,
     choice,
+    hide_value,
     is_secret,
     is_tls,
     no_sasl,
@@ -248,8 +249,10 @@ def _add(
         notes.append(f"{shown} has no effect: {property_names.WITHOUT_EFFECT[name]}")
     elif name.startswith("sasl."):
         if texts.get("security.protocol", "").strip().upper().startswith("SASL"):
-            raise no_sasl(given.name, given.text)
-        notes.append(f"{shown} has no effect: security.protocol doesn't ask for SASL")
+            raise no_sasl(hide_value(given.name))
+        notes.append(
+            f"{hide_value(given.name)} has no effect: security.protocol doesn't ask for SASL"
+        )
     elif name in _ALL_TLS or name in _ALL_TLS_UNSUPPORTED:
         if not is_tls(texts):
             notes.append(f"{shown} has no effect: security.protocol isn't SSL")
@@ -258,7 +261,7 @@ def _add(
                 f"{shown} is not supported; expected one of {', '.join(sorted(_ALL_TLS))}"
             )
     else:
-        raise IllegalArgumentError(f"{shown}: unknown property{_similar(name)}")
+        raise IllegalArgumentError(f"{hide_value(given.name)}: unknown property{_similar(name)}")
 
 
 def _similar(name: str) -> str:

@@ -23,6 +23,7 @@ from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.properties import (
     boolean,
     choice,
+    hide_value,
     integer,
     one_of,
     show_option,
@@ -288,10 +289,10 @@ def is_create_table(given: Mapping[str, str]) -> bool:
     if "provider" not in {name.lower() for name in given}:
         return False
     own = {name.lower() for name in (*_READ, *_WRITE)}
-    for name, value in given.items():
+    for name in given:
         if name.lower() in own or name.lower().startswith("kafka."):
             raise IllegalArgumentError(
-                f"CREATE TABLE with {show_option(name, value)}: Spark doesn't pass the options of "
+                f"CREATE TABLE with {hide_value(name)}: Spark doesn't pass the options of "
                 f"a table to a Python data source; expected a table without options. {_SQL_WAYS}"
             )
     return True
@@ -330,7 +331,7 @@ def _split_names(
         elif name in known:
             options[known[name]] = value
         elif name not in _SPARK_OPTIONS:
-            raise unknown_option(given_name, value, f"{one_of(names)}, or a Kafka option kafka.*")
+            raise unknown_option(given_name, f"{one_of(names)}, or a Kafka option kafka.*")
     return options, kafka
 
 

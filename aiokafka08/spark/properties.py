@@ -25,6 +25,7 @@ from aiokafka08.properties import (
     PropertyTable,
     TlsOptions,
     boolean,
+    hide_value,
     is_tls,
     isolation,
     no_sasl,
@@ -157,7 +158,7 @@ def _map(
                 f"{show_option(option, text)} is not supported: {refused[name]}"
             )
         if name.startswith("sasl."):
-            raise no_sasl(option, text)
+            raise no_sasl(hide_value(option))
         if name in NETWORK:
             argument, parse = NETWORK[name]
             network[argument] = parse(option, text)
@@ -171,7 +172,7 @@ def _map(
                 f"{show_option(option, text)} has no effect: kafka.security.protocol is PLAINTEXT"
             )
         elif name not in TLS:
-            raise unknown_option(option, text, one_of(f"kafka.{one}" for one in known))
+            raise unknown_option(option, one_of(f"kafka.{one}" for one in known))
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
             "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"

@@ -122,7 +122,7 @@ def test_server_without_kafka_is_named(cli: RunCommand, name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        (("-X", "linger.mss=1"), "linger.mss='1': unknown property; similar: linger.ms"),
+        (("-X", "linger.mss=1"), "linger.mss=…: unknown property; similar: linger.ms"),
         (("--timeout", "soon"), "'soon' is not a valid float"),
         (("--no-such-option",), "no such option '--no-such-option'"),
         (("-b", "kafka 1"), "' ' in the host name"),

@@ -78,7 +78,7 @@ def test_environment_has_properties_and_other_variables() -> None:
 def test_unknown_property_is_an_error_with_similar_names(name: str, similar: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         merged({name: "x"})
-    assert f"{name}='x': unknown property; " in str(caught.value)
+    assert f"{name}=…: unknown property; " in str(caught.value)
     assert similar in str(caught.value)
     assert "(source 0)" in str(caught.value)
 
@@ -166,9 +166,18 @@ def test_secrets_are_in_no_error_and_not_accepted_from_flags() -> None:
             flag_source(None, None, [f"{name}=hush"], None)
         assert "hush" not in str(caught.value)
         assert "Put it into a file" in str(caught.value)
-    with pytest.raises(IllegalArgumentError) as caught:
-        merged({"ssl.key.passwords": "hush"})
-    assert "ssl.key.passwords=…: unknown property" in str(caught.value)
+    for name in ("ssl.key.passwords", "ssl.key.passwd", "ssl.keystore.pass"):
+        with pytest.raises(IllegalArgumentError) as caught:
+            merged({name: "hush"})
+        assert f"{name}=…: unknown property" in str(caught.value)
+        assert "hush" not in str(caught.value)
+    misspelt = {"sasl.passwd": "hush"}
+    assert merged(misspelt).notes == (
+        "sasl.passwd=… has no effect: security.protocol doesn't ask for SASL",
+    )
+    with pytest.raises(UnsupportedVersionError) as refused:
+        merged({**misspelt, "security.protocol": "SASL_SSL"})
+    assert "hush" not in str(refused.value)
     assert "hush" not in repr(merged({"sasl.password": "hush"}))
 
 

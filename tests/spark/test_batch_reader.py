@@ -276,7 +276,7 @@ def test_corrupt_message_raises_with_its_offset(spark: Any, cluster: EmbeddedClu
         ({"startingOffsets": "{"}, r"startingOffsets='{': invalid JSON"),
         ({"startingOffsets": '{"t":{"0":0}}'}, "startingOffsets: no entry for t/1, t/2"),
         ({"assign": '{"t":[9]}'}, "topic 't' has no partition 9; expected one of 0, 1, 2"),
-        ({"startingOffset": "earliest"}, "startingoffset='earliest': unknown option"),
+        ({"startingOffset": "earliest"}, "startingoffset=…: unknown option"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss='no': expected one of true, false"),
         ({"kafka__auto__offset__reset": "x"}, r"kafka.auto.offset.reset='x' is not supported"),
     ],

@@ -110,7 +110,7 @@ def test_timestamps_need_message_format_1_or_drop(spark: Any, cluster: EmbeddedC
             {"topic": "t"},
             "topic 't' has no partition 7; it has",
         ),
-        (["'v' AS value"], {"topic": "t", "acks": "1"}, "acks='1': unknown option"),
+        (["'v' AS value"], {"topic": "t", "acks": "1"}, "acks=…: unknown option"),
         (["'v' AS value"], {"topic": "t/u"}, "invalid topic name 't/u'"),
     ],
 )

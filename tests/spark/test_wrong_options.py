@@ -50,7 +50,7 @@ def shown(error: BaseException) -> str:
     ("options", "message"),
     [
         ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an integer >= 1"),
-        ({"startingOffset": "earliest"}, "startingoffset='earliest': unknown option"),
+        ({"startingOffset": "earliest"}, "startingoffset=…: unknown option"),
         ({"startingOffsets": "{"}, "startingOffsets='{': invalid JSON"),
         ({"assign": '{"t":[0]}'}, "expected exactly one of the options assign, subscribe"),
     ],
@@ -110,7 +110,7 @@ def test_wrong_option_at_a_restart_shows_the_reason(
     ("options", "message"),
     [
         ({"kafka.acks": "few"}, "kafka.acks='few': expected"),
-        ({"topics": "t"}, "topics='t': unknown option"),
+        ({"topics": "t"}, "topics=…: unknown option"),
         ({"topic": "t"}, "no column 'value', columns: v; expected a column 'value' of type string"),
     ],
 )
