@@ -73,7 +73,7 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from overtaken(first, last)
     yield from formats(seen.formats, last, seen.releases)
     yield from large_sets(seen.searches)
-    for error in last.errors:
+    for error in dict.fromkeys((*first.errors, *last.errors)):
         yield Finding(
             FindingCode.UNREADABLE,
             "cluster",

@@ -41,6 +41,15 @@ def test_what_could_not_be_read_is_a_finding() -> None:
     assert not is_healthy([found])
 
 
+def test_gap_of_the_first_sample_is_a_finding() -> None:
+    """A rule that compares two samples says nothing about what one of them lacks."""
+    gap = "groups in Kafka not read: no coordinator"
+    first = dataclasses.replace(HEALTHY, errors=(gap,))
+    for last in (HEALTHY, dataclasses.replace(first)):
+        [found] = examine(Examination(first, last, 60.0))
+        assert (found.code, found.why) == (FindingCode.UNREADABLE, gap)
+
+
 def test_broker_that_does_not_respond_is_found() -> None:
     seen = dataclasses.replace(HEALTHY, brokers={1: BrokerSample(1, "k:1", error="it is down")})
     [found] = unreachable(seen)
