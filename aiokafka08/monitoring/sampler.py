@@ -20,6 +20,7 @@ from aiokafka08.admin.group_lag import LogBounds, StoredGroup, StoredOffsets
 from aiokafka08.errors import (
     KafkaConfigurationError,
     KafkaError,
+    KafkaUnavailableError,
     ReplicaNotAvailableError,
 )
 from aiokafka08.monitoring.cluster_sample import (
@@ -96,7 +97,7 @@ class ClusterSampler:
         versions, bounds, nodes, groups = await asyncio.gather(
             self._admin.ping_brokers(),
             _or_gap(self._admin.list_log_bounds(tps), {}, "offsets of the logs", gaps),
-            _or_gap(self._topic_nodes(), {}, "topics in ZooKeeper", gaps),
+            _or_gap(self._topic_nodes(described), {}, "topics in ZooKeeper", gaps),
             _or_gap(self._read_groups(described, gaps), (), "groups", gaps),
         )
         gaps += _broker_gaps(versions)
@@ -110,8 +111,16 @@ class ClusterSampler:
             hints=() if self._has_zookeeper or _has_offsets_topic(described) else (_NO_GROUPS,),
         )
 
-    async def _topic_nodes(self) -> dict[str, TopicNode]:
-        return await self._admin.describe_topic_nodes() if self._has_zookeeper else {}
+    async def _topic_nodes(self, described: Sequence[TopicDescription]) -> dict[str, TopicNode]:
+        if not self._has_zookeeper:
+            return {}
+        nodes = await self._admin.describe_topic_nodes()
+        if described and not nodes:
+            raise KafkaUnavailableError(
+                "it has none, the brokers have some. Check that zookeeper_connect is the "
+                "ZooKeeper, and the chroot, of the cluster"
+            )
+        return nodes
 
     async def _read_groups(
         self, topics: Iterable[TopicDescription], gaps: list[str]

@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aiokafka08 import TopicPartition
-from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka08.admin import AIOKafkaAdminClient, NewTopic, monitoring_calls
 from aiokafka08.errors import NoBrokersAvailable, UnsupportedVersionError
 from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.monitoring.sampler import ClusterSampler
 from aiokafka08.protocol.api import ListOffsetsRequest, OffsetFetchRequest
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
+from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.session import temporary_session
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters, require_real_brokers
@@ -125,6 +126,23 @@ async def test_groups_of_0_8_take_zookeeper() -> None:
         [hint] = sample.hints
         assert "zookeeper_connect" in hint
         assert not sample.errors
+
+
+async def test_zookeeper_of_another_cluster_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong chroot has no topics; without a gap all that ZooKeeper says would look healthy."""
+    monkeypatch.setattr(monitoring_calls, "read_topic_nodes", lambda *_: {})
+    monkeypatch.setattr(GroupNodes, "names", lambda _: [])
+    async with (
+        EmbeddedCluster(version="0.8.2") as cluster,
+        sampling(cluster.bootstrap_servers, zookeeper="zk:2181/wrong") as sampler,
+    ):
+        assert (await sampler.sample()).errors == ()  # the brokers have no topics either
+        cluster.create_topic("orders", 1)
+        sample = await sampler.sample()
+    assert sample.errors == (
+        "topics in ZooKeeper not read: it has none, the brokers have some. Check that "
+        "zookeeper_connect is the ZooKeeper, and the chroot, of the cluster",
+    )
 
 
 async def test_topic_nodes_need_zookeeper() -> None:
