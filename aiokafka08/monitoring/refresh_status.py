@@ -2,20 +2,20 @@
 
 Pure. `refresher` replaces its status after each refresh; `endpoint` serves it.
 
-Invariant: metrics older than `KEPT_INTERVALS` refresh intervals aren't served: a lag that stands
-still looks like that of a healthy group.
+Invariant: metrics older than `KEPT_INTERVALS` refresh intervals aren't served, and then the cluster
+and its brokers count as down: a lag that stands still looks like that of a healthy group.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiokafka08.monitoring.cluster_sample import BrokerSample
 from aiokafka08.monitoring.metric_families import MetricFamily, broker_families
 
 KEPT_INTERVALS = 4
 """How many refresh intervals the metrics of the last sample are served while refreshes fail."""
-_KEPT_S = 60.0
+_MIN_KEPT_S = 60.0
 """How long they are served at least."""
 
 
@@ -58,10 +58,16 @@ class RefreshStatus:
     duration_s: float = 0.0
     history_begin: float | None = None
 
+    @property
+    def kept_s(self) -> float:
+        """For how many seconds the metrics of a sample are served, and how long a refresh may
+        take.
+        """
+        return max(self.interval_s * KEPT_INTERVALS, _MIN_KEPT_S)
+
     def served(self, now: float) -> ReadyMetrics | None:
         """Return the metrics to serve; None if there are none, or if they are too old."""
-        limit_s = max(self.interval_s * KEPT_INTERVALS, _KEPT_S)
-        if self.ready is None or now - self.ready.taken_at > limit_s:
+        if self.ready is None or now - self.ready.taken_at > self.kept_s:
             return None
         return self.ready
 
@@ -70,21 +76,21 @@ class RefreshStatus:
 
         A cluster that is down is no reason: then refreshes fail, but they end.
         """
-        limit_s = max(self.interval_s * KEPT_INTERVALS, _KEPT_S)
         since_s = now - self.ended_at
-        return f"no refresh has ended for {since_s:.0f} s" if since_s > limit_s else None
+        return f"no refresh has ended for {since_s:.0f} s" if since_s > self.kept_s else None
 
     def families(self, now: float, version: str) -> list[MetricFamily]:
-        """Return the metrics of brokers and of the exporter itself, which are never stale.
+        """Return the metrics of brokers and of the exporter itself, which are always served.
 
         Args:
             now: the time of the scrape.
             version: of this package.
         """
+        is_stale = self.served(now) is None
         values = {
             "kafka_up": (
-                "1 if the last refresh succeeded and all Brokers responded, otherwise 0",
-                int(self.is_up),
+                "1 if the last refresh succeeded, is recent, and all Brokers responded, else 0",
+                int(self.is_up and not is_stale),
             ),
             "kafka_exporter_scrape_duration_seconds": (
                 "Seconds that the last refresh took",
@@ -100,7 +106,11 @@ class RefreshStatus:
                 self.failures,
             ),
         }
-        families = broker_families(self.brokers)
+        families = broker_families(
+            [replace(one, error=one.error or "not read lately") for one in self.brokers]
+            if is_stale
+            else self.brokers
+        )
         families += [
             MetricFamily(name, text, series=[((), value)]) for name, (text, value) in values.items()
         ]

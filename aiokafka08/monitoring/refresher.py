@@ -3,7 +3,8 @@
 The command `exporter` runs it in the event loop; `endpoint` reads `status` in its threads.
 
 Invariant: `status` is replaced as a whole, and its values never change, so any thread may read it
-and a scrape never waits for a broker. A failed refresh keeps the metrics of the last sample.
+and a scrape never waits for a broker. A failed refresh keeps the metrics of the last sample. Each
+refresh ends: one that takes longer than `RefreshStatus.kept_s` has failed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
     KafkaError,
+    KafkaTimeoutError,
     UnsupportedVersionError,
 )
 from aiokafka08.monitoring.cluster_history import ClusterHistory, KnownBrokers
@@ -107,7 +109,7 @@ class Refresher:
         """
         begin = self._clock()
         try:
-            sample = await (await self._opened()).sample()
+            sample = await self._sample()
         except _FINAL:
             raise
         except KafkaError as error:
@@ -141,6 +143,20 @@ class Refresher:
         )
         gaps = "; ".join([*sample.errors, *sample.hints])
         return logging.WARNING, gaps and f"refresh incomplete: {gaps}"
+
+    async def _sample(self) -> ClusterSample:
+        limit_s = self.status.kept_s
+        limit = asyncio.timeout(limit_s)
+        try:
+            async with limit:
+                return await (await self._opened()).sample()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise KafkaTimeoutError(
+                f"the cluster wasn't read within {limit_s:.0f} s. Give a longer --interval, a "
+                "shorter --timeout, or filters for topics and groups"
+            ) from None
 
     async def _opened(self) -> ClusterSampler:
         """Return a sampler with a running client; connect if there is none yet."""

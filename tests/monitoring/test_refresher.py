@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from aiokafka08.errors import KafkaError, NoBrokersAvailable, UnsupportedVersionError
+from aiokafka08.monitoring import refresh_status
 from aiokafka08.monitoring.cluster_sample import (
     BrokerSample,
     ClusterSample,
@@ -22,6 +23,8 @@ from tests.waiting import until
 
 ALIVE = {1: BrokerSample(1, "a:9092")}
 GOOD = ClusterSample(ALIVE, {"t": TopicSample({0: PartitionSample(1, start=0, end=7)})})
+HANGS = ClusterSample({}, {})
+"""In a script: the sample never ends."""
 
 
 class ScriptedCluster:
@@ -45,6 +48,8 @@ class ScriptedCluster:
         self.samples += 1
         self.now += 2
         one = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if one is HANGS:
+            await asyncio.Event().wait()
         if isinstance(one, KafkaError):
             raise one
         return one
@@ -96,6 +101,15 @@ async def test_failed_refresh_is_down_and_keeps_the_metrics() -> None:
     assert found["kafka_exporter_scrape_failures_total"] == 1
     assert status.served(1062) is status.ready
     assert status.served(1063) is None
+
+
+async def test_refresh_that_hangs_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refresh_status, "_MIN_KEPT_S", 0.01)
+    status = await refreshed(ScriptedCluster(GOOD, HANGS, GOOD), times=3)
+    assert (status.is_up, status.failures) == (True, 1)
+    status = await refreshed(ScriptedCluster(GOOD, HANGS), times=2)
+    assert "wasn't read within" in str(status.error)
+    assert own(status, 1004)["kafka_up"] == 0
 
 
 async def test_silent_broker_is_down_with_new_metrics(caplog: pytest.LogCaptureFixture) -> None:
@@ -150,3 +164,17 @@ def test_health_ends_after_some_intervals(interval_s: float, limit_s: float) -> 
     assert "no refresh has ended" in str(status.problem(101 + limit_s))
     assert status.served(100 + limit_s) is not None
     assert status.served(101 + limit_s) is None
+
+
+def test_nothing_counts_as_up_without_recent_refreshes() -> None:
+    status = RefreshStatus(
+        15,
+        ended_at=0,
+        ready=ReadyMetrics(b"", b"", 0),
+        is_up=True,
+        brokers=(*ALIVE.values(), BrokerSample(2, "b:9092", error="no response")),
+    )
+    for now, count in ((60, 1), (61, 0)):
+        found = own(status, now)
+        assert (found["kafka_up"], found["kafka_brokers"]) == (count, count)
+        assert found["kafka_broker_up"] == count
