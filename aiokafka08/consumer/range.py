@@ -304,7 +304,6 @@ class _RangeReader:
         if fetch.node_id is None or fetch.node_id != self._node_id:
             self._next_fetch.reset_search()
         self._node_id = fetch.node_id
-        offset = self._next_fetch.offset
         alone = self._next_fetch.alone
         finding = self._next_fetch.apply_response(
             fetched.message_set,
@@ -314,11 +313,10 @@ class _RangeReader:
             waited=elapsed_s >= WAIT_S * _WAITED_SHARE if alone else None,
             hides_large=may_hide_large(self._router.version(fetch.node_id)),
         )
-        if finding.step is FetchStep.DATA and (fetch.offset, fetch.max_bytes) == (
-            offset,
-            self._max_bytes,
-        ):
-            self._spans.append(self._next_fetch.offset - offset)
+        if finding.step is FetchStep.DATA and fetch.max_bytes == self._max_bytes:
+            # Also after a guess that was too low: one short set, as at the end of a segment, would
+            # otherwise make all later guesses too low.
+            self._spans.append(self._next_fetch.offset - fetch.offset)
         return finding
 
     def _send_ahead(self) -> None:
