@@ -156,23 +156,31 @@ def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
 
 
 def _parse_csv(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
-    for where, line in _lines(text, origin):
-        try:
-            fields = [field.strip() for field in next(csv.reader([line]))]
-        except csv.Error:
-            fields = []
-        numbers = fields[-2:]
-        if len(fields) not in (3, 4) or not all(map(_NUMBER.fullmatch, numbers)):
-            raise IllegalArgumentError(
-                f"{where}: {_shortened(line)}; expected TOPIC,PARTITION,OFFSET or "
-                "GROUP,TOPIC,PARTITION,OFFSET"
-            )
-        group = fields[0] if len(fields) == 4 else None
-        yield where, GroupOffset(group, None, fields[-3], int(numbers[0]), int(numbers[1]), "")
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for fields in rows:
+            where = f"{origin}, line {rows.line_num}"
+            if any(map(str.strip, fields)):
+                yield where, _from_fields(where, fields)
+    except csv.Error as error:
+        raise IllegalArgumentError(f"{origin}, line {rows.line_num}: not CSV: {error}") from None
+
+
+def _from_fields(where: str, fields: list[str]) -> GroupOffset:
+    """Return the offset in a line of CSV; blanks belong to the group, but not to the others."""
+    topic, *numbers = map(str.strip, fields[-3:])
+    if len(fields) not in (3, 4) or not all(map(_NUMBER.fullmatch, numbers)):
+        raise IllegalArgumentError(
+            f"{where}: {_shortened(','.join(fields))}; expected TOPIC,PARTITION,OFFSET or "
+            "GROUP,TOPIC,PARTITION,OFFSET"
+        )
+    group = fields[0] if len(fields) == 4 else None
+    return GroupOffset(group, None, topic, int(numbers[0]), int(numbers[1]), "")
 
 
 def _lines(text: str, origin: str) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not `splitlines`, which also splits at characters that metadata may have.
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield f"{origin}, line {number}", line.strip()
 

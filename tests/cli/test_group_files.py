@@ -32,6 +32,7 @@ def test_each_format_is_read_as_it_was_written(format: OffsetFileFormat) -> None
 
 def test_json_keeps_metadata_and_store() -> None:
     offsets = [GroupOffset("g", "kafka", "t", 0, 7, "a\n€"), GroupOffset("g", None, "t", 0, 8, "")]
+    offsets += [GroupOffset("h", "kafka", "t", 0, 7, "a\u2028b\x85c\x1d")]
     for format in ("json", "jsonl"):
         assert parse_offsets(format_offsets(offsets, format), "f") == offsets
 
@@ -54,6 +55,12 @@ def test_csv_with_and_without_the_group() -> None:
     assert parse_offsets('"g,1",orders,0,7', "f")[0].group == "g,1"
 
 
+@pytest.mark.parametrize("group", [" g", "g ", "a\nb", "a\u2028b", 'a"b'])
+def test_csv_keeps_the_whole_name_of_a_group(group: str) -> None:
+    offsets = [GroupOffset(group, None, "orders", 0, 7, "")]
+    assert parse_offsets(format_offsets(offsets, "csv"), "f") == offsets
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -74,6 +81,7 @@ def test_csv_with_and_without_the_group() -> None:
         ("orders,0", "f, line 1: 'orders,0'; expected TOPIC,PARTITION,OFFSET or"),
         ("orders,0,-1", "f, line 1"),
         ("a,b,c,0,1", "f, line 1"),
+        ("x" * 200_000 + ",0,1", "line 1: not CSV: field larger than"),
         ("x" * 1000, "line 1: 'x+…; expected"),
         ("orders,0,99999999999999999999", "line 1"),
         ("orders,0,9999999999999999999", "offset 9999999999999999999; expected"),
