@@ -9,6 +9,7 @@ shows a value, because it may be a secret.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from aiokafka08.cli.settings import Source
@@ -36,6 +37,7 @@ def parse_conf(text: str, path: str) -> Source:
 
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*([ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 
 
@@ -49,8 +51,19 @@ def parse_java(text: str, path: str) -> Source:
         IllegalArgumentError: a `\\u` isn't followed by four hexadecimal digits.
     """
     values: dict[str, str] = {}
-    pending = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, logical in _logical_lines(text):
+        found = _SEPARATOR.search(logical)
+        end = len(logical) if found is None else found.start(1)
+        start = len(logical) if found is None else found.end(1)
+        where = f"configuration file {path}, line {number}"
+        values[_unescape(logical[:end], where)] = _unescape(logical[start:], where)
+    return Source(path, values)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line with those that continue it, and its number."""
+    pending, number = "", 0
+    for number, line in enumerate(_LINE_END.split(text), 1):
         line = line.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
@@ -60,12 +73,9 @@ def parse_java(text: str, path: str) -> Source:
             pending = logical[:-1]
             continue
         pending = ""
-        found = _SEPARATOR.search(logical)
-        end = len(logical) if found is None else found.start(1)
-        start = len(logical) if found is None else found.end(1)
-        where = f"configuration file {path}, line {number}"
-        values[_unescape(logical[:end], where)] = _unescape(logical[start:], where)
-    return Source(path, values)
+        yield number, logical
+    if pending:
+        yield number, pending
 
 
 def _unescape(text: str, where: str) -> str:

@@ -54,6 +54,17 @@ def test_java_properties_are_parsed_as_by_java() -> None:
     }
 
 
+def test_java_property_may_end_the_file_with_a_backslash() -> None:
+    for end in ("\\", "\\\n", "\\\r\n  # no comment"):
+        values = parse_java(f"a=1\nlast=2{end}", "f").values
+        assert values == {"a": "1", "last": "2# no comment" if "#" in end else "2"}
+
+
+def test_only_line_ends_of_java_end_a_property() -> None:
+    text = "a=1\x85\u2028\r\nb=2\x0c3\rc=4"
+    assert parse_java(text, "f").values == {"a": "1\x85\u2028", "b": "2\x0c3", "c": "4"}
+
+
 def test_java_properties_with_a_wrong_escape_raise() -> None:
     with pytest.raises(IllegalArgumentError, match=r"line 1: \\u; expected four hexadecimal"):
         parse_java("a=\\u12", "f")
