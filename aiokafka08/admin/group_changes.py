@@ -83,6 +83,27 @@ class GroupChangeCalls(StoredGroupCalls):
             raise stored.error
         return await plan_offsets(self._router, checked, stored.offsets)
 
+    async def check_group_change(self, group: StoredGroup) -> None:
+        """Raise if a reset or the deletion of a group would be refused now; change nothing.
+
+        Those calls check it themselves. Call it before a change of several groups, for all of them,
+        so that none is changed if another one can't be.
+
+        Args:
+            group: the group in one store.
+
+        Raises:
+            IllegalStateError: the group has live members; the error names them.
+            UnsupportedVersionError: the group is in ZooKeeper, or the brokers are of 0.8, and there
+                is no `zookeeper_connect`.
+            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
+            KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
+        """
+        self._lifecycle.check()
+        check_group_id(group.group)
+        one_of("store", group.store, ["kafka", "zookeeper"])
+        await self._refuse_live_group(group.group, group.store)
+
     async def delete_stored_group(self, group: StoredGroup) -> GroupDeletion:
         """Delete a group without members from one store, with its committed offsets.
 
@@ -99,6 +120,7 @@ class GroupChangeCalls(StoredGroupCalls):
             IllegalStateError: the group has live members; the error names them.
             UnsupportedVersionError: the group is in ZooKeeper, or the brokers are of 0.8, and there
                 is no `zookeeper_connect`.
+            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
         """
         self._lifecycle.check()
@@ -107,7 +129,7 @@ class GroupChangeCalls(StoredGroupCalls):
         try:
             if group.store == "zookeeper":
                 nodes = self._require_group_nodes("delete_stored_group")
-                await self._refuse_live_group(group.group)
+                await self._refuse_live_group(group.group, group.store)
                 deleted = await asyncio.to_thread(nodes.delete, group.group)
                 outcome: DeletionOutcome = "deleted" if deleted else "missing"
             else:
@@ -123,7 +145,7 @@ class GroupChangeCalls(StoredGroupCalls):
         metadata = await self._router.metadata.fetch_all()
         if not await self._has_offsets_topic():
             return "missing"
-        await self._refuse_live_group(group)
+        await self._refuse_live_group(group, "kafka")
         coordinator = CoordinatorLookup(self._router, group)
         deleted = await delete_group(self._router, coordinator)
         if deleted is not None:

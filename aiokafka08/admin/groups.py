@@ -5,7 +5,8 @@ on coordinate groups (`group_requests`); the groups of 0.8 are in ZooKeeper (`zo
 `offset_store` knows where offsets are kept, `offset_reset` computes the offsets of a reset.
 
 Invariant: a reset commits nothing if it finds a member of the group. It asks the coordinator on
-brokers from 0.9 on, and ZooKeeper if `zookeeper_connect` is given; on 0.8 a reset needs it.
+brokers from 0.9 on, and ZooKeeper if `zookeeper_connect` is given; a reset on 0.8, or of offsets in
+ZooKeeper, needs it. A ZooKeeper that names none of the cluster's brokers is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from aiokafka08.errors import (
     CommitFailedError,
     IllegalArgumentError,
     IllegalStateError,
+    KafkaUnavailableError,
     UnsupportedVersionError,
 )
 from aiokafka08.net.cluster import INTERNAL_TOPICS
@@ -36,6 +38,7 @@ from aiokafka08.protocol.api import LATEST, DescribedGroup
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.session import is_node_name
+from aiokafka08.zookeeper.topics import TopicNodes
 
 _NOTHING = OffsetAndMetadata(-1, "")
 
@@ -47,6 +50,7 @@ class GroupCalls:
     _lifecycle: Lifecycle
     _zookeeper_connect: str | None
     _group_nodes: GroupNodes | None
+    _topic_nodes: TopicNodes | None
 
     # --- groups -----------------------------------------------------------------------------------
 
@@ -212,8 +216,9 @@ class GroupCalls:
         Raises:
             IllegalStateError: the group has live members; the error names them.
             IllegalArgumentError: an offset is outside the log, or isn't one of the values above.
-            UnsupportedVersionError: the brokers are of 0.8, and there is no `zookeeper_connect`:
-                only ZooKeeper knows the members.
+            UnsupportedVersionError: the brokers are of 0.8, or the offsets are in ZooKeeper, and
+                there is no `zookeeper_connect`: only ZooKeeper knows the members.
+            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
             KafkaError: some offsets were not committed; the error names the partitions.
         """
         self._lifecycle.check()
@@ -221,7 +226,7 @@ class GroupCalls:
         if not targets:
             raise IllegalArgumentError(f"offsets={offsets!r}: expected at least one partition")
         async with self._store(group_id, offsets_storage) as store:
-            await self._refuse_live_group(group_id)
+            await self._refuse_live_group(group_id, offsets_storage)
             found = await find_offsets(self._router, targets)
             try:
                 await store.commit(found, CommitIdentity())
@@ -301,13 +306,24 @@ class GroupCalls:
             described.setdefault(node_id, []).append(one)
         return described
 
-    async def _refuse_live_group(self, group: str) -> None:
+    async def _refuse_live_group(self, group: str, storage: str | None) -> None:
         """Raise if the coordinator or ZooKeeper knows members of the group.
 
-        ZooKeeper isn't asked on brokers from 0.9 on if there is no `zookeeper_connect`.
+        On brokers from 0.9 on only groups that have offsets in ZooKeeper need `zookeeper_connect`:
+        their members may be Scala consumers, which no broker knows.
+
+        Args:
+            group: the group.
+            storage: the storage whose offsets are about to change; None for the brokers' default.
         """
         if not self._has_coordinators():
             self._require_group_nodes("a change of a group")
+        elif storage in ("zookeeper", "dual") and self._group_nodes is None:
+            raise UnsupportedVersionError(
+                "a change of a group's offsets in ZooKeeper: only ZooKeeper knows whether the "
+                f"group {group!r} has live Scala consumers. Give "
+                "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
+            )
         await self._refuse_known_members(group)
 
     async def _refuse_known_members(self, group: str) -> None:
@@ -317,6 +333,7 @@ class GroupCalls:
             [[described]] = (await self._describe([group], None)).values()
             members += [one.member for one in described.members]
         if self._group_nodes is not None and is_node_name(group):
+            await self._refuse_other_zookeeper()
             [described] = await asyncio.to_thread(self._group_nodes.describe, [group])
             members += [one.member for one in described.members]
         if members:
@@ -324,6 +341,22 @@ class GroupCalls:
                 f"group {group!r} is live: its members would continue at their positions, and "
                 f"commit over the change. Stop them first: {', '.join(members)}"
             )
+
+    async def _refuse_other_zookeeper(self) -> None:
+        """Raise if `zookeeper_connect` isn't the cluster's: no member would be found there."""
+        assert self._topic_nodes is not None  # given together with `_group_nodes`
+        registered = await asyncio.to_thread(self._topic_nodes.broker_ids)
+        node_ids = {one.node_id for one in (await self._router.metadata.fetch_all()).brokers}
+        if registered.isdisjoint(node_ids):
+            raise KafkaUnavailableError(
+                f"ZooKeeper {self._zookeeper_connect} isn't that of the cluster: it has the "
+                f"brokers {_numbers(registered)}, the cluster has {_numbers(node_ids)}. Check its "
+                "address and the chroot"
+            )
+
+
+def _numbers(node_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(node_ids)))
 
 
 def _checked_names(groups: object) -> list[str]:

@@ -20,7 +20,8 @@ its end, that is a `BrokenPipeError`, which ends the command silently.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl")
@@ -97,6 +98,29 @@ def write_rows(
     else:
         lines = [names, *([tsv_value(value) for value in row.values()] for row in complete)]
         write_text("".join("\t".join(line) + "\n" for line in lines), flush=True)
+
+
+@contextmanager
+def rows_so_far(fields: Iterable[str], format: str | None) -> Iterator[list[Row]]:
+    """Yield a list for rows, and write those that it has at the end of the block.
+
+    If the block fails, they show what was done before. Then nothing is written without rows.
+
+    Args:
+        fields: as for `write_rows`.
+        format: as for `write_rows`.
+
+    Raises:
+        OSError: as `write_bytes`.
+    """
+    rows: list[Row] = []
+    try:
+        yield rows
+    except BaseException:  # Ctrl-C, too
+        if rows:
+            write_rows(rows, fields, format)
+        raise
+    write_rows(rows, fields, format)
 
 
 def write_jsonl(rows: Iterable[Row]) -> None:

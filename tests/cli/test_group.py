@@ -213,20 +213,12 @@ def test_reset_shows_a_plan_and_carries_it_out(modern: EmbeddedCluster, cli: Run
             assert committed(modern, group, "orders", partition) == offset
 
 
-def test_reset_moves_named_partitions_and_both_stores(
-    modern: EmbeddedCluster, cli: RunCommand
-) -> None:
+def test_reset_moves_named_partitions(modern: EmbeddedCluster, cli: RunCommand) -> None:
     server = ("-b", modern.bootstrap_servers, "--format", "json", "--execute")
     commit(modern, "g", {T0: 4, T1: 5, V0: 0})
-    commit(modern, "g", {T0: 3}, "zookeeper")
     done = cli("group", "reset", "g", "--to-earliest", "--topic", "orders:0", *server)
-    assert [(one["store"], one["partition"], one["new"]) for one in done.json] == [
-        ("kafka", 0, 0),
-        ("zookeeper", 0, 0),
-    ]
-    assert (
-        committed(modern, "g", "orders", 0) == committed(modern, "g", "orders", 0, "zookeeper") == 0
-    )
+    assert [(one["store"], one["partition"], one["new"]) for one in done.json] == [("kafka", 0, 0)]
+    assert committed(modern, "g", "orders", 0) == 0
     assert committed(modern, "g", "orders", 1) == 5
     done = cli("group", "reset", "g", "--to-latest", "--topic", "visits", "--topic", "orders:1,0",
                "--store", "kafka", *server)  # fmt: skip
@@ -235,7 +227,25 @@ def test_reset_moves_named_partitions_and_both_stores(
         ("orders", 1, 5),
         ("visits", 0, 0),
     ]
-    assert committed(modern, "g", "orders", 0, "zookeeper") == 0
+
+
+def test_offsets_in_zookeeper_are_changed_with_zookeeper_only(
+    cluster: EmbeddedCluster, cli: RunCommand
+) -> None:
+    """Brokers don't know members that are Scala consumers."""
+    server = ("-b", cluster.bootstrap_servers)
+    commit(cluster, "g", {T0: 3}, "zookeeper")
+    commit(cluster, "g", {T0: 4})
+    exported = cli("group", "export", "g", "--store", "zookeeper", *server).out
+    reset = ("group", "reset", "g", "--to-latest")
+    assert cli(*reset, *server).code == 0
+    for arguments in (reset, (*reset, "--store", "zookeeper"), ("group", "import")):
+        refused = cli(*arguments, "--execute", *server, stdin=exported)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (1, b"", 1)
+        assert "ZooKeeper" in refused.err
+        assert "zookeeper_connect=" in refused.err
+        assert committed(cluster, "g", "orders", 0, "zookeeper") == 3
+        assert committed(cluster, "g", "orders", 0) == 4
 
 
 def test_first_offsets_of_a_group_need_their_store(
@@ -259,22 +269,23 @@ def test_exported_offsets_are_imported(
     modern: EmbeddedCluster, cli: RunCommand, tmp_path: Path, form: str
 ) -> None:
     server = ("-b", modern.bootstrap_servers)
-    storage: OffsetsStorage = "zookeeper" if form == "zookeeper" else "kafka"
-    commit(modern, "g", {T0: 4, T1: 5}, storage)
+    store = ("--store", "kafka") if form == "zookeeper" else ()  # these files name the other one
+    commit(modern, "g", {T0: 4, T1: 5})
     exported = cli("group", "export", "g", "--as", form, *server)
     assert (exported.code, exported.err) == (0, "")
     path = tmp_path / "offsets"
     path.write_bytes(exported.out)
-    commit(modern, "g", {T0: 0, T1: 0}, storage)
-    planned = cli("group", "import", str(path), *server, "--format", "json")
+    commit(modern, "g", {T0: 0, T1: 0})
+    planned = cli("group", "import", str(path), *store, *server, "--format", "json")
     assert [(one["committed"], one["new"]) for one in planned.json] == [(0, 4), (0, 5)]
-    assert committed(modern, "g", "orders", 0, storage) == 0
-    done = cli("group", "import", "--execute", *server, stdin=exported.out)
+    assert committed(modern, "g", "orders", 0) == 0
+    done = cli("group", "import", "--execute", *store, *server, stdin=exported.out)
     assert done.code == 0
-    assert committed(modern, "g", "orders", 0, storage) == 4
-    commit(modern, "g", {T0: 0, T1: 0}, storage)
-    assert cli("group", "reset", "g", "--from-file", str(path), "--execute", *server).code == 0
-    assert committed(modern, "g", "orders", 1, storage) == 5
+    assert committed(modern, "g", "orders", 0) == 4
+    commit(modern, "g", {T0: 0, T1: 0})
+    reset = ("group", "reset", "g", "--from-file", str(path), "--execute")
+    assert cli(*reset, *store, *server).code == 0
+    assert committed(modern, "g", "orders", 1) == 5
 
 
 def test_import_keeps_the_text_and_may_change_the_store(
@@ -293,10 +304,11 @@ def test_import_keeps_the_text_and_may_change_the_store(
             "metadata": "größe",
         }
     ]
-    moved = ("group", "import", "--store", "zookeeper", "--execute", *server)
-    assert cli(*moved, stdin=exported.out).code == 0
-    assert committed(modern, "g", "orders", 0, "zookeeper") == 4
-    commit(modern, "g", {T0: 0})
+    commit(modern, "g", {T0: 3}, "zookeeper")
+    moved = ("group", "import", "--store", "kafka", "--execute", *server)
+    from_zookeeper = cli("group", "export", "g", "--store", "zookeeper", *server).out
+    assert cli(*moved, stdin=from_zookeeper).code == 0
+    assert committed(modern, "g", "orders", 0) == 3
     assert cli("group", "import", "--execute", *server, stdin=exported.out).code == 0
     [kafka, _] = cli("group", "export", "g", "--as", "jsonl", *server).lines
     assert json.loads(kafka)["metadata"] == "größe"

@@ -26,6 +26,7 @@ from aiokafka08.cli.settings import Settings
 
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
+    from aiokafka08.cli.output import Row
 
 STORE = 'where this is kept: "kafka" or "zookeeper"'
 GROUP_FIELDS = {
@@ -312,35 +313,39 @@ def delete(
     """Delete groups without members, with their committed offsets.
 
     Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; those of 0.8.2
-    to 1.0 have no request for it: there its offsets are made to expire.
+    to 1.0 have no request for it: there its offsets are made to expire. Nothing is deleted if one
+    of the groups has members.
     """
     import sys
 
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import write_rows
+    from aiokafka08.cli.output import rows_so_far
 
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError("group delete needs --yes where nobody can be asked")
         click.confirm(f"Delete {', '.join(groups)} with all offsets?", abort=True, err=True)
-    rows = run(_delete(settings, groups, store))
-    missing = _refuse_unknown(groups, {row["group"] for row in rows})
-    write_rows(rows, DELETION_FIELDS, format)
+    with rows_so_far(DELETION_FIELDS, format) as rows:
+        run(_delete(settings, groups, store, rows))
+        missing = _refuse_unknown(groups, {row["group"] for row in rows})
     return _note_missing(missing)
 
 
 async def _delete(
-    settings: Settings, groups: Sequence[str], store: str | None
-) -> list[dict[str, Any]]:
+    settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row]
+) -> None:
+    """Delete the groups, and add a row for each one as soon as it is deleted."""
     from aiokafka08.cli.connection import admin_client
 
-    rows = []
+    stores = {store}
+    if store is None:
+        stores = {"kafka"} if settings.zookeeper_connect is None else {"kafka", "zookeeper"}
     async with admin_client(settings) as admin:
-        for one in sorted(await admin.possible_groups(list(dict.fromkeys(groups)))):
-            if store is None and one.store == "zookeeper" and settings.zookeeper_connect is None:
-                continue
-            if store in (None, one.store):
-                deletion = await admin.delete_stored_group(one)
-                if deletion.outcome != "missing":
-                    rows.append(deletion._asdict())
-    return rows
+        possible = await admin.possible_groups(list(dict.fromkeys(groups)))
+        wanted = sorted(one for one in possible if one.store in stores)
+        for one in wanted:
+            await admin.check_group_change(one)
+        for one in wanted:
+            deletion = await admin.delete_stored_group(one)
+            if deletion.outcome != "missing":
+                rows.append(deletion._asdict())

@@ -4,7 +4,8 @@
 out. `cli.group_files` reads and writes the files.
 
 Invariant: nothing is changed without `--execute`, and nothing if a group that the call is about has
-live members, or a part of the plan isn't possible.
+live members, or a part of the plan isn't possible. If a commit fails all the same, the rows show
+what was committed before it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient, PlannedOffset, StoredGroup
     from aiokafka08.admin.offset_reset import PlanTarget
     from aiokafka08.cli.group_files import GroupOffset, OffsetFileFormat
+    from aiokafka08.cli.output import Row
     from aiokafka08.structs import TopicPartition
 
 PLAN_FIELDS = {
@@ -99,9 +101,10 @@ def reset(
 ) -> None:
     """Move the committed offsets of a GROUP; print the plan, and change nothing without --execute.
 
-    All members must be stopped. A group that is in both stores is reset in both. An offset outside
-    the log becomes the nearest one inside, with a note. On brokers below 0.10.1, which don't know
-    the time of a message, a time means the start of the segment with it: never later than asked.
+    All members must be stopped; offsets in ZooKeeper are changed with --zookeeper only. A group
+    that is in both stores is reset in both. An offset outside the log becomes the nearest one
+    inside, with a note. On brokers below 0.10.1, which don't know the time of a message, a time
+    means the start of the segment with it: never later than asked.
     """
     chosen = {
         "--to-earliest": "earliest" if to_earliest else None,
@@ -257,7 +260,7 @@ def import_(
     """Commit the offsets in a FILE (default: stdin); change nothing without --execute.
 
     Reads what export prints, in each format, and the files of Kafka's ExportZkOffsets. All members
-    of the groups must be stopped.
+    of the groups must be stopped; offsets in ZooKeeper are changed with --zookeeper only.
     """
     offsets = [
         one if one.group is not None else one._replace(group=group) for one in _read_offsets(file)
@@ -384,25 +387,10 @@ def _move(
     settings: Settings, moves: _TargetMoves | _FileMoves, execute: bool, format: str | None
 ) -> None:
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import note, write_rows
+    from aiokafka08.cli.output import note, rows_so_far
 
-    plan = run(_plan_and_move(settings, moves, execute))
-    write_rows(
-        (
-            {
-                "group": group.group,
-                "store": group.store,
-                "topic": one.topic,
-                "partition": one.partition,
-                "committed": one.current,
-                "new": one.new,
-            }
-            for group, planned in plan
-            for one in planned
-        ),
-        PLAN_FIELDS,
-        format,
-    )
+    with rows_so_far(PLAN_FIELDS, format) as rows:
+        plan = run(_plan_and_move(settings, moves, execute, rows))
     for group, planned in plan:
         for one in planned:
             if one.new != one.wanted:
@@ -415,11 +403,11 @@ def _move(
 
 
 async def _plan_and_move(
-    settings: Settings, moves: _TargetMoves | _FileMoves, execute: bool
+    settings: Settings, moves: _TargetMoves | _FileMoves, execute: bool, rows: list[Row]
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
+    """Return the plan, and add its rows; with `execute` those of each group once it is moved."""
     from aiokafka08.cli.connection import admin_client
     from aiokafka08.errors import GroupIdNotFound
-    from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
     async with admin_client(settings) as admin:
         plan = []
@@ -429,17 +417,35 @@ async def _plan_and_move(
         if not plan:
             raise GroupIdNotFound("the group's offsets are all of topics that don't exist any more")
         if execute:
-            for group, planned in plan:
-                offsets = {
-                    TopicPartition(one.topic, one.partition): OffsetAndMetadata(
-                        one.new, one.metadata
-                    )
-                    for one in planned
+            for group, _ in plan:
+                await admin.check_group_change(group)
+        for group, planned in plan:
+            if execute:
+                await _commit(admin, group, planned)
+            rows += [
+                {
+                    "group": group.group,
+                    "store": group.store,
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "committed": one.current,
+                    "new": one.new,
                 }
-                await admin.reset_consumer_group_offsets(
-                    group.group, offsets, offsets_storage=group.store
-                )
+                for one in planned
+            ]
     return plan
+
+
+async def _commit(
+    admin: AIOKafkaAdminClient, group: StoredGroup, planned: Sequence[PlannedOffset]
+) -> None:
+    from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+
+    offsets = {
+        TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.new, one.metadata)
+        for one in planned
+    }
+    await admin.reset_consumer_group_offsets(group.group, offsets, offsets_storage=group.store)
 
 
 # --- options --------------------------------------------------------------------------------------
