@@ -18,7 +18,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
 from aiokafka08.coordinator.protocol import (
@@ -118,17 +118,33 @@ class GroupNodes:
 
         Raises:
             IllegalArgumentError: the name can't be the name of a node.
-            NonEmptyGroup: the group has members; the text names them.
+            NonEmptyGroup: the group has members, which the text names; or one has registered during
+                the call, when parts of the group's node may be deleted already.
             KafkaError: as `names`.
         """
+        from kazoo.exceptions import NoNodeError, NotEmptyError
+
         [name] = _checked([group])
         path, ids = f"{_ROOT}/{name}", f"{_ROOT}/{name}/ids"
         with self._session() as client:
             found = self._children(client, [path, ids])
             if members := found.get(ids):
                 raise NonEmptyGroup(f"its members are {', '.join(sorted(members))}")
-            client.delete(path, recursive=True)
-        return path in found
+            if path not in found:
+                return False
+            # `ids` goes first, and it and the group's node only if they are empty: so a member that
+            # registers from now on is never deleted, and its group's deletion fails.
+            try:
+                with suppress(NoNodeError):
+                    client.delete(ids)
+                for child in found[path]:
+                    if child != "ids":
+                        client.delete(f"{path}/{child}", recursive=True)
+                with suppress(NoNodeError):
+                    client.delete(path)
+            except NotEmptyError:
+                raise NonEmptyGroup("a consumer has just started") from None
+        return True
 
     # --- inside -----------------------------------------------------------------------------------
 

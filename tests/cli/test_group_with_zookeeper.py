@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from aiokafka08.errors import NonEmptyGroup
 from aiokafka08.protocol.api import OffsetCommitRequest
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.zookeeper.groups import GroupNodes
@@ -168,3 +169,28 @@ def test_change_that_fails_later_shows_what_is_done(
     assert (done.code, [one["group"] for one in done.json]) == (1, [first])
     assert f"group {second!r} is live" in done.err
     assert [committed(cluster, name, "orders", 0) for name in (first, second)] == [5, 4]
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_member_that_registers_meanwhile_is_kept(
+    session: KazooClient, address: str, monkeypatch: pytest.MonkeyPatch, has_ids: bool
+) -> None:
+    group = f"meanwhile{has_ids}"
+    session.ensure_path(f"/ours/consumers/{group}/{'ids' if has_ids else 'owners'}")
+    nodes = GroupNodes(f"{address}/ours", 10, "test")
+    read = GroupNodes._children
+
+    def read_and_register(self: GroupNodes, client: KazooClient, paths: Any) -> Any:
+        found = read(self, client, paths)
+        register(session, group)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupNodes, "_children", read_and_register)
+        with pytest.raises(NonEmptyGroup, match="has just started"):
+            nodes.delete(group)
+    assert session.exists(f"/ours/consumers/{group}/ids/m")
+    session.delete(f"/ours/consumers/{group}/ids/m")
+    assert nodes.delete(group)
+    assert session.exists(f"/ours/consumers/{group}") is None
+    assert not nodes.delete(group)
