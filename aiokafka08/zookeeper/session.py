@@ -75,6 +75,7 @@ class ZookeeperSession:
         Raises:
             KafkaConfigurationError: kazoo isn't installed.
             KafkaConnectionError: no server can be reached in time.
+            KafkaTimeoutError: the session is lost while it is opened.
             KafkaUnavailableError: the chroot doesn't exist, or ZooKeeper refuses.
         """
         # The future is kept, so that `close` ends a session whose opening was cancelled.
@@ -113,9 +114,12 @@ def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[K
 
     It blocks the thread while it opens and closes the session. Arguments and errors are those of
     `ZookeeperSession.open`; kazoo's exceptions in the block are translated as in
-    `translate_errors`.
+    `translate_errors`. A blocking request of the block that gets no response for `timeout_s`
+    seconds raises KafkaTimeoutError.
     """
-    client = _open(connect, timeout_s, logger, handler=_fast_handler())
+    handler = _fast_handler()
+    _limit_waits(handler, timeout_s)
+    client = _open(connect, timeout_s, logger, handler=handler)
     try:
         with translate_errors(connect):
             yield client
@@ -219,6 +223,19 @@ def _fast_handler() -> Any:
     return handler
 
 
+def _limit_waits(handler: Any, timeout_s: float) -> None:
+    """Let kazoo's blocking requests wait this long only: see `result_of`."""
+    from kazoo.handlers.threading import AsyncResult
+
+    class LimitedResult(AsyncResult):  # type: ignore[misc]  # kazoo has no types
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            if not block or timeout is not None:
+                return super().get(block, timeout)
+            return result_of(super(), time.monotonic() + timeout_s)
+
+    handler.async_result = lambda: LimitedResult(handler)
+
+
 def _open(connect: str, timeout_s: float, logger: str, handler: Any = None) -> KazooClient:
     require_kazoo()
     from kazoo.client import KazooClient
@@ -236,7 +253,8 @@ def _open(connect: str, timeout_s: float, logger: str, handler: Any = None) -> K
         with translate_errors(connect):
             client.start(timeout=timeout_s)
             if chroot:
-                if client.exists(f"/{chroot}") is None:
+                found = client.exists_async(f"/{chroot}")
+                if result_of(found, time.monotonic() + timeout_s) is None:
                     raise KafkaUnavailableError(
                         f"ZooKeeper {hosts} has no chroot /{chroot}. Check zookeeper_connect"
                     )

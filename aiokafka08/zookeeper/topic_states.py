@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokafka08.zookeeper.session import require_kazoo, results_of, temporary_session
+from aiokafka08.zookeeper.session import require_kazoo, result_of, results_of, temporary_session
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -73,7 +73,7 @@ def read_topic_nodes(connect: str, timeout_s: float) -> dict[str, TopicNode]:
     with temporary_session(connect, timeout_s, "aiokafka08.admin.kazoo") as client:
         deadline = time.monotonic() + timeout_s
         try:
-            topics = client.get_children(_TOPICS)
+            topics = result_of(client.get_children_async(_TOPICS), deadline)
         except NoNodeError:
             return {}
         replicas = _read_nodes(
