@@ -24,6 +24,7 @@ from aiokafka08.admin.group_lag import (
     PartitionOwner,
     StoredGroup,
     StoredGroupDescription,
+    StoredGroupListing,
     StoredOffsets,
     lag_rows,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "ShiftBy",
     "StoredGroup",
     "StoredGroupDescription",
+    "StoredGroupListing",
     "StoredOffsets",
     "TopicDescription",
     "TopicErrors",

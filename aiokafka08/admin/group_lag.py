@@ -9,7 +9,7 @@ group that is in both has a row per store for the same partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -43,6 +43,13 @@ class StoredGroupDescription(NamedTuple):
 
     store: GroupStore
     description: GroupDescription
+
+
+class StoredGroupListing(NamedTuple):
+    """The groups of one store, and what couldn't be read of it, where groups may be missing."""
+
+    groups: Sequence[StoredGroup]
+    errors: Sequence[KafkaError] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ and keeps the last value of each key; a later `read()` continues where the last 
 client owns one; `protocol.offsets_topic` decodes keys and values.
 
 Invariant: what `read()` returns has, of each key, the last value below the high watermarks that the
-leaders reported after the call began. A partition whose log no longer has the position where the
-last read ended is read again from its start. Nothing is created: without the topic the result is
-empty.
+leaders reported after the call began; where that isn't so, the partition has an error in the
+result. A partition whose log no longer has the position where the last read ended is read again
+from its start. Nothing is created: without the topic the result is empty.
 
 On brokers from 0.11 on the topic also holds the offsets of transactions that were aborted, which
 requests of 0.8 can't tell from committed ones.
@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from aiokafka08.consumer.range import read_range
 from aiokafka08.consumer.range_fetches import RangeFetches
-from aiokafka08.errors import KafkaProtocolError
-from aiokafka08.net.list_offsets import list_offsets
+from aiokafka08.errors import CorruptRecordException, KafkaError, KafkaProtocolError
+from aiokafka08.net.list_offsets import list_reachable_offsets
+from aiokafka08.net.retry import is_final
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
@@ -38,7 +39,7 @@ from aiokafka08.protocol.offsets_topic import (
     decode_offset_record,
     decode_record_key,
 )
-from aiokafka08.structs import TopicPartition
+from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _log = logging.getLogger("aiokafka08.admin")
 
@@ -59,10 +60,13 @@ class OffsetsTopic:
         offsets: the committed offsets of each group that has any.
         groups: the groups that brokers have coordinated (from 0.9 on), as of their last rebalance.
             A group without members may still be listed.
+        errors: why a partition of `__consumer_offsets` isn't in the result, or not all of it: it
+            can't be read (what was read of it before is in the result), or has a corrupt message.
     """
 
     offsets: Mapping[str, Mapping[TopicPartition, OffsetRecord]]
     groups: Mapping[str, GroupRecord]
+    errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
 
 
 _Record = tuple[OffsetRecordKey, OffsetRecord] | tuple[GroupRecordKey, GroupRecord]
@@ -70,35 +74,35 @@ _Record = tuple[OffsetRecordKey, OffsetRecord] | tuple[GroupRecordKey, GroupReco
 
 @dataclass(slots=True)
 class _ReadPartition:
-    """What was read of one partition, up to `position`: the last value of each key.
+    """What was read of one partition, up to `position`: the last value of each key, decoded.
 
-    `changed` has the keys that were read since `decode()`, `records` what was decoded.
+    `damage` is about the first corrupt message, which was skipped; None without one.
     """
 
     position: int
-    values: dict[bytes, bytes] = field(default_factory=dict)
-    changed: set[bytes] = field(default_factory=set)
     records: dict[bytes, _Record] = field(default_factory=dict)
+    damage: KafkaError | None = None
 
-    def apply(self, key: bytes | None, value: bytes | None) -> None:
-        if key is None:
-            return  # brokers write no such record
-        if value is None:
-            self.values.pop(key, None)
-        else:
-            self.values[key] = value
-        self.changed.add(key)
-
-    def decode(self, client_id: str) -> None:
-        """Decode the changes: a call that reads little costs little."""
-        for key in self.changed:
-            value = self.values.get(key)
+    def apply(self, records: Iterable[ConsumerRecord], client_id: str) -> None:
+        """Apply some records. Only what they mean is kept, and nothing of unknown versions."""
+        for key, value in {one.key: one.value for one in records}.items():
+            if key is None:
+                continue  # brokers write no such record
             record = None if value is None else _decode(key, value, client_id)
             if record is None:
                 self.records.pop(key, None)
             else:
                 self.records[key] = record
-        self.changed = set()
+
+    def skip(self, corrupt: CorruptRecordException) -> bool:
+        """Go on after a corrupt message; return whether it says where that is."""
+        if corrupt.next_offset is None or corrupt.next_offset <= self.position:
+            return False
+        self.position = corrupt.next_offset
+        self.damage = self.damage or KafkaProtocolError(
+            f"the message at offset {corrupt.offset} is corrupt, and was left out"
+        )
+        return True
 
 
 class OffsetsTopicReader:
@@ -117,9 +121,8 @@ class OffsetsTopicReader:
         """Return the present contents of the topic.
 
         Raises:
-            KafkaTimeoutError: a partition of the topic has no leader, or its leader doesn't
-                respond, for `request_timeout_ms`.
-            KafkaError: as `consumer.range.read_range`.
+            KafkaError: no broker responds, or none of the partitions can be read within
+                `request_timeout_ms`.
         """
         async with self._lock:
             response = await self._router.metadata.fetch_all()
@@ -130,30 +133,51 @@ class OffsetsTopicReader:
                 for one in topic.partitions
             ]
             starts, ends = await asyncio.gather(
-                list_offsets(self._router, dict.fromkeys(tps, EARLIEST)),
-                list_offsets(self._router, dict.fromkeys(tps, LATEST)),
+                self._bounds(tps, EARLIEST), self._bounds(tps, LATEST)
             )
-            self._partitions = {
-                tp: self._continued(tp, starts[tp][0], ends[tp][0]) for tp in sorted(tps)
-            }
+            unread: dict[TopicPartition, KafkaError] = {}
+            read: dict[TopicPartition, _ReadPartition] = {}
             fetches, turns = RangeFetches(self._router), asyncio.Semaphore(_AT_ONCE)
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    for tp, one in self._partitions.items():
-                        tasks.create_task(self._read_to(tp, one, ends[tp][0], fetches, turns))
-            except ExceptionGroup as errors:
-                raise errors.exceptions[0] from None
-            offsets: dict[str, dict[TopicPartition, OffsetRecord]] = {}
-            groups: dict[str, GroupRecord] = {}
-            for one in self._partitions.values():
-                one.decode(self._router.config.client_id)
-                for key, record in one.records.values():
-                    if isinstance(record, GroupRecord):
-                        groups[key.group] = record
-                    elif isinstance(key, OffsetRecordKey):
-                        tp = TopicPartition(key.topic, key.partition)
-                        offsets.setdefault(key.group, {})[tp] = record
-        return OffsetsTopic(offsets, groups)
+
+            async def read_to(tp: TopicPartition, partition: _ReadPartition, end: int) -> None:
+                try:
+                    async with turns:
+                        await self._read_to(tp, partition, end, fetches)
+                except KafkaError as error:
+                    unread[tp] = error
+
+            async with asyncio.TaskGroup() as tasks:
+                for tp in sorted(tps):
+                    start, end = starts[tp], ends[tp]
+                    read[tp] = self._partitions.get(tp) or _ReadPartition(0)
+                    if isinstance(start, KafkaError):
+                        unread[tp] = start
+                    elif isinstance(end, KafkaError):
+                        unread[tp] = end
+                    else:
+                        read[tp] = self._continued(tp, start, end)
+                        tasks.create_task(read_to(tp, read[tp], end))
+                self._partitions = read
+            if unread and len(unread) == len(tps):
+                raise next(iter(unread.values()))
+            return _contents(read, unread)
+
+    async def _bounds(
+        self, tps: Collection[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int | KafkaError]:
+        """Return an offset of each partition, or why it has none by the end of the timeout."""
+        config, loop = self._router.config, asyncio.get_running_loop()
+        deadline, backoff = loop.time() + config.request_timeout_s, config.backoff()
+        found: dict[TopicPartition, int | KafkaError] = {}
+        missing = list(tps)
+        while missing:
+            found |= await list_reachable_offsets(self._router, missing, timestamp)
+            missing = [tp for tp in missing if _may_pass(found[tp])]
+            if loop.time() >= deadline:
+                break
+            if missing:
+                await asyncio.sleep(backoff.next())
+        return found
 
     def _continued(self, tp: TopicPartition, start: int, end: int) -> _ReadPartition:
         known = self._partitions.get(tp)
@@ -162,37 +186,55 @@ class OffsetsTopicReader:
         return _ReadPartition(start)
 
     async def _read_to(
-        self,
-        tp: TopicPartition,
-        partition: _ReadPartition,
-        end: int,
-        fetches: RangeFetches,
-        turns: asyncio.Semaphore,
+        self, tp: TopicPartition, partition: _ReadPartition, end: int, fetches: RangeFetches
     ) -> None:
-        if partition.position >= end:
-            return
-        async with turns:
-            sets = read_range(
-                self._router,
-                tp,
-                partition.position,
-                end,
-                fetches=fetches,
-                max_bytes=_FETCH_BYTES,
-            )
-            async with aclosing(sets):
-                async for raw in sets:
-                    reader = MessageSetReader(
-                        tp,
-                        raw.message_set,
-                        raw.fetch_offset,
-                        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-                        end_offset=end,
-                    )
-                    while records := reader.read(_RECORDS):
-                        for record in records:
-                            partition.apply(record.key, record.value)
-                    partition.position = raw.end_offset
+        """Read up to an offset, past corrupt messages; raises as `consumer.range.read_range`."""
+        while partition.position < end:
+            try:
+                await self._read_sound(tp, partition, end, fetches)
+            except CorruptRecordException as error:
+                if not partition.skip(error):
+                    raise
+
+    async def _read_sound(
+        self, tp: TopicPartition, partition: _ReadPartition, end: int, fetches: RangeFetches
+    ) -> None:
+        """Read up to an offset, or to the first corrupt message."""
+        sets = read_range(
+            self._router, tp, partition.position, end, fetches=fetches, max_bytes=_FETCH_BYTES
+        )
+        async with aclosing(sets):
+            async for raw in sets:
+                reader = MessageSetReader(
+                    tp,
+                    raw.message_set,
+                    raw.fetch_offset,
+                    max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+                    end_offset=end,
+                )
+                while records := reader.read(_RECORDS):
+                    partition.apply(records, self._router.config.client_id)
+                partition.position = raw.end_offset
+
+
+def _may_pass(offset: int | KafkaError) -> bool:
+    return isinstance(offset, KafkaError) and not is_final(offset)
+
+
+def _contents(
+    read: Mapping[TopicPartition, _ReadPartition], unread: Mapping[TopicPartition, KafkaError]
+) -> OffsetsTopic:
+    offsets: dict[str, dict[TopicPartition, OffsetRecord]] = {}
+    groups: dict[str, GroupRecord] = {}
+    for one in read.values():
+        for key, record in one.records.values():
+            if isinstance(record, GroupRecord):
+                groups[key.group] = record
+            elif isinstance(key, OffsetRecordKey):
+                tp = TopicPartition(key.topic, key.partition)
+                offsets.setdefault(key.group, {})[tp] = record
+    damages = {tp: one.damage for tp, one in read.items() if one.damage is not None}
+    return OffsetsTopic(offsets, groups, {**damages, **unread})
 
 
 def _decode(key_bytes: bytes, value_bytes: bytes, client_id: str) -> _Record | None:

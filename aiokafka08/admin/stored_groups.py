@@ -24,6 +24,7 @@ from aiokafka08.admin.group_lag import (
     PartitionOwner,
     StoredGroup,
     StoredGroupDescription,
+    StoredGroupListing,
     StoredOffsets,
     lag_rows,
 )
@@ -34,6 +35,7 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
     KafkaProtocolError,
+    KafkaUnavailableError,
     UnsupportedVersionError,
 )
 from aiokafka08.net.cluster import INTERNAL_TOPICS
@@ -81,13 +83,28 @@ class StoredGroupCalls(GroupCalls):
         Raises:
             UnsupportedVersionError: the brokers are older than 0.8.2, which have groups in
                 ZooKeeper only, and there is no `zookeeper_connect`.
-            KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
+            KafkaError: a broker or ZooKeeper doesn't respond, or refuses; or a partition of
+                `__consumer_offsets` can't be read. `list_groups_of_store` returns the others then.
+        """
+        listings = await asyncio.gather(
+            self.list_groups_of_store("kafka"), self.list_groups_of_store("zookeeper")
+        )
+        if errors := [error for one in listings for error in one.errors]:
+            raise errors[0]
+        return sorted(group for one in listings for group in one.groups)
+
+    async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
+        """Return the groups of one store as `list_stored_groups` does, as many as can be read.
+
+        Args:
+            store: "kafka" or "zookeeper".
+
+        Raises:
+            UnsupportedVersionError: as `list_stored_groups`.
+            KafkaError: nothing of the store can be read.
         """
         self._lifecycle.check()
-        in_kafka, in_zookeeper = await asyncio.gather(
-            self._list_in_kafka(), self._list_in_zookeeper()
-        )
-        return sorted([*in_kafka, *in_zookeeper])
+        return await (self._list_in_kafka() if store == "kafka" else self._list_in_zookeeper())
 
     async def possible_groups(self, group_ids: Collection[str]) -> list[StoredGroup]:
         """Return each named group in each store that it may be in, whether or not it is there.
@@ -258,8 +275,8 @@ class StoredGroupCalls(GroupCalls):
         transactions that were aborted.
 
         Raises:
-            KafkaTimeoutError: a partition of the topic can't be read within `request_timeout_ms`.
-            KafkaError: no broker responds, or a partition of the topic can't be read.
+            KafkaError: no broker responds, or no partition of the topic can be read within
+                `request_timeout_ms`. The errors of some partitions are in the result.
         """
         self._lifecycle.check()
         if self._offsets_topic is None:
@@ -292,24 +309,32 @@ class StoredGroupCalls(GroupCalls):
             described += [("zookeeper", one) for one in nodes]
         return described
 
-    async def _list_in_kafka(self) -> list[StoredGroup]:
+    async def _list_in_kafka(self) -> StoredGroupListing:
         has_offsets_topic = await self._has_offsets_topic()
         if not has_offsets_topic and self._group_nodes is not None:
-            return []  # whatever the line: a broker of 0.8.0 logs errors when it is asked for it
+            return StoredGroupListing(
+                []
+            )  # whatever the line: a broker of 0.8.0 logs errors when it is asked for it
         line = (await self._router.exact_version()).line
         if BrokerLine.V0_8 < line < BrokerLine.V0_8_2:
             self._require_group_nodes("list_stored_groups")
         if not has_offsets_topic:
-            return []
+            return StoredGroupListing([])
+        errors: list[KafkaError] = []
         types: dict[str, str] = {}
         if line >= BrokerLine.V0_9:
             types = dict(await self.list_consumer_groups())
         if not self._lists_idle_groups():
             topic = await self.read_offsets_topic()
+            errors += [
+                KafkaUnavailableError(f"groups of {tp.topic}/{tp.partition} not read: {error.text}")
+                for tp, error in topic.errors.items()
+            ]
             for group in topic.offsets:
                 state = topic.groups.get(group)
                 types.setdefault(group, "" if state is None else state.protocol_type)
-        return [StoredGroup(group, "kafka", type_) for group, type_ in types.items()]
+        groups = [StoredGroup(group, "kafka", type_) for group, type_ in types.items()]
+        return StoredGroupListing(groups, errors)
 
     def _lists_idle_groups(self) -> bool:
         """Return whether ListGroups names groups without members: from 0.10.1 on."""
@@ -317,11 +342,11 @@ class StoredGroupCalls(GroupCalls):
         # 0.10.1 is also the first release with ListOffsets 1.
         return all(version.supports(ListOffsetsRequest, 1) for version in versions)
 
-    async def _list_in_zookeeper(self) -> list[StoredGroup]:
+    async def _list_in_zookeeper(self) -> StoredGroupListing:
         if self._group_nodes is None:
-            return []
+            return StoredGroupListing([])
         names = await asyncio.to_thread(self._group_nodes.names)
-        return [StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names]
+        return StoredGroupListing([StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names])
 
     def _coordinator(self, group: str) -> CoordinatorLookup:
         return self._coordinators.setdefault(group, CoordinatorLookup(self._router, group))

@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
-from aiokafka08.admin import AIOKafkaAdminClient, StoredGroup
+from aiokafka08.admin import AIOKafkaAdminClient, StoredGroup, offsets_topic
 from aiokafka08.admin.offsets_topic import OFFSETS_TOPIC
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.offsets_topic import decode_record_key
@@ -103,7 +103,10 @@ async def read_everything(admin: AIOKafkaAdminClient, group: str) -> None:
 
 
 @pytest.mark.parametrize("version", list(VERSIONS))
-async def test_offsets_topic_is_read_to_its_end(version: str) -> None:
+async def test_offsets_topic_is_read_to_its_end(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = seen_versions(monkeypatch)
     with start_cluster(version) as cluster:
         await asyncio.to_thread(cluster.create_topic, "orders", 2)
         tps = [TopicPartition("orders", number) for number in range(2)]
@@ -144,7 +147,6 @@ async def test_offsets_topic_is_read_to_its_end(version: str) -> None:
                     assert [one.client_id for one in state.members] == ["aiokafka08-consumer"]
                     with pytest.raises(IllegalStateError, match=r"live: .*aiokafka08-con"):
                         await admin.delete_stored_group(StoredGroup("live", "kafka", ""))
-                    versions = versions_of(admin)
                     await member.commit({tps[0]: 0})
                 assert versions == VERSIONS[version]
 
@@ -157,21 +159,24 @@ async def test_offsets_topic_is_read_to_its_end(version: str) -> None:
                     assert (await fresh.read_offsets_topic()).offsets["idle"] == offsets
                 await it_is_deleted(admin, "idle")
             else:
-                assert versions_of(admin) == VERSIONS[version]
+                assert versions == VERSIONS[version]
             assert {one.group for one in await admin.list_stored_groups()} >= {
                 "idle" if version == "0.8.2.2" else "live"
             }
 
 
-def versions_of(admin: AIOKafkaAdminClient) -> set[tuple[int, int]]:
-    """Return the versions of keys and values that were read."""
-    assert admin._offsets_topic is not None
-    found = set()
-    for partition in admin._offsets_topic._partitions.values():
-        for key, value in partition.values.items():
-            assert decode_record_key(key) is not None
-            found.add((int.from_bytes(key[:2]), int.from_bytes(value[:2])))
-    return found
+def seen_versions(monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, int]]:
+    """Return a set that gets the versions of the keys and values that are decoded from now on."""
+    seen: set[tuple[int, int]] = set()
+    decode = offsets_topic._decode
+
+    def decode_and_note(key: bytes, value: bytes, client_id: str) -> Any:
+        assert decode_record_key(key) is not None
+        seen.add((int.from_bytes(key[:2]), int.from_bytes(value[:2])))
+        return decode(key, value, client_id)
+
+    monkeypatch.setattr(offsets_topic, "_decode", decode_and_note)
+    return seen
 
 
 async def it_is_deleted(admin: AIOKafkaAdminClient, group: str) -> None:

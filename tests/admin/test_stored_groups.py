@@ -6,15 +6,24 @@ What needs no fault is in tests/contract/client/test_stored_groups.py.
 from __future__ import annotations
 
 import logging
+import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient, LogBounds, StoredGroup
-from aiokafka08.errors import GroupAuthorizationFailedError, NotCoordinatorForGroupError
+from aiokafka08.errors import (
+    GroupAuthorizationFailedError,
+    KafkaError,
+    KafkaUnavailableError,
+    NotCoordinatorForGroupError,
+)
 from aiokafka08.protocol.api import ListOffsetsRequest, OffsetFetchRequest
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.offsets_topic import (
     OffsetRecord,
     OffsetRecordKey,
@@ -206,3 +215,75 @@ async def test_tombstones_wrappers_and_odd_records_are_understood(
     assert all("record of __consumer_offsets with the key b'" in one for one in texts)
     groups = await admin.list_stored_groups()
     assert groups == kafka("g", "other")
+
+
+async def test_corrupt_message_of_the_offsets_topic_is_left_out(
+    one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    await commit(one_broker, "g", {T0: 0})
+    damaged = bytearray(encode_entry(0, b"key", b"value"))
+    damaged[-1] ^= 1
+    number = offsets_partition(one_broker, "g")
+    at = one_broker.offsets(OFFSETS, number).end
+    one_broker.append_raw(OFFSETS, number, struct.pack(">q", at) + bytes(damaged[8:]))
+    await commit(one_broker, "g", {T1: 0})
+    for _ in range(2):  # a later read still names it
+        topic = await admin.read_offsets_topic()
+        assert set(topic.offsets["g"]) == {T0, T1}
+        [(tp, error)] = topic.errors.items()
+        assert (tp, error.text) == (
+            TopicPartition(OFFSETS, number),
+            f"the message at offset {at} is corrupt, and was left out",
+        )
+    listing = await admin.list_groups_of_store("kafka")
+    assert list(listing.groups) == kafka("g")
+    [error] = listing.errors
+    assert f"groups of {OFFSETS}/{number} not read: the message at" in error.text
+    with pytest.raises(KafkaUnavailableError, match="is corrupt"):
+        await admin.list_stored_groups()
+
+
+async def test_partition_of_the_offsets_topic_may_be_unreadable() -> None:
+    """The groups of the others are found; only if none can be read the call fails."""
+    async with EmbeddedCluster(2, "0.9", {"t": 2}) as cluster:
+        cluster.create_topic(OFFSETS, 2, replication_factor=1)
+        keys = [encode_record_key(OffsetRecordKey(f"g{number}", "t", 0), 1) for number in range(2)]
+        value = encode_record_value(OffsetRecord(0, -1, "", 1, 2), 1)
+        for number, key in enumerate(keys):
+            cluster.append(OFFSETS, number, [value], [key])
+        dead, alive = (cluster.leader(OFFSETS, number) for number in range(2))
+        assert dead is not None
+        assert alive is not None
+        options: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "request_timeout_ms": 500,
+        }
+        async with (
+            AIOKafkaAdminClient(**options) as admin,
+            AIOKafkaAdminClient(**options) as fresh,
+        ):
+            assert set((await admin.read_offsets_topic()).offsets) == {"g0", "g1"}
+            cluster.kill(dead)
+            for client, groups in ((admin, {"g0", "g1"}), (fresh, {"g1"})):
+                topic = await client.read_offsets_topic()
+                assert set(topic.offsets) == groups
+                assert list(topic.errors) == [TopicPartition(OFFSETS, 0)]
+            cluster.fault(ListOffsetsRequest, then=Close(), node=alive, times=None)
+            with pytest.raises(KafkaError):
+                await admin.read_offsets_topic()
+
+
+async def test_offsets_topic_of_unknown_versions_takes_no_memory(
+    one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    await commit(one_broker, "g", {T0: 0})
+    keys = [b"\0\x63%d" % number for number in range(5000)]
+    one_broker.append(OFFSETS, 0, [b"v" * 1000] * len(keys), keys)
+    tracemalloc.start()
+    try:
+        topic = await admin.read_offsets_topic()
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert set(topic.offsets) == {"g"}
+    assert held_bytes < 2_000_000  # of 5 MB
