@@ -16,7 +16,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from aiokafka08.admin import AIOKafkaAdminClient, BrokerDescription, TopicDescription
-from aiokafka08.admin.group_lag import LogBounds, StoredGroup, StoredOffsets
+from aiokafka08.admin.group_lag import (
+    GroupStore,
+    LogBounds,
+    StoredGroup,
+    StoredGroupListing,
+    StoredOffsets,
+)
 from aiokafka08.errors import (
     KafkaConfigurationError,
     KafkaError,
@@ -127,16 +133,21 @@ class ClusterSampler:
     ) -> tuple[GroupSample, ...]:
         if not self._has_zookeeper and not _has_offsets_topic(topics):
             return ()
-        listed = [one for one in await self._admin.list_stored_groups() if self._groups(one.group)]
-        stored, described = await asyncio.gather(
-            self._stored_offsets(listed),
-            _or_gap(self._admin.describe_stored_groups(listed), [], "members of groups", gaps),
+        in_kafka, in_zookeeper = await asyncio.gather(
+            self._listed("kafka", gaps), self._listed("zookeeper", gaps)
+        )
+        describe = self._admin.describe_stored_groups
+        stored, *described = await asyncio.gather(
+            self._stored_offsets(sorted(in_kafka + in_zookeeper)),
+            _or_gap(describe(in_kafka), [], "members of groups in Kafka", gaps),
+            _or_gap(describe(in_zookeeper), [], "members of groups in ZooKeeper", gaps),
         )
         members = {
             (one.description.group, one.store): tuple(
                 member.member_id for member in one.description.members
             )
-            for one in described
+            for store in described
+            for one in store
         }
         samples = []
         for one in stored:
@@ -147,6 +158,18 @@ class ClusterSampler:
             names = members.get((one.group, one.store))
             samples.append(GroupSample(one.group, one.store, names, committed))
         return tuple(samples)
+
+    async def _listed(self, store: GroupStore, gaps: list[str]) -> list[StoredGroup]:
+        """Return the wanted groups of a store; the other one doesn't suffer from its failure."""
+        name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[store]
+        listing = await _or_gap(
+            self._admin.list_groups_of_store(store),
+            StoredGroupListing([]),
+            f"groups in {name}",
+            gaps,
+        )
+        gaps += [error.text for error in listing.errors]
+        return [one for one in listing.groups if self._groups(one.group)]
 
     async def _stored_offsets(self, groups: Sequence[StoredGroup]) -> list[StoredOffsets]:
         """Return what the groups have committed, those in ZooKeeper a few at a time.

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from aiokafka08 import TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic, monitoring_calls
-from aiokafka08.errors import NoBrokersAvailable, UnsupportedVersionError
+from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable, UnsupportedVersionError
 from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.monitoring.sampler import ClusterSampler
-from aiokafka08.protocol.api import ListOffsetsRequest, OffsetFetchRequest
+from aiokafka08.protocol.api import ListGroupsRequest, ListOffsetsRequest, OffsetFetchRequest
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.session import temporary_session
@@ -143,6 +144,35 @@ async def test_zookeeper_of_another_cluster_leaves_a_gap(monkeypatch: pytest.Mon
         "topics in ZooKeeper not read: it has none, the brokers have some. Check that "
         "zookeeper_connect is the ZooKeeper, and the chroot, of the cluster",
     )
+
+
+async def test_unreadable_store_does_not_hide_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object) -> Any:
+        raise KafkaConnectionError("it is down")
+
+    async with EmbeddedCluster(version="0.9", topics={"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        await commit(servers, "billing", ORDERS, 0)
+        for name in ("names", "offsets", "describe"):
+            monkeypatch.setattr(GroupNodes, name, unreachable)
+        monkeypatch.setattr(monitoring_calls, "read_topic_nodes", unreachable)
+        async with sampling(servers, zookeeper="zk:2181") as sampler:
+            sample = await sampler.sample()
+        assert [one.group for one in sample.groups] == ["billing"]
+        assert sorted(sample.errors) == [
+            "groups in ZooKeeper not read: it is down",
+            "topics in ZooKeeper not read: it is down",
+        ]
+        monkeypatch.setattr(GroupNodes, "names", lambda _: ["scala"])
+        monkeypatch.setattr(GroupNodes, "offsets", lambda *_: {"scala": {ORDERS: 0}})
+        cluster.fault(ListGroupsRequest, then=Answer(15), times=None)
+        async with sampling(servers, zookeeper="zk:2181", timeout_ms=1000) as sampler:
+            sample = await sampler.sample()
+        [group] = sample.groups
+        assert (group.group, group.store, group.members) == ("scala", "zookeeper", None)
+        texts = "; ".join(sorted(sample.errors))
+        assert "groups in Kafka not read: " in texts
+        assert "members of groups in ZooKeeper not read: it is down" in texts
 
 
 async def test_topic_nodes_need_zookeeper() -> None:
