@@ -397,6 +397,20 @@ def test_files_that_are_no_offsets_change_nothing(modern: EmbeddedCluster, cli: 
     assert (named.code, committed(modern, "g", "orders", 0)) == (0, 3)
 
 
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
+def test_deletion_says_that_zookeeper_is_left_out(
+    kafka_cluster: EmbeddedCluster, cli: RunCommand
+) -> None:
+    for store in ("kafka", "zookeeper"):
+        commit(kafka_cluster, "g", {T0: 1}, store)
+    commit(kafka_cluster, "h", {T0: 1})
+    server = ("--yes", "--format", "json", "-b", kafka_cluster.bootstrap_servers)
+    told = cli("group", "delete", "g", *server)
+    assert told.json == [{"group": "g", "store": "kafka", "outcome": "expiring"}]
+    assert (told.code, "offsets in ZooKeeper were not looked for" in told.err) == (0, True)
+    assert cli("group", "delete", "h", "--store", "kafka", *server).err == ""
+
+
 @pytest.mark.kafka_cluster(version="0.8.0", topics={"orders": 1})
 def test_0_8_0_needs_zookeeper(kafka_cluster: EmbeddedCluster, cli: RunCommand) -> None:
     for arguments in (["list"], ["lag", "g"], ["describe", "g"], ["delete", "g", "--yes"]):

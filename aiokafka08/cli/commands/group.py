@@ -319,7 +319,7 @@ def delete(
     import sys
 
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import rows_so_far
+    from aiokafka08.cli.output import note, rows_so_far
 
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
@@ -328,6 +328,8 @@ def delete(
     with rows_so_far(DELETION_FIELDS, format) as rows:
         run(_delete(settings, groups, store, rows))
         missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    if store is None and settings.zookeeper_connect is None:
+        note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
     return _note_missing(missing)
 
 
