@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08.errors import KafkaConnectionError
 from aiokafka08.net.config import OffsetsStorage
 from aiokafka08.protocol.api import GroupCoordinatorRequest, MetadataRequest, OffsetCommitRequest
 from aiokafka08.testing import LINES, EmbeddedCluster
+from aiokafka08.zookeeper.groups import GroupNodes
 from tests.cli.conftest import RunCommand
 
 T0, T1, V0 = (TopicPartition(*tp) for tp in (("orders", 0), ("orders", 1), ("visits", 0)))
@@ -104,6 +106,22 @@ def test_groups_are_listed_described_and_measured(
         ("zookeeper", None, 1),
     ]
     assert {one["member"] for one in described} == {None}
+
+
+def test_unreadable_store_does_not_hide_the_other(
+    cluster: EmbeddedCluster, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(_: GroupNodes) -> list[str]:
+        raise KafkaConnectionError("it is down")
+
+    monkeypatch.setattr(GroupNodes, "names", unreachable)
+    server = ("-b", cluster.bootstrap_servers, "--zookeeper", "zk:2181", "--format", "json")
+    done = cli("group", "list", *server)
+    assert (done.code, done.out) == (1, b"")
+    commit(cluster, "billing", {T0: 4})
+    done = cli("group", "list", *server)
+    assert (done.code, done.json[0]["group"]) == (1, "billing")
+    assert done.err.endswith("groups may be missing: it is down\n")
 
 
 def test_reading_groups_creates_nothing(cluster: EmbeddedCluster, cli: RunCommand) -> None:

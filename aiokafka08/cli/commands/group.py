@@ -23,9 +23,11 @@ from aiokafka08.cli.declare import (
     format_option,
 )
 from aiokafka08.cli.settings import Settings
+from aiokafka08.errors import KafkaError
 
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
+    from aiokafka08.admin.group_lag import GroupStore
     from aiokafka08.cli.output import Row
 
 STORE = 'where this is kept: "kafka" or "zookeeper"'
@@ -90,23 +92,45 @@ def group() -> None:
 )
 @connection_options
 @format_option
-def list_(settings: Settings, format: str | None) -> None:
+def list_(settings: Settings, format: str | None) -> int:
     """List all groups; idle ones too.
 
     Brokers of 0.8.2 to 0.10.0 don't list idle groups: there the topic __consumer_offsets is read,
     which may take a moment.
     """
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import write_rows
+    from aiokafka08.cli.output import note, write_rows
 
-    write_rows((one._asdict() for one in run(_list(settings))), GROUP_FIELDS, format)
+    groups, errors = run(_list(settings))
+    write_rows((one._asdict() for one in groups), GROUP_FIELDS, format)
+    for error in errors:
+        note(f"groups may be missing: {error.text}")
+    return 1 if errors else 0
 
 
-async def _list(settings: Settings) -> list[StoredGroup]:
+async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]]:
+    """Return the groups that can be read, and why others can't.
+
+    Raises:
+        KafkaError: no group can be read.
+    """
     from aiokafka08.cli.connection import admin_client
 
+    groups: list[StoredGroup] = []
+    errors: list[KafkaError] = []
+    stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
     async with admin_client(settings) as admin:
-        return await admin.list_stored_groups()
+        for store in stores:
+            try:
+                listing = await admin.list_groups_of_store(store)
+            except KafkaError as error:
+                errors.append(error)
+            else:
+                groups += listing.groups
+                errors += listing.errors
+    if errors and not groups:
+        raise errors[0]
+    return sorted(groups), errors
 
 
 @command(
