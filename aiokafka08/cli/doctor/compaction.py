@@ -4,7 +4,9 @@ Pure. `sampling` scans the keys that this rule judges.
 
 A cleaner compacts all segments of a log but the last one. A log that was never cleaned is due as
 soon as it has a second segment. So if the first segment isn't the last one, and has a key twice,
-and still has it after the topic has grown, then the cleaner doesn't work. It is off by default
+and still has it after the topic has grown, then the cleaner doesn't work. Later segments prove
+nothing: whether they are due depends on their size, which no request tells. So a cleaner that died
+after it had compacted the first segment isn't found. A cleaner is off by default
 below 0.9, and may end by an error: on 0.8.2 because of a large compressed set (docs/brokers.md
 5.15). The topic then grows without end; before it serves its groups, a broker reads all of
 `__consumer_offsets`.
