@@ -34,15 +34,17 @@ class StoredGroup(NamedTuple):
 
 
 class StoredGroupDescription(NamedTuple):
-    """A group as one store describes it.
+    """A group as one store describes it; `description` is None if `error` prevented an answer.
 
     The state is that of the broker. A group in ZooKeeper is "Stable" with members, "Empty" without,
     and "Dead" if it has no node. A group in Kafka that is idle is "Empty" from 0.10 on; before, it
     is "Dead" to its coordinator, whatever it has committed.
     """
 
+    group: str
     store: GroupStore
-    description: GroupDescription
+    description: GroupDescription | None
+    error: KafkaError | None = None
 
 
 class StoredGroupListing(NamedTuple):

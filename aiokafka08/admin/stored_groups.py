@@ -179,8 +179,8 @@ class StoredGroupCalls(GroupCalls):
         Raises:
             UnsupportedVersionError: as `list_stored_groups`; with names, the brokers are of 0.8.0,
                 and there is no `zookeeper_connect`.
-            KafkaError: the offsets of a group can't be read, or no broker responds. Partitions
-                without a reachable leader don't fail the call.
+            KafkaError: offsets or members of a group can't be read, or no broker responds.
+                Partitions without a reachable leader don't fail the call.
         """
         if group_ids is None:
             groups = await self.list_stored_groups()
@@ -211,7 +211,9 @@ class StoredGroupCalls(GroupCalls):
         """
         self._lifecycle.check()
         owners: dict[str, dict[TopicPartition, PartitionOwner]] = {}
-        for store, one in await self._describe_stored(groups):
+        for (_, store), one in (await self._describe_stored(groups)).items():
+            if isinstance(one, KafkaError):
+                raise one
             if one.protocol_type == PROTOCOL_TYPE:
                 for tp, member in _owned(one).items():
                     owner = PartitionOwner(member, store)
@@ -230,12 +232,14 @@ class StoredGroupCalls(GroupCalls):
             groups: the groups, each in one store.
 
         Raises:
-            KafkaError: a coordinator or ZooKeeper doesn't respond, or refuses.
+            KafkaError: no broker responds. The error of one group is in its result.
         """
         self._lifecycle.check()
         return [
-            StoredGroupDescription(store, GroupDescriptions.of([one]).groups[0])
-            for store, one in await self._describe_stored(groups)
+            StoredGroupDescription(group, store, None, one)
+            if isinstance(one, KafkaError)
+            else StoredGroupDescription(group, store, GroupDescriptions.of([one]).groups[0])
+            for (group, store), one in (await self._describe_stored(groups)).items()
         ]
 
     async def list_log_bounds(
@@ -290,23 +294,29 @@ class StoredGroupCalls(GroupCalls):
 
     async def _describe_stored(
         self, groups: Iterable[StoredGroup]
-    ) -> list[tuple[GroupStore, DescribedGroup]]:
+    ) -> dict[tuple[str, GroupStore], DescribedGroup | KafkaError]:
         wanted = list(groups)
         in_kafka = [one.group for one in wanted if one.store == "kafka"]
         in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
-        described: list[tuple[GroupStore, DescribedGroup]] = []
+        described: dict[tuple[str, GroupStore], DescribedGroup | KafkaError] = {}
         if in_kafka and self._has_coordinators() and await self._has_offsets_topic():
             turns = asyncio.Semaphore(_AT_ONCE)
 
-            async def describe(group: str) -> DescribedGroup:
+            async def describe(group: str) -> DescribedGroup | KafkaError:
                 async with turns:
-                    return (await describe_group(self._router, self._coordinator(group)))[1]
+                    try:
+                        return (await describe_group(self._router, self._coordinator(group)))[1]
+                    except KafkaError as error:
+                        return error
 
-            found = await asyncio.gather(*(describe(group) for group in in_kafka))
-            described += [("kafka", one) for one in found]
+            found = await asyncio.gather(*map(describe, in_kafka))
+            described |= {(group, "kafka"): one for group, one in zip(in_kafka, found, strict=True)}
         if in_zookeeper and self._group_nodes is not None:
-            nodes = await asyncio.to_thread(self._group_nodes.describe, in_zookeeper)
-            described += [("zookeeper", one) for one in nodes]
+            try:
+                nodes = await asyncio.to_thread(self._group_nodes.describe, in_zookeeper)
+                described |= {(one.group, "zookeeper"): one for one in nodes}
+            except KafkaError as error:
+                described |= {(group, "zookeeper"): error for group in in_zookeeper}
         return described
 
     async def _list_in_kafka(self) -> StoredGroupListing:

@@ -136,19 +136,21 @@ class ClusterSampler:
         in_kafka, in_zookeeper = await asyncio.gather(
             self._listed("kafka", gaps), self._listed("zookeeper", gaps)
         )
-        describe = self._admin.describe_stored_groups
-        stored, *described = await asyncio.gather(
-            self._stored_offsets(sorted(in_kafka + in_zookeeper)),
-            _or_gap(describe(in_kafka), [], "members of groups in Kafka", gaps),
-            _or_gap(describe(in_zookeeper), [], "members of groups in ZooKeeper", gaps),
+        listed = sorted(in_kafka + in_zookeeper)
+        stored, described = await asyncio.gather(
+            self._stored_offsets(listed),
+            _or_gap(self._admin.describe_stored_groups(listed), [], "members of groups", gaps),
         )
         members = {
-            (one.description.group, one.store): tuple(
-                member.member_id for member in one.description.members
-            )
-            for store in described
-            for one in store
+            (one.group, one.store): tuple(member.member_id for member in one.description.members)
+            for one in described
+            if one.description is not None
         }
+        gaps += [
+            f"members of group {one.group!r} in {one.store}: {one.error.text}"
+            for one in described
+            if one.error is not None
+        ]
         samples = []
         for one in stored:
             if one.error is not None:

@@ -21,7 +21,7 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
     NotCoordinatorForGroupError,
 )
-from aiokafka08.protocol.api import ListOffsetsRequest, OffsetFetchRequest
+from aiokafka08.protocol.api import DescribeGroupsRequest, ListOffsetsRequest, OffsetFetchRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.offsets_topic import (
@@ -119,6 +119,29 @@ async def test_error_of_one_group_is_in_its_result(
     assert good.offsets == {T0: OffsetAndMetadata(0, "")}
     with pytest.raises(GroupAuthorizationFailedError, match="group 'bad'"):
         await admin.list_group_lags(["good", "bad"])
+
+
+async def test_group_that_cannot_be_described_hides_no_other(
+    one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    consumer = AIOKafkaConsumer(
+        "t", bootstrap_servers=one_broker.bootstrap_servers, group_id="good"
+    )
+    async with consumer:
+        one_broker.fault(
+            DescribeGroupsRequest,
+            then=Answer(GroupAuthorizationFailedError.errno),
+            times=None,
+            where=lambda request: request.groups == ["bad"],
+        )
+        bad, good = await admin.describe_stored_groups(kafka("bad", "good"))
+        assert (bad.group, bad.store, bad.description) == ("bad", "kafka", None)
+        assert isinstance(bad.error, GroupAuthorizationFailedError)
+        assert (good.group, good.error) == ("good", None)
+        assert good.description is not None
+        assert len(good.description.members) == 1
+        with pytest.raises(GroupAuthorizationFailedError, match="group 'bad'"):
+            await admin.list_partition_owners(kafka("bad", "good"))
 
 
 @pytest.mark.parametrize("then", [Answer(NotCoordinatorForGroupError.errno), Close()])

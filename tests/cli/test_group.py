@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
-from aiokafka08.errors import KafkaConnectionError
+from aiokafka08.errors import GroupAuthorizationFailedError, KafkaConnectionError
 from aiokafka08.net.config import OffsetsStorage
-from aiokafka08.protocol.api import GroupCoordinatorRequest, MetadataRequest, OffsetCommitRequest
-from aiokafka08.testing import LINES, EmbeddedCluster
+from aiokafka08.protocol.api import (
+    DescribeGroupsRequest,
+    GroupCoordinatorRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+)
+from aiokafka08.testing import LINES, Answer, EmbeddedCluster
 from aiokafka08.zookeeper.groups import GroupNodes
 from tests.cli.conftest import RunCommand
 
@@ -393,6 +398,23 @@ def test_known_groups_are_printed_beside_unknown_ones(
         done = cli("group", name, "g", "nobody", "-b", modern.bootstrap_servers)
         assert (done.code, len(done.lines)) == (1, 2)
         assert done.err.startswith("aiokafka08: group 'nobody' has no members")
+
+
+def test_described_groups_are_printed_beside_refused_ones(
+    modern: EmbeddedCluster, cli: RunCommand
+) -> None:
+    for name in ("a", "b", "c"):
+        commit(modern, name, {T0: 1})
+    modern.fault(
+        DescribeGroupsRequest,
+        then=Answer(GroupAuthorizationFailedError.errno),
+        times=None,
+        where=lambda request: request.groups == ["b"],
+    )
+    server = ("-b", modern.bootstrap_servers, "--format", "json")
+    done = cli("group", "describe", "a", "b", "c", *server)
+    assert (done.code, [row["group"] for row in done.json]) == (1, ["a", "c"])
+    assert ("group 'b'" in done.err, done.err.count("\n")) == (True, 1)
 
 
 def test_files_that_are_no_offsets_change_nothing(modern: EmbeddedCluster, cli: RunCommand) -> None:

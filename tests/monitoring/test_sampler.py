@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
-from aiokafka08 import TopicPartition
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic, monitoring_calls
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable, UnsupportedVersionError
 from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.monitoring.sampler import ClusterSampler
-from aiokafka08.protocol.api import ListGroupsRequest, ListOffsetsRequest, OffsetFetchRequest
+from aiokafka08.protocol.api import (
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    ListOffsetsRequest,
+    OffsetFetchRequest,
+)
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.session import temporary_session
@@ -109,6 +114,28 @@ async def test_group_that_cannot_be_read_leaves_a_gap() -> None:
         assert "'billing'" in error
 
 
+async def test_group_that_cannot_be_described_has_its_offsets() -> None:
+    async with EmbeddedCluster(version="0.10", topics={"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        await commit(servers, "billing", ORDERS, 0)
+        async with AIOKafkaConsumer("orders", bootstrap_servers=servers, group_id="other") as one:
+            await one.commit({ORDERS: 0})
+            cluster.fault(
+                DescribeGroupsRequest,
+                then=Answer(-1),
+                times=None,
+                where=lambda request: request.groups == ["billing"],
+            )
+            async with sampling(servers, timeout_ms=1000) as sampler:
+                sample = await sampler.sample()
+        members = {group.group: group.members for group in sample.groups}
+        assert members.keys() == {"billing", "other"}
+        assert members["billing"] is None
+        assert len(members["other"] or ()) == 1
+        [error] = sample.errors
+        assert "members of group 'billing' in kafka" in error
+
+
 async def test_no_broker_is_an_error() -> None:
     async with (
         EmbeddedCluster(version="0.10") as cluster,
@@ -172,7 +199,7 @@ async def test_unreadable_store_does_not_hide_the_other(monkeypatch: pytest.Monk
         assert (group.group, group.store, group.members) == ("scala", "zookeeper", None)
         texts = "; ".join(sorted(sample.errors))
         assert "groups in Kafka not read: " in texts
-        assert "members of groups in ZooKeeper not read: it is down" in texts
+        assert "members of group 'scala' in zookeeper: it is down" in texts
 
 
 async def test_topic_nodes_need_zookeeper() -> None:

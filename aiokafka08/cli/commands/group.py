@@ -26,7 +26,7 @@ from aiokafka08.cli.settings import Settings
 from aiokafka08.errors import KafkaError
 
 if TYPE_CHECKING:
-    from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
+    from aiokafka08.admin import MemberDescription, StoredGroup
     from aiokafka08.admin.group_lag import GroupStore
     from aiokafka08.cli.output import Row
 
@@ -147,30 +147,36 @@ async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]
 def describe(settings: Settings, groups: tuple[str, ...], format: str | None) -> int:
     """Show the state and the members of groups, a row per member."""
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import write_rows
+    from aiokafka08.cli.output import rows_so_far
 
-    rows = run(_describe(settings, groups))
-    missing = _refuse_unknown(groups, {row["group"] for row in rows})
-    write_rows(rows, MEMBER_FIELDS, format)
+    with rows_so_far(MEMBER_FIELDS, format) as rows:
+        run(_describe(settings, groups, rows))
+        missing = _refuse_unknown(groups, {row["group"] for row in rows})
     return _note_missing(missing)
 
 
-async def _describe(settings: Settings, names: Sequence[str]) -> list[dict[str, Any]]:
+async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> None:
+    """Add the rows of all groups that can be described, then raise the first error of another."""
     from aiokafka08.cli.connection import admin_client
 
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(names)))
         described = {
-            (one.store, one.description.group): one.description
-            for one in await admin.describe_stored_groups(possible)
+            (one.store, one.group): one for one in await admin.describe_stored_groups(possible)
         }
         committed = {
-            (one.store, one.group): len(one.offsets) for one in await _read_offsets(admin, possible)
+            (one.store, one.group): one for one in await admin.list_stored_offsets(possible)
         }
-    rows = []
+    errors = []
     for one in sorted(possible):
         key = one.store, one.group
-        description, offsets = described.get(key), committed[key]
+        found, stored = described.get(key), committed[key]
+        error = stored.error if found is None else found.error or stored.error
+        if error is not None:
+            errors.append(error)
+            continue
+        description = None if found is None else found.description
+        offsets = len(stored.offsets)
         is_dead = description is None or description.state == "Dead"
         if is_dead and not offsets:
             continue
@@ -191,15 +197,8 @@ async def _describe(settings: Settings, names: Sequence[str]) -> list[dict[str, 
             }
             for member in members
         ]
-    return rows
-
-
-async def _read_offsets(admin: AIOKafkaAdminClient, groups: Collection[StoredGroup]) -> list[Any]:
-    stored = await admin.list_stored_offsets(groups)
-    for one in stored:
-        if one.error is not None:
-            raise one.error
-    return stored
+    if errors:
+        raise errors[0]
 
 
 def _member_row(member: MemberDescription | None) -> dict[str, Any]:
