@@ -49,21 +49,23 @@ class PartitionHistory:
         """Return for how many seconds the next message of a group has been waiting.
 
         0 if there is none. If the message is older than the first sample, the result is the time
-        since that sample: the lag is at least this.
+        since that sample: the lag is at least this. None if that is the only one.
         """
         if self._ends.last is None:
             return None
         written = self._ends.time_of(committed)
+        if written is not None and now == self._ends.begin:
+            return None
         return 0.0 if written is None else max(now - written, 0.0)
 
     def headroom_s(self, now: float, committed: int) -> float | None:
         """Return after how many seconds retention deletes the next message of a group.
 
         The group is assumed to stand still. 0 if the message is deleted already. None as long as
-        the log begins at 0, because then retention hasn't deleted anything yet, and if it isn't
-        known how fast it deletes.
+        the log begins at 0, because then retention hasn't deleted anything yet, if it isn't known
+        how fast it deletes, and if the log is empty and the group has read all that was in it.
         """
-        if not self._start:
+        if not self._start or committed >= self._start == self._ends.last:
             return None
         if committed <= self._start:
             return 0.0

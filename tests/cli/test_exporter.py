@@ -66,7 +66,7 @@ def test_once_prints_the_metrics(cli: RunCommand, kafka_cluster: EmbeddedCluster
     assert topics | {("orders",): 2, ("other",): 1} == topics
     assert found["kafka_topic_partition_current_offset"][("0", "orders")] == 10
     assert found["kafka_consumergroup_lag"] == {("billing", "0", "orders"): 6}
-    assert found["kafka_consumergroup_lag_seconds"] == {("billing", "0", "orders"): 0}
+    assert "kafka_consumergroup_lag_seconds" not in found  # one sample says nothing of it
     assert found["kafka_consumergroup_info"] == {("billing", "kafka"): 1}
     assert found["kafka_exporter_scrape_errors"] == {(): 0}
 

@@ -52,6 +52,12 @@ def test_lag_before_the_first_sample_is_a_lower_bound() -> None:
     assert made.lag_s(10, 5) == 10
 
 
+def test_one_sample_does_not_tell_how_long_a_message_waits() -> None:
+    made = history((10, 0, 100))
+    assert made.lag_s(10, 5) is None
+    assert made.lag_s(10, 100) == 0
+
+
 def test_lag_grows_while_nothing_is_written() -> None:
     """The producer has stopped, and so has the group: the message waits all the same."""
     made = history((0, 0, 100), (10, 0, 101), *((now, 0, 101) for now in range(20, 620, 10)))
@@ -73,6 +79,12 @@ def test_headroom_is_zero_once_overtaken() -> None:
     made = history((0, 100, 200))
     assert made.headroom_s(0, 99) == 0
     assert made.headroom_s(0, 100) == 0
+
+
+def test_empty_log_has_headroom_only_for_what_was_lost() -> None:
+    made = history((0, 0, 100), (60, 100, 100))
+    assert made.headroom_s(60, 100) is None
+    assert made.headroom_s(60, 99) == 0
 
 
 def test_headroom_by_the_rate_of_deletions() -> None:
