@@ -47,7 +47,7 @@ async def test_topic_is_not_created_if_the_user_forbids_it(
     await consumer.start()
     cluster.delete_topic("t")
     await until(lambda: not consumer.assignment(), "the deleted topic is given up")
-    absent = make_consumer("new-one", allow_auto_create_topics=False)
+    absent = make_consumer("new-one", allow_auto_create_topics=False, request_timeout_ms=500)
     with pytest.raises(UnknownTopicOrPartitionError, match="new-one"):
         await absent.start()
     assert not any(one.topics for one in cluster.requests(MetadataRequest))

@@ -134,7 +134,9 @@ async def test_offsets_are_right_beside_an_unknown_partition(
     """A request that names a partition which the broker doesn't have waits for replicas, and so its
     response has the offsets after the batches (docs/brokers.md 5.13)."""
     async with EmbeddedCluster(version=line, topics={"t": 1, "deleted": 1}) as cluster:
-        producer = await producer_for(cluster, acks="all", linger_ms=20)
+        producer = await producer_for(
+            cluster, acks="all", linger_ms=20, delivery_timeout_ms=1000, request_timeout_ms=1000
+        )
         await producer.send_and_wait("t", b"v")
         await producer.send_and_wait("deleted", b"v")
         cluster.delete_topic("deleted")

@@ -238,7 +238,7 @@ def test_apis_has_each_api_with_its_versions() -> None:
         "LIST_OFFSETS": [0, 1],
         "METADATA": [0, 1],
         "OFFSET_COMMIT": [0, 1, 2],
-        "OFFSET_FETCH": [0, 1],
+        "OFFSET_FETCH": [0, 1, 2],
         "GROUP_COORDINATOR": [0],
         "JOIN_GROUP": [0],
         "HEARTBEAT": [0],
@@ -247,6 +247,7 @@ def test_apis_has_each_api_with_its_versions() -> None:
         "DESCRIBE_GROUPS": [0],
         "LIST_GROUPS": [0],
         "API_VERSIONS": [0],
+        "DELETE_GROUPS": [0],
     }
     assert all(key == request.api for key, request in api.APIS.items())
 
