@@ -60,11 +60,6 @@ def write_text(text: str, *, flush: bool = False) -> None:
     write_bytes(text.encode("utf-8", "surrogateescape"), flush=flush)
 
 
-def note(text: str) -> None:
-    """Print a line for people on stderr."""
-    print(f"aiokafka08: {text}", file=sys.stderr, flush=True)  # noqa: T201
-
-
 def write_json(value: object) -> None:
     """Write a value as indented JSON; raises as `write_bytes`."""
     import json

@@ -1,6 +1,6 @@
 """`aiokafka08 kcat`, beside Debian's kcat 1.7.1: the same bytes in both directions.
 
-kcat is told the version of the embedded cluster, since it can't detect one below 0.10.
+kcat gets the version of the embedded cluster as an option, since it can't detect one below 0.10.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ def list_(settings: Settings, format: str | None) -> int:
     which may take a moment.
     """
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import note, write_rows
+    from aiokafka08.cli.notes import note
+    from aiokafka08.cli.output import write_rows
 
     groups, errors = run(_list(settings))
     write_rows((one._asdict() for one in groups), GROUP_FIELDS, format)
@@ -246,7 +247,8 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store."""
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import note, write_rows
+    from aiokafka08.cli.notes import note
+    from aiokafka08.cli.output import write_rows
 
     if bool(groups) == all_groups:
         raise click.UsageError("group lag: name groups, or give --all")
@@ -294,7 +296,7 @@ def _note_missing(missing: Collection[str]) -> int:
     """Print a line about groups that aren't known, and return the exit code."""
     if not missing:
         return 0
-    from aiokafka08.cli.output import note
+    from aiokafka08.cli.notes import note
 
     note(_missing_text(missing))
     return 1
@@ -342,7 +344,8 @@ def delete(
     import sys
 
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import note, rows_so_far
+    from aiokafka08.cli.notes import note
+    from aiokafka08.cli.output import rows_so_far
 
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():

@@ -387,7 +387,8 @@ def _move(
     settings: Settings, moves: _TargetMoves | _FileMoves, execute: bool, format: str | None
 ) -> None:
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import note, rows_so_far
+    from aiokafka08.cli.notes import note
+    from aiokafka08.cli.output import rows_so_far
 
     with rows_so_far(PLAN_FIELDS, format) as rows:
         plan = run(_plan_and_move(settings, moves, execute, rows))

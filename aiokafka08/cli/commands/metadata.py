@@ -73,7 +73,8 @@ def metadata(
     --brokers.
     """
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import default_format, note, write_json, write_rows
+    from aiokafka08.cli.notes import note
+    from aiokafka08.cli.output import default_format, write_json, write_rows
 
     format = format or default_format()
     brokers, partitions = run(

@@ -64,7 +64,8 @@ def offsets(
     With --at, it also shows from which offset to read the messages since a time.
     """
     from aiokafka08.cli.connection import run
-    from aiokafka08.cli.output import note, write_rows
+    from aiokafka08.cli.notes import note
+    from aiokafka08.cli.output import write_rows
     from aiokafka08.cli.times import parse_time
 
     at_ms = None if at is None else parse_time("--at", at, time.time_ns() // 1_000_000)
