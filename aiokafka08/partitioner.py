@@ -13,12 +13,12 @@ while a partition has no leader.
 from __future__ import annotations
 
 import copy
-import random
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal, Protocol, runtime_checkable
 
+from aiokafka08 import environment
 from aiokafka08.protocol.message_set import murmur2, partitions_of
 
 __all__ = [
@@ -118,7 +118,7 @@ class _Partitioner:
 
     def _without_key(self, candidates: Sequence[int]) -> int:
         # Once per message, so not random.choice, which takes eight times as long.
-        return candidates[int(random.random() * len(candidates))]
+        return candidates[int(environment.random.random() * len(candidates))]
 
 
 class DefaultPartitioner(_Partitioner):
@@ -141,7 +141,7 @@ class RoundRobinPartitioner(_Partitioner):
     __slots__ = ("_counter",)
 
     def __init__(self) -> None:
-        self._counter = random.getrandbits(31)
+        self._counter = environment.random.getrandbits(31)
 
     def _without_key(self, candidates: Sequence[int]) -> int:
         counter = self._counter
@@ -172,7 +172,7 @@ class StickyPartitioner(_Partitioner):
         current = self._current
         if current is None or current not in candidates:
             others = [one for one in candidates if one != self._previous]
-            current = self._current = random.choice(others or candidates)
+            current = self._current = environment.random.choice(others or candidates)
         return current
 
 
@@ -191,7 +191,7 @@ class RandomPartitioner(_Partitioner):
     def _without_key(self, candidates: Sequence[int]) -> int:
         chosen = self._chosen
         if chosen is None or chosen not in candidates:
-            chosen = self._chosen = random.choice(candidates)
+            chosen = self._chosen = environment.random.choice(candidates)
         return chosen
 
 

@@ -13,12 +13,12 @@ equal event may be logged again. Events and log lines never contain keys or valu
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from aiokafka08 import environment
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.fields import FrozenFields
 from aiokafka08.structs import TopicPartition
@@ -313,7 +313,7 @@ class Telemetry:
     Args:
         on_event: The user's hook, called in the event loop. It should return quickly. What it
             raises is logged, and has no other effect.
-        clock: Returns monotonic seconds, for the rate limit of the log.
+        clock: Returns monotonic seconds, for the rate limit of the log (default: `environment`'s).
         client_id: The client's id: log lines begin with it, and events have it.
 
     Attributes:
@@ -326,7 +326,7 @@ class Telemetry:
     def __init__(
         self,
         on_event: Callable[[Event], object] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         *,
         client_id: str = "",
     ) -> None:
@@ -334,7 +334,7 @@ class Telemetry:
             raise IllegalArgumentError(f"on_event={on_event!r}: expected a callable or None")
         self.counters: Counter[str] = Counter()
         self._on_event = on_event
-        self._clock = clock
+        self._clock = environment.monotonic if clock is None else clock
         self._client_id = client_id
         self._logged: dict[Hashable, float] = {}
 

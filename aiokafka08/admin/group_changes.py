@@ -10,10 +10,10 @@ found, in Kafka or in ZooKeeper; see `groups`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from aiokafka08 import environment
 from aiokafka08.admin.group_lag import GroupStore, StoredGroup
 from aiokafka08.admin.group_requests import delete_group
 from aiokafka08.admin.offset_reset import (
@@ -130,7 +130,7 @@ class GroupChangeCalls(StoredGroupCalls):
             if group.store == "zookeeper":
                 nodes = self._require_group_nodes("delete_stored_group")
                 await self._refuse_live_group(group.group, group.store)
-                deleted = await asyncio.to_thread(nodes.delete, group.group)
+                deleted = await environment.run_in_thread(nodes.delete, group.group)
                 outcome: DeletionOutcome = "deleted" if deleted else "missing"
             else:
                 outcome = await self._delete_from_kafka(group.group)

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 
+from aiokafka08 import environment
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_requests import describe_group, list_groups
 from aiokafka08.admin.offset_reset import ResetTarget, check_target, find_offsets
@@ -93,7 +94,7 @@ class GroupCalls:
         self._lifecycle.check()
         if not self._has_coordinators():
             nodes = self._require_group_nodes("list_consumer_groups")
-            return [(name, "consumer") for name in await asyncio.to_thread(nodes.names)]
+            return [(name, "consumer") for name in await environment.run_in_thread(nodes.names)]
         response = await self._router.metadata.fetch_all()
         if broker_ids is None:
             broker_ids = [broker.node_id for broker in response.brokers]
@@ -292,7 +293,7 @@ class GroupCalls:
         """Return the groups by coordinator; None stands for ZooKeeper."""
         if not self._has_coordinators():
             nodes = self._require_group_nodes("describe_consumer_groups")
-            return {None: await asyncio.to_thread(nodes.describe, groups)}
+            return {None: await environment.run_in_thread(nodes.describe, groups)}
         # The metadata also tells the router the addresses of the nodes.
         if not await self._has_offsets_topic():
             return {None: [DescribedGroup(0, group, "Dead", "", "", []) for group in groups]}
@@ -334,7 +335,7 @@ class GroupCalls:
             members += [one.member for one in described.members]
         if self._group_nodes is not None and is_node_name(group):
             await self._refuse_other_zookeeper()
-            [described] = await asyncio.to_thread(self._group_nodes.describe, [group])
+            [described] = await environment.run_in_thread(self._group_nodes.describe, [group])
             members += [one.member for one in described.members]
         if members:
             raise IllegalStateError(
@@ -345,7 +346,7 @@ class GroupCalls:
     async def _refuse_other_zookeeper(self) -> None:
         """Raise if `zookeeper_connect` isn't the cluster's: no member would be found there."""
         assert self._topic_nodes is not None  # given together with `_group_nodes`
-        registered = await asyncio.to_thread(self._topic_nodes.broker_ids)
+        registered = await environment.run_in_thread(self._topic_nodes.broker_ids)
         node_ids = {one.node_id for one in (await self._router.metadata.fetch_all()).brokers}
         if registered.isdisjoint(node_ids):
             raise KafkaUnavailableError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
+from aiokafka08 import environment
 from aiokafka08.errors import KafkaError, KafkaUnavailableError, UnsupportedVersionError
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
@@ -61,6 +62,6 @@ class MonitoringCalls:
                 "describe_topic_nodes: brokers have no request for it. Give zookeeper_connect="
                 "'host:2181/chroot'"
             )
-        return await asyncio.to_thread(
+        return await environment.run_in_thread(
             read_topic_nodes, self._zookeeper_connect, self._router.config.request_timeout_s
         )

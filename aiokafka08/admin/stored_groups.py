@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from aiokafka08 import environment
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_lag import (
     GroupStore,
@@ -313,7 +314,7 @@ class StoredGroupCalls(GroupCalls):
             described |= {(group, "kafka"): one for group, one in zip(in_kafka, found, strict=True)}
         if in_zookeeper and self._group_nodes is not None:
             try:
-                nodes = await asyncio.to_thread(self._group_nodes.describe, in_zookeeper)
+                nodes = await environment.run_in_thread(self._group_nodes.describe, in_zookeeper)
                 described |= {(one.group, "zookeeper"): one for one in nodes}
             except KafkaError as error:
                 described |= {(group, "zookeeper"): error for group in in_zookeeper}
@@ -355,7 +356,7 @@ class StoredGroupCalls(GroupCalls):
     async def _list_in_zookeeper(self) -> StoredGroupListing:
         if self._group_nodes is None:
             return StoredGroupListing([])
-        names = await asyncio.to_thread(self._group_nodes.names)
+        names = await environment.run_in_thread(self._group_nodes.names)
         return StoredGroupListing([StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names])
 
     def _coordinator(self, group: str) -> CoordinatorLookup:
@@ -388,7 +389,7 @@ class StoredGroupCalls(GroupCalls):
             line = (await self._router.exact_version()).line
             return [await self._offsets_by_brokers(group, line, known) for group in groups]
         try:
-            found = await asyncio.to_thread(self._group_nodes.offsets, groups)
+            found = await environment.run_in_thread(self._group_nodes.offsets, groups)
         except KafkaError as error:
             return [StoredOffsets(group, "zookeeper", {}, error) for group in groups]
         return [

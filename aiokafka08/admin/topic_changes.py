@@ -13,9 +13,9 @@ before the first topic, is raised and ends the call.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 
+from aiokafka08 import environment
 from aiokafka08.admin.new_topic import (
     NewPartitions,
     NewTopic,
@@ -75,16 +75,18 @@ class TopicChanges:
         """
         nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
-        node_ids = await asyncio.to_thread(nodes.broker_ids)
+        node_ids = await environment.run_in_thread(nodes.broker_ids)
         needs_line = any(topic.topic_configs for topic in new_topics)
         line = (await self._router.exact_version()).line if needs_line else BrokerLine.V0_8
 
         async def create(topic: NewTopic) -> None:
             check_topic_name(topic.name)
             check_configs(topic.name, topic.topic_configs, line)
-            assignment = assign_replicas(topic, node_ids, random.randrange(len(node_ids)))
+            assignment = assign_replicas(
+                topic, node_ids, environment.random.randrange(len(node_ids))
+            )
             if not validate_only:
-                await asyncio.to_thread(
+                await environment.run_in_thread(
                     nodes.create_topic, topic.name, assignment, topic.topic_configs
                 )
                 await self._wait_leaders(topic.name, len(assignment), limit_ms)
@@ -111,10 +113,10 @@ class TopicChanges:
         """
         nodes = self._require_topic_nodes("create_partitions")
         limit_ms = self._limit_ms(timeout_ms)
-        node_ids = await asyncio.to_thread(nodes.broker_ids)
+        node_ids = await environment.run_in_thread(nodes.broker_ids)
 
         async def grow(topic: str, wanted: NewPartitions) -> None:
-            known = await asyncio.to_thread(nodes.assignment, topic)
+            known = await environment.run_in_thread(nodes.assignment, topic)
             added = range(len(known), wanted.total_count)
             if not added:
                 raise InvalidPartitionsError(
@@ -123,7 +125,9 @@ class TopicChanges:
                 )
             if wanted.new_assignments is None:
                 factor = len(next(iter(known.values())))
-                new = spread(topic, added, factor, node_ids, random.randrange(len(node_ids)))
+                new = spread(
+                    topic, added, factor, node_ids, environment.random.randrange(len(node_ids))
+                )
             elif len(wanted.new_assignments) != len(added):
                 raise InvalidReplicationAssignmentError(
                     f"topic {topic!r}: {len(wanted.new_assignments)} assignments; expected one for "
@@ -135,7 +139,7 @@ class TopicChanges:
                 )
                 new = {len(known) + index: replicas for index, replicas in checked.items()}
             if not validate_only:
-                await asyncio.to_thread(nodes.add_partitions, topic, new)
+                await environment.run_in_thread(nodes.add_partitions, topic, new)
                 await self._wait_leaders(topic, wanted.total_count, limit_ms)
 
         work = ((name, grow(name, new)) for name, new in topic_partitions.items())
@@ -166,11 +170,13 @@ class TopicChanges:
             )
 
         async def delete(topic: str) -> None:
-            await asyncio.to_thread(nodes.request_deletion, topic)
+            await environment.run_in_thread(nodes.request_deletion, topic)
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     while True:
-                        exists, is_requested = await asyncio.to_thread(nodes.deletion_state, topic)
+                        exists, is_requested = await environment.run_in_thread(
+                            nodes.deletion_state, topic
+                        )
                         if not exists:
                             return
                         if not is_requested:
@@ -200,7 +206,7 @@ class TopicChanges:
             KafkaConnectionError: ZooKeeper can't be reached.
         """
         nodes = self._require_topic_nodes("list_topic_overrides")
-        return await asyncio.to_thread(nodes.overrides, check_topic_names(topics))
+        return await environment.run_in_thread(nodes.overrides, check_topic_names(topics))
 
     async def alter_topic_overrides(
         self, topic: str, changes: Mapping[str, object | None]
@@ -226,7 +232,7 @@ class TopicChanges:
         new = config_texts({name: one for name, one in changes.items() if one is not None})
         check_configs(topic, new, line)
         removed = changes.keys() - new.keys()
-        return await asyncio.to_thread(
+        return await environment.run_in_thread(
             nodes.alter_overrides, topic, new, removed, as_json_object=line >= BrokerLine.V0_9
         )
 

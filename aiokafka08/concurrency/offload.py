@@ -24,6 +24,8 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from aiokafka08 import environment
+
 T = TypeVar("T")
 
 _MAX_THREADS: Final = min(4, os.cpu_count() or 1)
@@ -33,9 +35,7 @@ class Offload:
     """The threads of one client; they start when there is work. For use in one event loop."""
 
     def __init__(self) -> None:
-        self._executor = concurrent.futures.ThreadPoolExecutor(
-            _MAX_THREADS, thread_name_prefix="aiokafka08"
-        )
+        self._executor = environment.worker_threads(_MAX_THREADS, "aiokafka08")
         self._running: set[asyncio.Future[Any]] = set()
         self._stopped = False
 

@@ -25,12 +25,12 @@ back-off of its own. An error of a partition concerns that partition alone.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from aiokafka08 import environment
 from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.cursor import (
@@ -358,7 +358,7 @@ class Fetcher:
             sum(took) >= plan.wait_s * WAITED_SHARE if plan.alone else None,
             may_hide_large(self._router.version(node_id)),
             self._time(),
-            time.time_ns() // 1_000_000,
+            environment.wall_time_ms(),
             self._memory.frames.new_frame(frame_bytes),
             took,
         )

@@ -15,10 +15,10 @@ A request whose callers have all gone is cancelled.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aiokafka08 import environment
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, by_topic
@@ -177,10 +177,10 @@ class _LeaderFetches:
         request = FetchRequest(-1, round(wait_s * 1000), 1, by_topic(partitions))
         connection = await self._router.connection(self._node_id, Lane.FETCH, timeout_s=timeout_s)
         while True:
-            sent, began = loop.time(), time.monotonic()
+            sent, began = loop.time(), environment.monotonic()
             response = await connection.request(request, timeout_s=wait_s + timeout_s)
             elapsed_s = loop.time() - sent
-            if not fetches[0].alone or time.monotonic() - began - elapsed_s < _PAUSE_S:
+            if not fetches[0].alone or environment.monotonic() - began - elapsed_s < _PAUSE_S:
                 break
         return {
             TopicPartition(topic.topic, one.partition): one

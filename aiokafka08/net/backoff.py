@@ -9,10 +9,10 @@ is within ±20 % of `first_s`, or of `longest_s` if that is shorter.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
+from random import Random
 
-_RANDOM = random.Random()  # one for all: to seed one takes longer than a request
+from aiokafka08 import environment
 
 
 @dataclass(slots=True)
@@ -24,14 +24,15 @@ class Backoff:
 
     first_s: float
     longest_s: float
-    random: random.Random = _RANDOM
+    random: Random | None = None
+    """Makes the jitter; None: the generator of `environment`."""
     _attempts: int = 0
 
     def next(self) -> float:
         """Return how many seconds to wait before the next attempt."""
         delay = min(self.first_s * 2.0 ** min(self._attempts, 30), self.longest_s)
         self._attempts += 1
-        return delay * self.random.uniform(0.8, 1.2)
+        return delay * (self.random or environment.random).uniform(0.8, 1.2)
 
     def reset(self) -> None:
         """Start again with the shortest delay, after a successful attempt."""

@@ -13,11 +13,11 @@ least half of the time of `request_any()` to the others.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
+from aiokafka08 import environment
 from aiokafka08.errors import (
     CertificateError,
     KafkaConnectionError,
@@ -81,7 +81,7 @@ class NodeRegistry:
                 node.is_unresponsive,
                 not node.is_connected,
                 node.is_backing_off,
-                random.random(),
+                environment.random.random(),
             ),
         )
 

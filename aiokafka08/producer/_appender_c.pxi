@@ -7,7 +7,8 @@ cdef enum:
     CHECK_EVERY = 64
 
 cdef long forks = 0
-cdef uint64_t random_state = random.getrandbits(64) | 1  # of the xorshift64 in `choose`; not 0
+cdef uint64_t random_state  # of the xorshift64 in `choose`; not 0
+cdef bint is_real_time
 
 
 def _forked():
@@ -16,6 +17,15 @@ def _forked():
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def _environment_replaced():
+    global random_state, is_real_time
+    random_state = environment.new_seed("_producer_c") | 1
+    is_real_time = environment.is_real
+
+
+environment.on_replace(_environment_replaced)
 
 
 cdef class Appender:
@@ -136,8 +146,11 @@ cdef class Appender:
         ):
             return self._append_slowly(queue, key, value, None)
         if builder.magic:
-            clock_gettime(CLOCK_REALTIME, &now)
-            now_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+            if is_real_time:
+                clock_gettime(CLOCK_REALTIME, &now)
+                now_ms = <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+            else:
+                now_ms = environment.wall_time_ms()
         index = get(batch, batch_count)
         delivery = get(batch, batch_delivery)
         future = new_future(delivery, index)

@@ -20,7 +20,6 @@ another class raises TypeError.
 import asyncio
 import copy
 import os
-import random
 import weakref
 
 cimport cython
@@ -32,6 +31,7 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from aiokafka08.protocol._message_set_c cimport MessageSetBuilder
 
+from aiokafka08 import environment
 from aiokafka08.structs import RecordMetadata
 
 cdef extern from "../protocol/_native.h":

@@ -9,10 +9,10 @@ the batch has no room close it. `take()` succeeds once, even if the batch was cl
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from aiokafka08 import environment
 from aiokafka08.errors import IllegalStateError, UnsupportedVersionError
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder, message_size
@@ -87,7 +87,7 @@ class BatchBuilder:
             if timestamp is not None:
                 raise no_timestamps()
         elif timestamp is None:
-            timestamp = int(time.time() * 1000)
+            timestamp = environment.wall_time_ms()
         else:
             self.has_explicit_timestamps = True
         key_bytes, value_bytes = self._serialize(key, value)

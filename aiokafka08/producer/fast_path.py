@@ -25,10 +25,10 @@ function `bind()`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokafka08 import environment
 from aiokafka08.partitioner import DefaultPartitioner
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import (
@@ -65,7 +65,6 @@ _CHECK_EVERY: Final = 64
 
 _OVERHEAD_BYTES: Final = message_size(1, None, None)
 
-_now = time.time
 _running_loop = asyncio._get_running_loop
 
 Data = bytes | None
@@ -177,7 +176,7 @@ class PureAppender:
             return self._append_slowly(queue, key, value, timestamp_ms)
         builder = batch.builder
         if builder.magic:
-            now_ms = int(_now() * 1000)
+            now_ms = int(environment.wall_time() * 1000)
             size = 34
         else:
             now_ms = -1

@@ -22,11 +22,11 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from aiokafka08 import environment
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.producer.accumulator import Accumulator
@@ -41,8 +41,6 @@ from aiokafka08.producer.topics import TopicRoute, TopicRoutes
 
 _APPEND_BYTES: Final = 128 * 1024
 """Bytes that `append_many` appends in one step."""
-
-_now = time.time
 
 
 class Intake:
@@ -313,7 +311,7 @@ class Intake:
             size = 26
         else:
             if timestamp_ms is None:
-                timestamp_ms = int(_now() * 1000)
+                timestamp_ms = environment.wall_time_ms()
             size = 34
         if key is not None:
             size += len(key)

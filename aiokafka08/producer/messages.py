@@ -14,10 +14,10 @@ Invariants:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, Protocol, Self
 
+from aiokafka08 import environment
 from aiokafka08.arrow import ArrowRows
 from aiokafka08.partitioner import (
     ANYWHERE_WITHOUT_KEY,
@@ -184,7 +184,7 @@ class ArrowMessages:
     @classmethod
     def of(cls, batch: Any) -> Self:
         """Return the messages of a whole record batch. Raises as `ArrowRows.from_batch`."""
-        return cls(ArrowRows.from_batch(batch, int(time.time() * 1000)))
+        return cls(ArrowRows.from_batch(batch, environment.wall_time_ms()))
 
     def named_partitions(self) -> Sequence[int]:
         """See `Messages`."""

@@ -21,10 +21,10 @@ Invariants:
 from __future__ import annotations
 
 import enum
-import random
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from aiokafka08 import environment
 from aiokafka08.errors import (
     BROKER_ERRORS,
     Action,
@@ -282,4 +282,5 @@ class BatchResolver:
 
     def _backoff_s(self, attempts: int) -> float:
         backoff_s = self._config.retry_backoff_s * 2.0 ** min(attempts, 30)
-        return min(backoff_s, self._config.retry_backoff_max_s) * random.uniform(0.8, 1.2)
+        jitter = environment.random.uniform(0.8, 1.2)
+        return min(backoff_s, self._config.retry_backoff_max_s) * jitter

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
+from aiokafka08 import environment
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import MetadataRequest, Request
 from aiokafka08.testing.broker_lines import LINES
@@ -71,7 +71,7 @@ class EmbeddedCluster(Controls):
         host: the loopback address to listen on.
         port: the port of the first broker, the next ones follow; 0: free ones.
         advertised_host: the host that Metadata names; None: `host`.
-        clock: returns seconds since the epoch, for segments and timestamps.
+        clock: returns seconds since the epoch, for segments and timestamps; None: the wall clock.
 
     Raises:
         ValueError: the value of an option is invalid; the text names both. Starting the cluster
@@ -95,7 +95,7 @@ class EmbeddedCluster(Controls):
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         check_options(
             brokers=brokers,
@@ -113,7 +113,7 @@ class EmbeddedCluster(Controls):
         self.version = version
         self._host = host
         self._topics = dict(topics or {})
-        self._clock = clock
+        self._clock = environment.wall_time if clock is None else clock
         self._max_buffered_bytes = max_buffered_bytes
         settings = BrokerSettings(
             auto_create=auto_create,

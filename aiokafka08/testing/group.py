@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import enum
 import math
-import uuid
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
+from aiokafka08 import environment
 from aiokafka08.errors import (
     IllegalGenerationError,
     InconsistentGroupProtocolError,
@@ -282,7 +282,7 @@ class Group:
 
     def _add(self, request: JoinGroupRequest, client_id: str, client_host: str) -> Member:
         member = Member(
-            f"{client_id}-{uuid.uuid4()}",
+            f"{client_id}-{environment.unique_id()}",
             client_id,
             client_host,
             request.session_timeout_ms / 1000,

@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any
 
+from aiokafka08 import environment
 from aiokafka08.testing.steps import ALONE, Need, Offload, Steps
 
 SLICE_S = 0.005
@@ -118,20 +118,20 @@ class Turns:
 
     Args:
         after_step: called after each step, when the state may have changed.
-        clock: returns seconds.
+        clock: returns seconds; None: `environment.monotonic`.
     """
 
     def __init__(
-        self, after_step: Callable[[], None], clock: Callable[[], float] = time.perf_counter
+        self, after_step: Callable[[], None], clock: Callable[[], float] | None = None
     ) -> None:
         self._after_step = after_step
-        self._clock = clock
+        self._clock = environment.monotonic if clock is None else clock
         self._ready = _Queue()
         self._slice_ends: float | None = None  # None: the next job begins a slice
         self._stepping: Job | None = None
         self._large: Job | None = None
         self._large_waiting = _Queue()
-        self._worker: ThreadPoolExecutor | None = None
+        self._worker: Executor | None = None
         self._offloaded: asyncio.Future[Any] | None = None  # runs for the large job
         self._closed = False
 
@@ -227,7 +227,7 @@ class Turns:
 
     def _offload(self, job: Job, wanted: Offload) -> None:
         if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, "aiokafka08 large requests")
+            self._worker = environment.worker_threads(1, "aiokafka08 large requests")
         began = self._clock()
         loop = asyncio.get_running_loop()
         self._offloaded = loop.run_in_executor(self._worker, wanted.function)

@@ -16,11 +16,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
+from aiokafka08 import environment
 from aiokafka08.coordinator.protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolMemberAssignment,
@@ -211,7 +211,7 @@ class GroupNodes:
         waiting = list(paths)
         results: dict[str, Any] = {}
         for at in range(0, len(waiting), _IN_FLIGHT):
-            deadline = time.monotonic() + self._timeout_s
+            deadline = environment.monotonic() + self._timeout_s
             sent = {path: send(path) for path in waiting[at : at + _IN_FLIGHT]}
             results |= results_of(sent, deadline)
         return results

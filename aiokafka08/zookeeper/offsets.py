@@ -12,12 +12,11 @@ belongs to the event loop.
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from aiokafka08 import environment
 from aiokafka08.errors import (
     IllegalStateError,
     KafkaError,
@@ -112,13 +111,13 @@ class OffsetNodes:
             raise IllegalStateError(
                 f"offsets of group {self._group!r} in ZooKeeper: the session isn't open"
             )
-        deadline = time.monotonic() + timeout_s
+        deadline = environment.monotonic() + timeout_s
 
         def run() -> T:
             with translate_errors(self._connect):
                 return work(client, deadline)
 
-        return await asyncio.to_thread(run)
+        return await environment.run_in_thread(run)
 
     def _read(
         self, client: KazooClient, partitions: Collection[TopicPartition], deadline: float

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import time
-import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from aiokafka08 import environment
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 
 MAX_THREADS = 100_000
@@ -27,8 +25,8 @@ MAX_THREADS = 100_000
 
 def new_member_id(group: str) -> str:
     """Return a unique member id in the form that the Scala consumer uses."""
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
-    return f"{group}_{host}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", environment.host_name()) or "host"
+    return f"{group}_{host}-{environment.wall_time_ms()}-{environment.unique_id()[:8]}"
 
 
 def encode_registration(topics: Iterable[str], now_ms: int) -> bytes:

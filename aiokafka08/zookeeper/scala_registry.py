@@ -18,11 +18,11 @@ skipped and logged once.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aiokafka08 import environment
 from aiokafka08.structs import TopicPartition
 from aiokafka08.zookeeper.scala_format import (
     MemberRegistration,
@@ -95,7 +95,7 @@ class ScalaRegistry:
             KafkaUnavailableError: ZooKeeper refuses.
         """
         with translate_errors(self._connect):
-            deadline = time.monotonic() + self._timeout_s
+            deadline = environment.monotonic() + self._timeout_s
             self._register(topics, deadline)
             members = self._read_members(deadline)
             if not any(one.member == self.member for one in members):
@@ -126,7 +126,7 @@ class ScalaRegistry:
         from kazoo.exceptions import NodeExistsError
 
         with translate_errors(self._connect):
-            deadline = time.monotonic() + self._timeout_s
+            deadline = environment.monotonic() + self._timeout_s
             for tp, thread in wanted.items():
                 path = self._owner_path(tp)
                 try:
@@ -141,12 +141,12 @@ class ScalaRegistry:
     def release(self, owned: Collection[TopicPartition]) -> None:
         """Delete those owner nodes of these partitions that the current session created."""
         with translate_errors(self._connect):
-            self._delete_owned(owned, time.monotonic() + self._timeout_s)
+            self._delete_owned(owned, environment.monotonic() + self._timeout_s)
 
     def leave(self, owned: Collection[TopicPartition]) -> None:
         """Release these partitions and unregister the member."""
         with translate_errors(self._connect):
-            deadline = time.monotonic() + self._timeout_s
+            deadline = environment.monotonic() + self._timeout_s
             self._delete_owned(owned, deadline)
             self._unregister(deadline)
 
@@ -159,7 +159,7 @@ class ScalaRegistry:
         self._unregister(deadline)
         # Each registration has a new id: other members watch the list of ids, not the contents.
         member = new_member_id(self._group)
-        data = encode_registration(topics, time.time_ns() // 1_000_000)
+        data = encode_registration(topics, environment.wall_time_ms())
         # The id is recorded before the request creates the node, and kept until the node is
         # deleted. If the response gets lost, the node may exist nevertheless. Without the id no
         # call would delete the node, and the group would count it as a member until the session
@@ -263,4 +263,4 @@ class ScalaRegistry:
 
 
 def _wait(request: Any, deadline: float) -> Any:
-    return request.get(timeout=max(deadline - time.monotonic(), 0.001))
+    return request.get(timeout=max(deadline - environment.monotonic(), 0.001))

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokafka08 import environment
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
@@ -80,7 +80,7 @@ class ZookeeperSession:
         """
         # The future is kept, so that `close` ends a session whose opening was cancelled.
         self._opening = asyncio.ensure_future(
-            asyncio.to_thread(_open, self._connect, timeout_s, self._logger)
+            environment.run_in_thread(_open, self._connect, timeout_s, self._logger)
         )
         client = await asyncio.shield(self._opening)
         if (on_state := self._on_state) is not None:
@@ -104,7 +104,7 @@ class ZookeeperSession:
             client = await opening
         except KafkaError:
             return False  # raised by `open`
-        await asyncio.to_thread(_close, client)
+        await environment.run_in_thread(_close, client)
         return True
 
 
@@ -117,8 +117,10 @@ def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[K
     `translate_errors`. A blocking request of the block that gets no response for `timeout_s`
     seconds raises KafkaTimeoutError.
     """
-    handler = _fast_handler()
-    _limit_waits(handler, timeout_s)
+    handler = None
+    if environment.zookeeper_client is None:
+        handler = _fast_handler()
+        _limit_waits(handler, timeout_s)
     client = _open(connect, timeout_s, logger, handler=handler)
     try:
         with translate_errors(connect):
@@ -149,7 +151,7 @@ def translate_errors(connect: str) -> Iterator[None]:
 
 
 def result_of(request: Any, deadline: float) -> Any:
-    """Return the result of a kazoo request; `deadline` is a time of `time.monotonic()`.
+    """Return the result of a kazoo request; `deadline` is a time of `environment.monotonic()`.
 
     While ZooKeeper can't be reached, kazoo keeps requests until it is back: hence the deadline.
 
@@ -159,7 +161,7 @@ def result_of(request: Any, deadline: float) -> Any:
     from kazoo.handlers.threading import KazooTimeoutError
 
     try:
-        return request.get(timeout=max(deadline - time.monotonic(), 0.001))
+        return request.get(timeout=max(deadline - environment.monotonic(), 0.001))
     except KazooTimeoutError:
         raise KafkaTimeoutError("ZooKeeper doesn't respond in time") from None
 
@@ -173,7 +175,7 @@ def results_of(requests: Mapping[K, Any], deadline: float) -> dict[K, Any]:
 
     if requests:
         # The last response comes last: so this thread isn't woken by each of the others.
-        next(reversed([*requests.values()])).wait(max(deadline - time.monotonic(), 0.001))
+        next(reversed([*requests.values()])).wait(max(deadline - environment.monotonic(), 0.001))
     results = {}
     for key, request in requests.items():
         try:
@@ -231,7 +233,7 @@ def _limit_waits(handler: Any, timeout_s: float) -> None:
         def get(self, block: bool = True, timeout: float | None = None) -> Any:
             if not block or timeout is not None:
                 return super().get(block, timeout)
-            return result_of(super(), time.monotonic() + timeout_s)
+            return result_of(super(), environment.monotonic() + timeout_s)
 
     handler.async_result = lambda: LimitedResult(handler)
 
@@ -240,9 +242,10 @@ def _open(connect: str, timeout_s: float, logger: str, handler: Any = None) -> K
     require_kazoo()
     from kazoo.client import KazooClient
 
+    make_client = environment.zookeeper_client or KazooClient
     hosts, _, chroot = connect.partition("/")
     try:
-        client = KazooClient(
+        client = make_client(
             hosts=hosts, timeout=timeout_s, logger=logging.getLogger(logger), handler=handler
         )
     except ValueError as error:  # a host or a port that can't be one
@@ -254,7 +257,7 @@ def _open(connect: str, timeout_s: float, logger: str, handler: Any = None) -> K
             client.start(timeout=timeout_s)
             if chroot:
                 found = client.exists_async(f"/{chroot}")
-                if result_of(found, time.monotonic() + timeout_s) is None:
+                if result_of(found, environment.monotonic() + timeout_s) is None:
                     raise KafkaUnavailableError(
                         f"ZooKeeper {hosts} has no chroot /{chroot}. Check zookeeper_connect"
                     )

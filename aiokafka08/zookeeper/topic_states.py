@@ -12,11 +12,11 @@ Invariant: nothing is written, and the session ends with the call.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokafka08 import environment
 from aiokafka08.zookeeper.session import require_kazoo, result_of, results_of, temporary_session
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read_topic_nodes(connect: str, timeout_s: float) -> dict[str, TopicNode]:
     from kazoo.exceptions import NoNodeError
 
     with temporary_session(connect, timeout_s, "aiokafka08.admin.kazoo") as client:
-        deadline = time.monotonic() + timeout_s
+        deadline = environment.monotonic() + timeout_s
         try:
             topics = result_of(client.get_children_async(_TOPICS), deadline)
         except NoNodeError:

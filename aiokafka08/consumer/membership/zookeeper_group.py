@@ -25,6 +25,7 @@ import logging
 import math
 from collections.abc import Callable
 
+from aiokafka08 import environment
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import MemberState
@@ -265,16 +266,16 @@ class ZookeeperGroup:
         self._is_stale = False
         number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
-        snapshot = await asyncio.to_thread(registry.register_and_read, topics)
+        snapshot = await environment.run_in_thread(registry.register_and_read, topics)
         wanted = assign_to_member(self._strategy, snapshot, topics, registry.member)
         if wanted == self._owned and number == self._subscription_number:
             return None
         await self._assignee.revoke()
         self._owned = {}
         claimed = tuple(self._claimed)
-        await asyncio.to_thread(registry.release, claimed)
+        await environment.run_in_thread(registry.release, claimed)
         self._claimed = set(wanted)
-        conflict = await asyncio.to_thread(registry.claim, wanted)
+        conflict = await environment.run_in_thread(registry.claim, wanted)
         if conflict is not None:
             self._claimed.clear()
             return conflict
@@ -311,7 +312,7 @@ class ZookeeperGroup:
         self._extend_session_deadline()
         while member := registry.member:
             try:
-                await asyncio.to_thread(registry.leave, claimed)
+                await environment.run_in_thread(registry.leave, claimed)
             except KafkaError as error:
                 _log.warning(
                     "%s: group %r: %s not unregistered: %s",

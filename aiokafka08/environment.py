@@ -1,0 +1,133 @@
+"""What the package takes from the process: randomness, clocks, unique ids, threads, ZooKeeper.
+
+Client and embedded cluster use these names in place of `random`, `time`, `uuid`, executors and
+`asyncio.to_thread`, so that a simulation (`testing.simulation`) can replace them all at once. The
+event loop's time isn't here: `loop.time()` is replaced with the loop.
+
+Invariant: a caller reads a name at each use (`environment.wall_time()`) and never keeps what it
+refers to. Only `replace()` assigns to them. State that Python code can't read at each use, such as
+a generator in compiled code, is set by a function that `on_replace()` registers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _thread_pool(threads: int, name: str) -> Executor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(threads, name)
+
+
+def _new_seed(name: str) -> int:
+    return random.getrandbits(64)
+
+
+class _RunInThread(Protocol):
+    def __call__(
+        self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+
+
+def _uuid4() -> str:
+    import uuid  # takes milliseconds, and few programs need it
+
+    return str(uuid.uuid4())
+
+
+wall_time: Callable[[], float] = time.time
+"""Returns the seconds since 1970."""
+
+monotonic: Callable[[], float] = time.monotonic
+"""Returns seconds that never go back, in threads and where no event loop runs."""
+
+random: Random = Random()
+"""The generator of all random choices; to seed one per use would take longer than a request."""
+
+unique_id: Callable[[], str] = _uuid4
+"""Returns a random UUID as text."""
+
+host_name: Callable[[], str] = socket.gethostname
+"""Returns the name of this machine."""
+
+run_in_thread: _RunInThread = asyncio.to_thread
+"""Runs `function(*arguments)`, which blocks, outside the event loop; to be awaited."""
+
+worker_threads: Callable[[int, str], Executor] = _thread_pool
+"""Makes an executor with at most so many threads, whose names begin with a prefix."""
+
+new_seed: Callable[[str], int] = _new_seed
+"""Returns 64 bits for a generator of the caller's own, which the argument names."""
+
+zookeeper_client: Callable[..., Any] | None = None
+"""Makes a client with the interface of `kazoo.client.KazooClient`; None: kazoo makes it."""
+
+is_real: bool = True
+"""False while `replace()` is in force."""
+
+_NAMES = frozenset(__annotations__) - {"is_real"}
+_listeners: list[Callable[[], object]] = []
+
+
+def wall_time_ms() -> int:
+    """Return the milliseconds since 1970."""
+    return int(wall_time() * 1000)
+
+
+def on_replace(listener: Callable[[], object]) -> None:
+    """Call `listener` now, and at each beginning and end of a replacement.
+
+    For state that is derived from the environment and can't be read at each use.
+    """
+    _listeners.append(listener)
+    listener()
+
+
+@contextmanager
+def replace(**names: Any) -> Iterator[None]:
+    """Replace functions of this module for one block.
+
+    Args:
+        names: the new values by the names that they replace.
+
+    Raises:
+        RuntimeError: a replacement is in force: there is one environment per process.
+        TypeError: this module has no such name.
+    """
+    if unknown := names.keys() - _NAMES:
+        raise TypeError(f"replace(): no such names: {', '.join(sorted(unknown))}")
+    if not is_real:
+        raise RuntimeError(
+            "two simulations at once: a process has one environment. "
+            "End the first, or run the second in another process"
+        )
+    module = globals()
+    names["is_real"] = False
+    before = {name: module[name] for name in names}
+    module.update(names)
+    try:
+        for listener in _listeners:
+            listener()
+        yield
+    finally:
+        module.update(before)
+        for listener in _listeners:
+            listener()
+
+
+# As the standard library does for `random`: processes that fork don't choose alike.
+os.register_at_fork(after_in_child=random.seed)
