@@ -207,6 +207,8 @@ class ClusterRuntime:
         call this method. Such a nested call returns at once; the loop of the outermost call handles
         its changes.
         """
+        if self.state.publish is not None:
+            self.state.publish()
         if self._completing or not self.state.changed:
             return
         self._completing = True

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -131,7 +131,8 @@ class ClusterState:
         self.settings = settings
         self.nodes = {node.node_id: node for node in nodes}
         self.topics: dict[str, list[Partition]] = {}
-        self.zookeeper_commits: dict[CommitKey, Commit] = {}
+        self.topic_configs: dict[str, dict[str, str]] = {}
+        self.zookeeper_commits: MutableMapping[CommitKey, Commit] = {}
         self.kafka_commits: dict[CommitKey, Commit] = {}
         self.committed_groups: set[str | None] = set()
         """The groups in `kafka_commits`."""
@@ -147,6 +148,8 @@ class ClusterState:
         )
         self.changed: set[Hashable] = set()
         """Keys of partitions and groups that have changed since `complete_delayed` last ran."""
+        self.publish: Callable[[], object] | None = None
+        """Called after each change, to publish the state elsewhere, such as in ZooKeeper."""
 
     # --- topics ---------------------------------------------------------------------------------
 
@@ -194,45 +197,87 @@ class ClusterState:
                 f"topic {name!r} can't be created: version {self.line.name} doesn't know the "
                 f"topic config {', '.join(sorted(unknown))}; expected one of: {known}"
             )
+        replicas = [
+            [alive[(number + i) % len(alive)] for i in range(replication_factor)]
+            for number in range(partitions)
+        ]
+        self.add_partitions(name, replicas, now_ms, config)
+
+    def add_partitions(
+        self,
+        name: str,
+        replicas: Iterable[Sequence[int]],
+        now_ms: int,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add partitions to a topic, or create it; their first live replicas lead.
+
+        Args:
+            name: the topic.
+            replicas: the brokers of each new partition.
+            now_ms: the wall-clock time.
+            config: the topic's settings; None: those that it has.
+        """
+        config = self.topic_configs[name] if config is None else dict(config)
+        log_config = self._log_config(config)
+        retention_bytes = self._retention_bytes(config)
+        min_insync_replicas, unclean_election = _election_config(config)
+        self.topic_configs[name] = config
+        self.had_topic = True
+        topic = self.topics.setdefault(name, [])
+        for brokers in replicas:
+            alive = [one for one in brokers if self.nodes[one].alive]
+            in_sync = alive or list(brokers)
+            partition = Partition(
+                name,
+                len(topic),
+                list(brokers),
+                PartitionLog(
+                    log_config.segment_bytes,
+                    retention_bytes,
+                    now_ms,
+                    segments_overflow=self.line.segments_overflow,
+                    segment_ms=SEGMENT_MS if self.line.segments_roll_by_timestamp else None,
+                ),
+                log_config,
+                min_insync_replicas,
+                unclean_election,
+                leader=next(iter(alive), _NO_LEADER),
+                isr=list(in_sync),
+                published_isr=list(in_sync),
+                behind={one: 0 for one in brokers if one not in alive},
+            )
+            topic.append(partition)
+            self.partition_count += 1
+
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        """Give a topic other settings; those of its segments are for new partitions only."""
+        config = dict(config)
+        log_config = self._log_config(config)
+        min_insync_replicas, unclean_election = _election_config(config)
+        self.topic_configs[name] = config
+        for partition in self.topics[name]:
+            partition.log_config = log_config
+            partition.min_insync_replicas = min_insync_replicas
+            partition.unclean_election = unclean_election
+            self.changed.add(partition.key)
+
+    def _retention_bytes(self, config: Mapping[str, str]) -> int | None:
+        if "retention.bytes" not in config:
+            return self.settings.retention_bytes
+        wanted = int(config["retention.bytes"])
+        return None if wanted < 0 else wanted
+
+    def _log_config(self, config: Mapping[str, str]) -> LogConfig:
         settings = self.settings
-        segment_bytes = int(config.get("segment.bytes", settings.segment_bytes))
-        retention_bytes = settings.retention_bytes
-        if "retention.bytes" in config:
-            wanted = int(config["retention.bytes"])
-            retention_bytes = None if wanted < 0 else wanted
-        log_config = LogConfig(
+        return LogConfig(
             line=self.line,
             max_message_bytes=int(config.get("max.message.bytes", settings.message_max_bytes)),
-            segment_bytes=segment_bytes,
+            segment_bytes=int(config.get("segment.bytes", settings.segment_bytes)),
             compacted="compact" in config.get("cleanup.policy", "delete"),
             compression_type=config.get("compression.type", "producer"),
             log_append_time=config.get("message.timestamp.type") == "LogAppendTime",
         )
-        self.had_topic = True
-        self.partition_count += partitions
-        self.topics[name] = created = []
-        for number in range(partitions):
-            replicas = [alive[(number + i) % len(alive)] for i in range(replication_factor)]
-            created.append(
-                Partition(
-                    name,
-                    number,
-                    replicas,
-                    PartitionLog(
-                        segment_bytes,
-                        retention_bytes,
-                        now_ms,
-                        segments_overflow=self.line.segments_overflow,
-                        segment_ms=SEGMENT_MS if self.line.segments_roll_by_timestamp else None,
-                    ),
-                    log_config,
-                    min_insync_replicas=int(config.get("min.insync.replicas", 1)),
-                    unclean_election=config.get("unclean.leader.election.enable") != "false",
-                    leader=replicas[0],
-                    isr=list(replicas),
-                    published_isr=list(replicas),
-                )
-            )
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; commits for it stay, as they do on real brokers.
@@ -242,6 +287,7 @@ class ClusterState:
         """
         if name not in self.topics:
             raise ValueError(f"topic {name!r} can't be deleted: there is no such topic")
+        self.topic_configs.pop(name)
         for partition in self.topics.pop(name):
             self.partition_count -= 1
             partition.leader = _NO_LEADER
@@ -368,6 +414,14 @@ class ClusterState:
         alive = sum(1 for node in self.nodes.values() if node.alive)
         factor = min(alive, OFFSETS_REPLICATION_FACTOR)
         self.create_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, factor, {}, now_ms)
+
+
+def _election_config(config: Mapping[str, str]) -> tuple[int, bool]:
+    """Return the settings `min.insync.replicas` and `unclean.leader.election.enable`."""
+    return (
+        int(config.get("min.insync.replicas", 1)),
+        config.get("unclean.leader.election.enable") != "false",
+    )
 
 
 def valid_topic_name(name: str) -> bool:

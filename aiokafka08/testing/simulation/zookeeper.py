@@ -1,0 +1,237 @@
+"""A simulated ZooKeeper server: sessions, ephemeral nodes, watches, and a network that fails.
+
+    zookeeper = SimulatedZookeeper(loop, wall_time)
+    client = SimulatedKazooClient(zookeeper, timeout=6.0)
+    zookeeper.disconnect(for_s=10)  # longer than the session: it ends, its nodes are deleted
+
+A scenario drives the faults. `zookeeper_client` is what the package takes for kazoo's client;
+`zookeeper_tree` has the nodes; `zookeeper_brokers` is what brokers write.
+
+Invariant: nothing blocks and nothing runs in a thread. A request of a connected client has its
+result at once; callbacks and all that takes time are timers of the loop. tests/contract/zookeeper
+runs the same tests on a real server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from aiokafka08.testing.simulation.zookeeper_tree import Event, EventKind, Tree
+
+SILENCE_PART = 2 / 3
+"""The part of the session timeout after which kazoo gives up a connection that is silent."""
+_CALLBACK_S = 0.001
+"""Seconds until an event reaches its callbacks."""
+
+
+class Timer(Protocol):
+    """What `call_later` returns."""
+
+    def cancel(self) -> None:
+        """Don't call the function."""
+
+
+class Scheduler(Protocol):
+    """What an event loop has, and a test can do by itself."""
+
+    def time(self) -> float:
+        """Return the time in seconds."""
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call a function later."""
+
+
+class Client(Protocol):
+    """A started client, as the server sees it (`zookeeper_client`)."""
+
+    session: Session | None
+    loses_response: bool
+
+    def lose_network(self, until: float, *, silent: bool) -> None:
+        """Have no network until a time of the loop."""
+
+    def notify(self, kind: EventKind, path: str) -> None:
+        """Learn that something has happened to a node that it watches."""
+
+
+class Session:
+    """A session as the server knows it.
+
+    Attributes:
+        number: kazoo's session id.
+        timeout_s: seconds after the last contact at which the session ends.
+    """
+
+    def __init__(self, number: int, timeout_s: float) -> None:
+        self.number = number
+        self.timeout_s = timeout_s
+        self.expiry: Timer | None = None
+        """Runs while the client has no connection."""
+
+
+class SimulatedZookeeper:
+    """The server that all simulated clients of one run talk to.
+
+    Args:
+        scheduler: the event loop.
+        wall_time: returns seconds since the epoch.
+
+    Attributes:
+        tree: the nodes.
+        waited_s: seconds that requests without a result had to block their caller; whoever calls
+            such functions reads and resets it, and lets that time pass.
+        on_event: called after each change of a node with what happened and the path.
+    """
+
+    def __init__(self, scheduler: Scheduler, wall_time: Callable[[], float]) -> None:
+        self.tree = Tree()
+        self.waited_s = 0.0
+        self.latency_s = 0.0
+        self.on_event: Callable[[EventKind, str], object] = lambda kind, path: None
+        self._scheduler = scheduler
+        self._wall_time = wall_time
+        self._clients: list[Client] = []
+        self._sessions: dict[int, Session] = {}
+        self._next_session = 0x1000
+        self._data_watches: dict[str, dict[int, None]] = {}
+        self._child_watches: dict[str, dict[int, None]] = {}
+
+    # --- what a scenario does ---------------------------------------------------------------------
+
+    @property
+    def clients(self) -> list[Client]:
+        """The started clients, oldest first."""
+        return list(self._clients)
+
+    def disconnect(
+        self,
+        for_s: float,
+        clients: Iterable[Client] | None = None,
+        *,
+        silent: bool = False,
+    ) -> None:
+        """Take the network between clients and server away.
+
+        A session whose client is away for longer than its timeout ends, which its client learns at
+        its return.
+
+        Args:
+            for_s: seconds until the network is back.
+            clients: those that it hits, also ones that start meanwhile; None: all.
+            silent: whether the network loses packets without closing connections: the clients
+                notice after two thirds of their session's timeout.
+        """
+        end = self._scheduler.time() + for_s
+        chosen = self._clients if clients is None else clients
+        if clients is None:
+            self._unreachable_until = max(self._unreachable_until, end)
+        for client in list(chosen):
+            client.lose_network(end, silent=silent)
+
+    def expire(self, client: Client) -> None:
+        """End a client's session, as a server does that hasn't heard of it; the client learns it.
+
+        Raises:
+            ValueError: it has no session.
+        """
+        session = client.session
+        if session is None:
+            raise ValueError("this client has no session that could expire")
+        self.end_session(session)
+        client.lose_network(self._scheduler.time() + _CALLBACK_S, silent=False)
+
+    def lose_response(self, client: Client) -> None:
+        """Let the client's next change take effect, and its connection break before the result."""
+        client.loses_response = True
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a client that starts now gets a session."""
+        return self._scheduler.time() >= self._unreachable_until
+
+    _unreachable_until = 0.0
+
+    # --- what clients call ------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Return the loop's time in seconds."""
+        return self._scheduler.time()
+
+    def later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call a function later."""
+        return self._scheduler.call_later(delay, callback, *args)
+
+    def call_back(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call a client's callback soon, as kazoo's thread does."""
+        self._scheduler.call_later(_CALLBACK_S, callback, *args)
+
+    def now_ms(self) -> int:
+        """Return the wall-clock time."""
+        return int(self._wall_time() * 1000)
+
+    def attach(self, client: Client) -> None:
+        """Add a started client."""
+        self._clients.append(client)
+
+    def detach(self, client: Client) -> None:
+        """Remove a stopped client."""
+        if client in self._clients:
+            self._clients.remove(client)
+
+    def open_session(self, timeout_s: float) -> Session:
+        """Return a new session."""
+        self._next_session += 1
+        session = Session(self._next_session, timeout_s)
+        self._sessions[session.number] = session
+        return session
+
+    def is_alive(self, session: Session) -> bool:
+        """Return whether a session hasn't ended."""
+        return session.number in self._sessions
+
+    def lost_contact(self, session: Session) -> None:
+        """Let the session end after its timeout, unless its client returns."""
+        if session.expiry is None and self.is_alive(session):
+            session.expiry = self.later(session.timeout_s, self.end_session, session)
+
+    def regained_contact(self, session: Session) -> None:
+        """Keep the session: its client has returned."""
+        if session.expiry is not None:
+            session.expiry.cancel()
+            session.expiry = None
+
+    def end_session(self, session: Session) -> None:
+        """End a session: its watches go, its ephemeral nodes are deleted."""
+        self.regained_contact(session)
+        if self._sessions.pop(session.number, None) is None:
+            return
+        self.forget_watches(session)
+        for path in self.tree.ephemerals(session.number):
+            self.publish(self.tree.delete(path))
+
+    # --- watches ----------------------------------------------------------------------------------
+
+    def watch(self, path: str, session: Session, *, children: bool) -> None:
+        """Tell the session once of the next change of a node, or of its list of children."""
+        watches = self._child_watches if children else self._data_watches
+        watches.setdefault(path, {})[session.number] = None
+
+    def forget_watches(self, session: Session) -> None:
+        """Forget what a session watches: kazoo sets no watch again after a connection is lost."""
+        for watches in (self._data_watches, self._child_watches):
+            for watching in watches.values():
+                watching.pop(session.number, None)
+
+    def publish(self, events: Iterable[Event]) -> None:
+        """Trigger the watches of these events, each once."""
+        for kind, path in events:
+            watching: dict[int, None] = {}
+            if kind != "CHILD":
+                watching |= self._data_watches.pop(path, {})
+            if kind in ("CHILD", "DELETED"):
+                watching |= self._child_watches.pop(path, {})
+            for client in self._clients:
+                if client.session is not None and client.session.number in watching:
+                    client.notify(kind, path)
+            self.on_event(kind, path)

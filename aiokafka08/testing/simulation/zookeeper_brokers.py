@@ -1,0 +1,220 @@
+"""The brokers of an embedded cluster at their ZooKeeper: what they write, and what they watch.
+
+Brokers write the nodes of live brokers, topics, partitions' leaders, and the offsets that clients
+commit by OffsetCommit 0. The controller carries out what tools write: new topics and partitions,
+changed settings, requests to delete a topic. Nodes that nothing in the package reads aren't there.
+
+Invariant: after each change of the cluster `publish()` makes the nodes agree with it, before the
+event loop goes on. What a client writes takes effect `CONTROLLER_S` later, as with real brokers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
+from aiokafka08.testing.simulation.zookeeper_tree import EventKind, join, split
+from aiokafka08.testing.state import ClusterState, Commit, CommitKey
+
+CONTROLLER_S = 0.05
+"""Seconds from a client's write to its effect on the brokers."""
+
+_IDS = "/brokers/ids"
+_TOPICS = "/brokers/topics"
+_CONFIGS = "/config/topics"
+_CHANGES = "/config/changes"
+_DELETIONS = "/admin/delete_topics"
+
+
+class BrokerNodes:
+    """The nodes of one embedded cluster.
+
+    Args:
+        zookeeper: the simulated server.
+        state: the cluster's state.
+        complete: called after the controller has changed the state.
+    """
+
+    def __init__(
+        self, zookeeper: SimulatedZookeeper, state: ClusterState, complete: Callable[[], object]
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._state = state
+        self._complete = complete
+        self._publishing = False
+        self._pending: dict[str, None] = {}  # what clients wrote and the controller hasn't seen
+        for path in (_IDS, _TOPICS, _CONFIGS, _CHANGES, _DELETIONS, "/consumers"):
+            self._write(path, b"")
+        state.zookeeper_commits = CommitNodes(self._read, self._write)
+        state.publish = self.publish
+        zookeeper.on_event = self._on_event
+        self.publish()
+
+    def publish(self) -> None:
+        """Write what has changed since the last call."""
+        if self._publishing:
+            return
+        self._publishing = True
+        try:
+            state = self._state
+            brokers = {
+                str(node.node_id): _json(version=1, host=node.host, port=node.port, jmx_port=-1)
+                for node in state.nodes.values()
+                if node.in_metadata
+            }
+            self._replace_children(_IDS, brokers)
+            topics = {}
+            for name, partitions in state.topics.items():
+                topics[name] = _json(
+                    version=1, partitions={str(one.number): one.replicas for one in partitions}
+                )
+            self._replace_children(_TOPICS, topics)
+            for name, partitions in state.topics.items():
+                config = state.topic_configs[name]
+                if config:
+                    self._write(join(_CONFIGS, name), _json(version=1, config=config))
+                for one in partitions:
+                    self._write(
+                        f"{_TOPICS}/{name}/partitions/{one.number}/state",
+                        _json(version=1, leader=one.leader, isr=one.isr),
+                    )
+        finally:
+            self._publishing = False
+
+    # --- the controller ---------------------------------------------------------------------------
+
+    def _on_event(self, kind: EventKind, path: str) -> None:
+        if self._publishing or kind not in ("CREATED", "CHANGED"):
+            return
+        parent, _ = split(path)
+        act = {
+            _TOPICS: self._assign,
+            _DELETIONS: self._delete_topic,
+            _CHANGES: self._change_config,
+        }.get(parent)
+        if act is not None:
+            self._pending[path] = None
+            self._zookeeper.later(CONTROLLER_S, self._carry_out, act, path)
+
+    def _carry_out(self, act: Callable[[str], None], path: str) -> None:
+        self._pending.pop(path, None)
+        act(split(path)[1])
+        self._complete()
+        self.publish()
+
+    def _assign(self, topic: str) -> None:
+        """Create a topic, or add partitions, as its node says."""
+        node = self._fields(join(_TOPICS, topic))
+        if node is None:
+            return  # deleted meanwhile
+        state = self._state
+        wanted = {int(number): replicas for number, replicas in node["partitions"].items()}
+        known = len(state.topics.get(topic, ()))
+        config = None
+        if not known:
+            config = self._config(topic)
+        new = [wanted[number] for number in range(known, len(wanted))]
+        state.add_partitions(topic, new, self._zookeeper.now_ms(), config)
+
+    def _delete_topic(self, topic: str) -> None:
+        if topic in self._state.topics:
+            self._state.delete_topic(topic)
+        self._delete(join(_CONFIGS, topic))
+        self._delete(join(_DELETIONS, topic))
+
+    def _change_config(self, change: str) -> None:
+        fields = self._fields(join(_CHANGES, change))
+        topic = fields["entity_name"] if isinstance(fields, dict) else fields
+        if topic in self._state.topics:
+            self._state.configure(topic, self._config(topic))
+
+    def _config(self, topic: str) -> dict[str, str]:
+        fields = self._fields(join(_CONFIGS, topic))
+        config = fields["config"] if fields else {}
+        return {
+            key: value for key, value in config.items() if key in self._state.line.topic_configs
+        }
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    def _fields(self, path: str) -> Any:
+        data = self._read(path)
+        return json.loads(data) if data else None
+
+    def _read(self, path: str) -> bytes | None:
+        node = self._zookeeper.tree.find(path)
+        return None if node is None else node.data
+
+    def _replace_children(self, path: str, wanted: dict[str, bytes]) -> None:
+        """Create, write and delete children until they are these."""
+        for name in self._zookeeper.tree.node(path).names():
+            # A node that a client has just created is the controller's to carry out.
+            if name not in wanted and join(path, name) not in self._pending:
+                self._delete(join(path, name))
+        for name, data in wanted.items():
+            if join(path, name) not in self._pending:
+                self._write(join(path, name), data)
+
+    def _write(self, path: str, data: bytes) -> None:
+        """Create a node, or write it if its data differs."""
+        zookeeper = self._zookeeper
+        node = zookeeper.tree.find(path)
+        if node is None:
+            parent, _ = split(path)
+            if zookeeper.tree.find(parent) is None:
+                self._write(parent, b"")
+            zookeeper.publish(zookeeper.tree.create(path, data, zookeeper.now_ms())[1])
+        elif node.data != data:
+            zookeeper.publish(zookeeper.tree.set(path, data, zookeeper.now_ms()))
+
+    def _delete(self, path: str) -> None:
+        node = self._zookeeper.tree.find(path)
+        if node is not None:
+            for name in node.names():
+                self._delete(join(path, name))
+            self._zookeeper.publish(self._zookeeper.tree.delete(path))
+
+
+class CommitNodes(MutableMapping[CommitKey, Commit]):
+    """The commits by OffsetCommit 0: each is the node of its group and partition.
+
+    Args:
+        read: returns the data of a node; None if it doesn't exist.
+        write: writes a node.
+    """
+
+    def __init__(
+        self, read: Callable[[str], bytes | None], write: Callable[[str, bytes], None]
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._keys: dict[CommitKey, None] = {}
+
+    def __getitem__(self, key: CommitKey) -> Commit:
+        data = self._read(_offset_path(key))
+        if data is None:
+            raise KeyError(key)
+        return Commit(int(data), "")
+
+    def __setitem__(self, key: CommitKey, commit: Commit) -> None:
+        self._keys[key] = None
+        self._write(_offset_path(key), b"%d" % commit.offset)
+
+    def __delitem__(self, key: CommitKey) -> None:
+        raise TypeError("brokers delete no committed offset in ZooKeeper")
+
+    def __iter__(self) -> Iterator[CommitKey]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+def _offset_path(key: CommitKey) -> str:
+    return f"/consumers/{key.group or 'null'}/offsets/{key.topic}/{key.partition}"
+
+
+def _json(**fields: object) -> bytes:
+    return json.dumps(fields).encode()

@@ -1,0 +1,1 @@
+"""The calls of kazoo that the package makes: the same tests on a real and a simulated ZooKeeper."""

@@ -1,0 +1,161 @@
+"""What a scenario does to a simulated ZooKeeper, and what the brokers make of its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from aiokafka08.errors import KafkaTimeoutError
+from aiokafka08.testing.broker_lines import LINES
+from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
+from aiokafka08.testing.state import BrokerSettings, ClusterState, Node
+from tests.contract.zookeeper.conftest import SESSION_S, SimulatedEnsemble
+
+
+@pytest.fixture
+def ensemble() -> SimulatedEnsemble:
+    return SimulatedEnsemble()
+
+
+@pytest.fixture
+def client(ensemble: SimulatedEnsemble) -> Any:
+    client = ensemble.client()
+    client.create("/ids")
+    client.create("/ids/me", ephemeral=True)
+    return client
+
+
+def _states(client: Any) -> list[str]:
+    states: list[str] = []
+    client.add_listener(states.append)
+    return states
+
+
+def test_short_outage_keeps_the_session(ensemble: SimulatedEnsemble, client: Any) -> None:
+    states, session = _states(client), client.client_id
+    ensemble.server.disconnect(SESSION_S - 0.5)
+    assert client.client_id is None
+    late = client.set_async("/ids", b"late")
+    with pytest.raises(KazooTimeoutError):
+        late.get(timeout=2)
+    assert ensemble.server.waited_s == 2
+    with pytest.raises(KafkaTimeoutError):
+        client.get("/ids")
+    with pytest.raises(KazooTimeoutError):
+        ensemble.client()
+    ensemble.sleep(SESSION_S)
+    assert states == ["SUSPENDED", "CONNECTED"]
+    assert client.client_id == session
+    # As with kazoo: the caller has given up, but the request was kept and is sent now.
+    assert client.get("/ids")[0] == b"late"
+    assert client.get_children("/ids") == ["me"]
+
+
+def test_long_outage_ends_the_session(ensemble: SimulatedEnsemble, client: Any) -> None:
+    states = _states(client)
+    near = ensemble.client()
+    seen: list[str] = []
+    near.get_children("/ids", watch=lambda event: seen.append(event.type))
+    ensemble.server.disconnect(2 * SESSION_S, [client])
+    kept = client.set_async("/ids", b"never")
+    ensemble.sleep(SESSION_S - 0.1)
+    assert near.get_children("/ids") == ["me"]
+    ensemble.sleep(0.2)
+    assert near.get_children("/ids") == []
+    assert seen == ["CHILD"]
+    assert states == ["SUSPENDED"]
+    ensemble.sleep(SESSION_S)
+    assert states == ["SUSPENDED", "LOST", "CONNECTED"]
+    with pytest.raises(SessionExpiredError):
+        kept.get(timeout=1)
+    assert near.get("/ids")[0] == b""
+
+
+def test_silent_network_is_noticed_late(ensemble: SimulatedEnsemble, client: Any) -> None:
+    states = _states(client)
+    ensemble.server.disconnect(SESSION_S - 0.5, silent=True)
+    ensemble.sleep(SESSION_S / 2)
+    assert states == []
+    assert client.connected
+    request = client.get_async("/ids")
+    ensemble.sleep(SESSION_S / 3)
+    assert states == ["SUSPENDED"]
+    with pytest.raises(ConnectionLoss):
+        request.get(timeout=1)
+    ensemble.sleep(1)
+    assert states == ["SUSPENDED", "CONNECTED"]
+
+
+def test_lost_response_took_effect(ensemble: SimulatedEnsemble, client: Any) -> None:
+    states = _states(client)
+    ensemble.server.lose_response(client)
+    assert client.get("/ids")[0] == b""
+    with pytest.raises(ConnectionLoss):
+        client.set("/ids", b"set")
+    ensemble.sleep(1)
+    assert states == ["SUSPENDED", "CONNECTED"]
+    assert client.get("/ids")[0] == b"set"
+
+
+def test_client_that_stops_while_away_leaves_its_nodes(
+    ensemble: SimulatedEnsemble, client: Any
+) -> None:
+    near = ensemble.client()
+    ensemble.server.disconnect(1, [client])
+    client.stop()
+    ensemble.sleep(SESSION_S - 0.1)
+    assert near.get_children("/ids") == ["me"]
+    ensemble.sleep(0.2)
+    assert near.get_children("/ids") == []
+
+
+def test_slow_answers_take_time_of_the_caller(ensemble: SimulatedEnsemble, client: Any) -> None:
+    ensemble.server.latency_s = 0.25
+    client.get("/ids")
+    client.set("/ids", b"")
+    assert ensemble.server.waited_s == 0.5
+
+
+def test_settings_in_zookeeper_change_the_brokers(ensemble: SimulatedEnsemble) -> None:
+    state = ClusterState(LINES["0.8.2"], BrokerSettings(), [Node(0, "h", 1), Node(1, "h", 2)])
+    BrokerNodes(ensemble.server, state, lambda: None)
+    client = ensemble.client()
+    assert sorted(client.get_children("/brokers/ids")) == ["0", "1"]
+    client.create("/config/topics/t", b'{"config": {"max.message.bytes": "99"}}')
+    client.create("/brokers/topics/t", b'{"partitions": {"0": [1, 0], "1": [0]}}')
+    assert "t" not in state.topics
+    ensemble.sleep(1)
+    first, second = state.topics["t"]
+    assert (first.leader, second.leader) == (1, 0)
+    assert first.log_config.max_message_bytes == 99
+    client.set("/config/topics/t", b'{"config": {"min.insync.replicas": "2"}}')
+    client.create("/config/changes/config_change_", b'"t"', sequence=True)
+    ensemble.sleep(1)
+    assert first.log_config.max_message_bytes == state.settings.message_max_bytes
+    assert first.min_insync_replicas == 2
+    state.mark_dead(0)
+    state.notice(0)
+    assert state.publish is not None
+    state.publish()
+    assert client.get_children("/brokers/ids") == ["1"]
+    assert b'"isr": [1]' in client.get("/brokers/topics/t/partitions/0/state")[0]
+    client.create("/admin/delete_topics/t")
+    ensemble.sleep(1)
+    assert "t" not in state.topics
+    assert client.exists("/brokers/topics/t") is client.exists("/config/topics/t") is None
+    assert client.get_children("/admin/delete_topics") == []
+
+
+@pytest.mark.parametrize("line", ["0.8.1", "0.10"])
+def test_new_topic_has_the_settings_of_its_line(ensemble: SimulatedEnsemble, line: str) -> None:
+    """A setting that the line doesn't know is left out: its brokers only log it."""
+    state = ClusterState(LINES[line], BrokerSettings(), [Node(0, "h", 1)])
+    BrokerNodes(ensemble.server, state, lambda: None)
+    client = ensemble.client()
+    client.create("/config/topics/t", b'{"config": {"min.insync.replicas": "2"}}')
+    client.create("/brokers/topics/t", b'{"partitions": {"0": [0]}}')
+    ensemble.sleep(1)
+    assert state.topics["t"][0].min_insync_replicas == (1 if line == "0.8.1" else 2)
