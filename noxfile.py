@@ -49,8 +49,8 @@ WITHOUT_SPARK = tuple(
     f"tests/{name}"
     for name in (
         "admin", "brokers", "chaos", "cli", "concurrency", "consumer", "contract", "coordinator",
-        "differential", "failover", "membership", "monitoring", "net", "offset_store", "producer",
-        "protocol",
+        "differential", "failover", "history", "membership", "monitoring", "net", "offset_store",
+        "producer", "protocol",
         "testing", "zookeeper",
     )
 )  # fmt: skip

@@ -1,0 +1,36 @@
+"""Record what clients do, and judge it by what Kafka may and may not do.
+
+    recorder = Recorder()
+    producer = recorder.producer("p", AIOKafkaProducer(..., on_event=recorder.on_event("p")))
+    ...                                     # use it as ever
+    assert not check(recorder.operations)
+
+`operations` has the data, `check` the verdicts, `recorder` wraps clients. docs/testing.md has the
+table of anomalies. Invariant: nothing here knows where a history comes from: real brokers, the
+embedded cluster, a simulation, or a test that writes it by hand.
+"""
+
+from aiokafka08.testing.history.check import NORMAL, check, report
+from aiokafka08.testing.history.lag import Lag, realtime_lags, unseen_over_time, worst_lag
+from aiokafka08.testing.history.operations import (
+    Anomaly,
+    Message,
+    Operation,
+    read_jsonl,
+    write_jsonl,
+)
+
+__all__ = [
+    "NORMAL",
+    "Anomaly",
+    "Lag",
+    "Message",
+    "Operation",
+    "check",
+    "read_jsonl",
+    "realtime_lags",
+    "report",
+    "unseen_over_time",
+    "worst_lag",
+    "write_jsonl",
+]

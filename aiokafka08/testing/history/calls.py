@@ -1,0 +1,153 @@
+"""Whether calls end in time, memory stays within its limits, and reports are true. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from aiokafka08.testing.history.logs import History
+from aiokafka08.testing.history.operations import Anomaly, Operation
+
+LIMITS = {
+    "buffer_used_bytes": "buffer_limit_bytes",
+    "buffered_bytes": "buffered_limit_bytes",
+}
+"""Gauges in `metrics`, and the facts that hold their limits."""
+
+_EMPTY_WHEN_IDLE = ("buffer_used_bytes", "batches_unfinished", "senders_waiting")
+"""Gauges of a producer that are 0 while none of its messages waits for its end."""
+
+
+def empty_history(history: History) -> Iterator[Anomaly]:
+    """Nothing was sent and nothing polled: such a history proves nothing."""
+    if next(history.sends(), None) is None and next(history.polls(), None) is None:
+        yield Anomaly("empty-history", tuple(history.operations[:1]))
+
+
+def late_calls(history: History, late_s: float) -> Iterator[Anomaly]:
+    """A call took longer than its deadline allows."""
+    for one in history.operations:
+        if one.deadline_s is None:
+            continue
+        took = (history.end if one.ended is None else one.ended) - one.invoked
+        if took > one.deadline_s + late_s:
+            yield Anomaly(
+                "late-call",
+                (one,),
+                {"call": one.call, "took_s": took, "deadline_s": one.deadline_s},
+            )
+
+
+def never_ended(history: History) -> Iterator[Anomaly]:
+    """A call or a message has no end, though its client was stopped."""
+    stopped = {
+        one.process: one
+        for one in history.operations
+        if one.call == "stop" and one.ended is not None
+    }
+    for one in history.operations:
+        stop = stopped.get(one.process)
+        if one.ended is None and stop is not None and one.invoked < stop.invoked:
+            yield Anomaly("never-ended", (one, stop), {"call": one.call})
+
+
+def memory_exceeded(history: History) -> Iterator[Anomaly]:
+    """A client held more memory than its limit."""
+    for one in history.operations:
+        if one.call != "metrics":
+            continue
+        for gauge, limit in LIMITS.items():
+            used, most = one.facts.get(gauge), one.facts.get(limit)
+            if used is not None and most is not None and float(used) > float(most):
+                yield Anomaly("memory-exceeded", (one,), {gauge: used, limit: most})
+
+
+def left_behind(history: History) -> Iterator[Anomaly]:
+    """Tasks, sockets, timers or buffered bytes were left after `stop()`."""
+    for one in history.operations:
+        if one.call == "left":
+            facts = {name: value for name, value in one.facts.items() if value}
+            if facts:
+                yield Anomaly("left-behind", (one,), facts)
+
+
+def wrong_ready(history: History) -> Iterator[Anomaly]:
+    """`ready()` is True before the start or after the stop, or isn't what the observer expected."""
+    for operations in history.by_process().values():
+        started = next(
+            (o.order for o in operations if o.call == "start" and o.status == "ok"), None
+        )
+        stopped = next((o.order for o in operations if o.call == "stop"), None)
+        for one in operations:
+            if one.call != "ready":
+                continue
+            ready, expected = one.facts.get("ready"), one.facts.get("expected")
+            if expected is None and stopped is not None and one.invoked > stopped:
+                expected = False
+            if expected is None and started is not None and one.order < started:
+                expected = False
+            if expected is not None and ready != expected:
+                yield Anomaly("wrong-ready", (one,), {"ready": ready, "expected": expected})
+
+
+@dataclass(slots=True)
+class _Counts:
+    """How many messages there were by a time."""
+
+    times: list[float] = field(default_factory=list)
+    totals: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, counted: list[tuple[float, int]]) -> _Counts:
+        ordered = sorted(counted)
+        return cls([when for when, _ in ordered], list(accumulate(n for _, n in ordered)))
+
+    def before(self, when: float) -> int:
+        index = bisect_left(self.times, when)
+        return self.totals[index - 1] if index else 0
+
+
+def wrong_metrics(history: History) -> Iterator[Anomaly]:
+    """A counter in `metrics()` isn't what the calls until then amount to; or memory is left.
+
+    `memory-leaked`: buffers aren't empty while no message waits for its end.
+    """
+    for operations in history.by_process().values():
+        reports = [one for one in operations if one.call == "metrics"]
+        if reports:
+            yield from _judge_reports(operations, reports)
+
+
+def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Iterator[Anomaly]:
+    sends = [one for one in operations if one.sent]
+    ended = [one for one in sends if one.ended is not None]
+    called = _Counts.of([(one.invoked, len(one.sent)) for one in sends])
+    done = _Counts.of([(one.order, len(one.sent)) for one in ended])
+    stored = _Counts.of([(o.order, len(o.sent)) for o in ended if o.status == "ok"])
+    failed = _Counts.of([(o.order, len(o.sent)) for o in ended if o.error])
+    refused = _Counts.of([(o.order, len(o.sent)) for o in ended if o.error and o.accepted is None])
+    polled = _Counts.of([(o.order, len(o.polled)) for o in operations if o.polled])
+    for one in reports:
+        at = one.invoked
+        bounds = {
+            "messages_sent": (stored.before(at), called.before(at) - failed.before(at)),
+            "messages_failed": (
+                failed.before(at) - refused.before(at),
+                called.before(at) - stored.before(at),
+            ),
+            "messages_consumed": (polled.before(at), polled.before(at)),
+        }
+        for name, (least, most) in bounds.items():
+            value = one.facts.get(name)
+            if value is not None and not least <= float(value) <= most:
+                facts = {name: value, "at_least": least, "at_most": most}
+                yield Anomaly("wrong-metrics", (one,), facts)
+        if called.before(at) == done.before(at):
+            held = {name: one.facts[name] for name in _EMPTY_WHEN_IDLE if one.facts.get(name)}
+            if held:
+                yield Anomaly("memory-leaked", (one,), held)
+
+
+CHECKS = (empty_history, never_ended, memory_exceeded, left_behind, wrong_ready, wrong_metrics)

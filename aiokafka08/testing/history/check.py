@@ -1,0 +1,51 @@
+"""`check()`: judge a history. Pure; each check takes O(n log n) for n messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from aiokafka08.testing.history import calls, delivery, groups, order
+from aiokafka08.testing.history.logs import History
+from aiokafka08.testing.history.operations import Anomaly, Operation
+
+NORMAL = frozenset({"int-send-skip"})
+"""Anomalies that Kafka promises nothing about: other writers' messages may stand between those of
+one call."""
+
+_CHECKS = (*calls.CHECKS, *delivery.CHECKS, *order.CHECKS, *groups.CHECKS)
+
+
+def check(
+    operations: Iterable[Operation],
+    *,
+    allow: Collection[str] = NORMAL,
+    late_s: float = 1.0,
+) -> list[Anomaly]:
+    """Return what a history proves to be wrong; an empty list if nothing.
+
+    Args:
+        operations: the history, in any order.
+        allow: names of anomalies that are left out (default `NORMAL`: "int-send-skip").
+        late_s: by how many seconds a call may exceed its deadline (default 1.0).
+
+    Raises:
+        ValueError: two sends have the same value for a partition.
+    """
+    history = History(operations)
+    found = [anomaly for one in _CHECKS for anomaly in one(history)]
+    found += calls.late_calls(history, late_s)
+    return [anomaly for anomaly in found if anomaly.name not in allow]
+
+
+def report(anomalies: Iterable[Anomaly], most: int = 5) -> str:
+    """Return a text for an assertion: each name with its number, then the first witnesses.
+
+    Args:
+        anomalies: what `check()` returned.
+        most: how many anomalies of a name are shown with their witnesses (default 5).
+    """
+    by_name: dict[str, list[Anomaly]] = {}
+    for one in anomalies:
+        by_name.setdefault(one.name, []).append(one)
+    heads = ", ".join(f"{name} × {len(found)}" for name, found in by_name.items())
+    return "\n".join([heads, *(str(one) for found in by_name.values() for one in found[:most])])

@@ -1,0 +1,222 @@
+"""Whether messages are lost, stored twice or made up: what became of each that was sent. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from aiokafka08.testing.history.logs import LOG, History, PartitionLog
+from aiokafka08.testing.history.operations import (
+    Anomaly,
+    Operation,
+    Value,
+    only,
+    topic_of,
+)
+
+
+def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
+    """Two values at one offset of a partition."""
+    for partition, log in history.logs.items():
+        for offset, index, values in log.conflicts():
+            told = (_who_told(history, partition, value, offset) for value in values)
+            yield Anomaly(
+                "inconsistent-offsets",
+                tuple(one for one in told if one is not None)[:2],
+                {"partition": partition, "offset": offset, "index": index, "values": values},
+            )
+
+
+def _who_told(history: History, partition: str, value: Value, offset: int) -> Operation | None:
+    writer = history.writer(partition, value)
+    if writer is not None and any(
+        one.value == value and one.offset == offset for one in writer.sent
+    ):
+        return only(writer, partition, [value])
+    reader = history.reader(partition, value)
+    return None if reader is None else only(reader, partition, [value])
+
+
+def aborted_reads(history: History) -> Iterator[Anomaly]:
+    """A message was read whose send had failed for certain (Jepsen: G1a)."""
+    for one in history.operations:
+        if one.status != "ok":
+            continue
+        for message in one.polled:
+            writer = history.writer(message.partition, message.value)
+            if writer is not None and writer.status == "fail":
+                yield Anomaly(
+                    "aborted-read",
+                    (
+                        only(writer, message.partition, [message.value]),
+                        only(one, message.partition, [message.value]),
+                    ),
+                    {"partition": message.partition, "value": message.value},
+                )
+
+
+def unwritten_reads(history: History) -> Iterator[Anomaly]:
+    """A message was read that nobody sent to this partition, though the topic has senders."""
+    topics = history.topics_sent()
+    for one in history.operations:
+        for message in one.polled:
+            if topic_of(message.partition) not in topics:
+                continue
+            if history.writer(message.partition, message.value) is None:
+                yield Anomaly(
+                    "unwritten-read",
+                    (only(one, message.partition, [message.value]),),
+                    {"partition": message.partition, "value": message.value},
+                )
+
+
+def lost_writes(history: History) -> Iterator[Anomaly]:
+    """An acknowledged message isn't in the log, or readers went past it without getting it.
+
+    Where the whole log was read, that decides. Elsewhere what was read until the highest index that
+    a reader reached must include all messages before (Jepsen).
+    """
+    whole = _whole_logs(history)
+    yield from _missing_in_logs(history, whole)
+    for partition, values in list(history.read_values.items()):
+        log = history.logs.get(partition)
+        if log is not None and partition not in whole:
+            yield from _not_read(history, partition, log, values)
+
+
+def _whole_logs(history: History) -> dict[str, tuple[Operation, set[Value]]]:
+    found: dict[str, tuple[Operation, set[Value]]] = {}
+    for one in history.operations:
+        if one.call == LOG and one.status == "ok":
+            values: dict[str, set[Value]] = {name: set() for name in one.partitions}
+            for message in one.polled:
+                values.setdefault(message.partition, set()).add(message.value)
+            found.update({name: (one, inside) for name, inside in values.items()})
+    return found
+
+
+def _missing_in_logs(
+    history: History, whole: dict[str, tuple[Operation, set[Value]]]
+) -> Iterator[Anomaly]:
+    for one in history.sends():
+        for message in one.sent:
+            partition, value = message.partition, message.value
+            if one.status != "ok" or partition not in whole:
+                continue
+            read, inside = whole[partition]
+            if (
+                one.order <= read.invoked
+                and value not in inside
+                and not history.in_doubt(partition, message, one)
+            ):
+                yield Anomaly(
+                    "lost-write",
+                    (only(one, partition, [value]), only(read, partition, ())),
+                    {"partition": partition, "value": value, "offset": message.offset},
+                )
+
+
+def _not_read(
+    history: History, partition: str, log: PartitionLog, values: set[Value]
+) -> Iterator[Anomaly]:
+    bound = log.read_until(values)
+    ordered = log.values_by_last_index()[: bound + 1]
+    last = ordered[bound] if bound >= 0 else []
+    witness = next((value for value in last if value in values), None)
+    for value in (value for group in ordered for value in group if value not in values):
+        writer = history.writer(partition, value)
+        if writer is None or not history.took_effect(writer):
+            continue
+        if all(history.is_excused(partition, offset) for offset in log.places[value]):
+            continue
+        reader = None if witness is None else history.reader(partition, witness)
+        yield Anomaly(
+            "lost-write",
+            (
+                only(writer, partition, [value]),
+                *((only(reader, partition, [witness]),) if reader and witness is not None else ()),
+            ),
+            {
+                "partition": partition,
+                "value": value,
+                "index": log.first_index(value),
+                "max_read_index": bound,
+            },
+        )
+
+
+def unseen(history: History) -> Iterator[Anomaly]:
+    """Acknowledged messages that no consumer got by the end; one anomaly per partition."""
+    polled = {(m.partition, m.value) for one in history.polls() for m in one.polled}
+    if not polled and next(history.polls(), None) is None:
+        return  # nobody consumes
+    missing: dict[str, list[Operation]] = defaultdict(list)
+    values: dict[str, list[Value]] = defaultdict(list)
+    for one in history.sends():
+        for message in one.sent:
+            key = message.partition, message.value
+            if (
+                one.status == "ok"
+                and key not in polled
+                and not history.in_doubt(message.partition, message, one)
+            ):
+                missing[message.partition].append(one)
+                values[message.partition].append(message.value)
+    for partition, writers in missing.items():
+        first = only(writers[0], partition, values[partition][:1])
+        yield Anomaly("unseen", (first,), {"partition": partition, "values": values[partition]})
+
+
+def duplicates(history: History) -> Iterator[Anomaly]:
+    """A message is in the log twice, and its producer didn't report that this may happen.
+
+    A report is a `retried` with `may_be_stored`, for its partition, between the message's send and
+    its end. Such a report explains as many further copies as it has messages.
+    """
+    told: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    for one in history.operations:
+        if one.call == "retried" and one.facts.get("may_be_stored"):
+            for partition in one.partitions:
+                told[one.process, partition].append(one)
+    budgets = {
+        key: sum(int(one.facts.get("messages", 1)) for one in reports)
+        for key, reports in told.items()
+    }
+    for partition, log in history.logs.items():
+        for value, offsets in log.places.items():
+            if len(offsets) < 2:
+                continue
+            writer = history.writer(partition, value)
+            if writer is not None and _is_explained(writer, partition, told):
+                key = writer.process, partition
+                budgets[key] -= len(offsets) - 1
+                if budgets[key] >= 0:
+                    continue
+            yield Anomaly(
+                "duplicate",
+                () if writer is None else (only(writer, partition, [value]),),
+                {
+                    "partition": partition,
+                    "value": value,
+                    "count": len(offsets),
+                    "offsets": list(offsets),
+                },
+            )
+
+
+def _is_explained(
+    writer: Operation, partition: str, told: dict[tuple[str, str], list[Operation]]
+) -> bool:
+    reports = told.get((writer.process, partition), ())
+    end = float("inf") if writer.ended is None else writer.ended
+    return any(writer.invoked <= one.order <= end for one in reports)
+
+
+CHECKS = (
+    inconsistent_offsets,
+    aborted_reads,
+    unwritten_reads,
+    lost_writes,
+    unseen,
+    duplicates,
+)

@@ -1,0 +1,228 @@
+"""Whether the members of a group share the partitions, and commit what was handed out. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aiokafka08.testing.history.logs import History, PartitionLog
+from aiokafka08.testing.history.operations import Anomaly, Operation, Value, only
+
+_NO_LOG = PartitionLog(())
+
+
+def double_owners(history: History) -> Iterator[Anomaly]:
+    """Two members of a group own a partition in one generation."""
+    owners: dict[tuple[str, int, str], Operation] = {}
+    for one in history.operations:
+        if one.call != "assigned" or one.group is None or one.generation is None:
+            continue
+        for partition in one.partitions:
+            first = owners.setdefault((one.group, one.generation, partition), one)
+            if first.process != one.process:
+                yield Anomaly(
+                    "double-owner",
+                    (first, one),
+                    {"group": one.group, "generation": one.generation, "partition": partition},
+                )
+
+
+def polls_after_revocation(history: History) -> Iterator[Anomaly]:
+    """A consumer returned messages of a partition after its revocation had begun."""
+    for operations in history.by_process().values():
+        if not any(one.call == "revoked" for one in operations):
+            continue
+        changes = ("assigned", "revoked", "assign", "subscribe")
+        # What a listener allows or forbids holds from its call on.
+        ordered = sorted(operations, key=lambda o: o.invoked if o.call in changes else o.order)
+        revoked: dict[str, Operation] = {}
+        for one in ordered:
+            if one.call == "revoked":
+                revoked.update(dict.fromkeys(one.partitions, one))
+            elif one.call in changes:
+                revoked = {} if not one.partitions else revoked
+                for partition in one.partitions:
+                    revoked.pop(partition, None)
+            elif one.call != "log":
+                for message in one.polled:
+                    if message.partition in revoked:
+                        witness = only(one, message.partition, [message.value])
+                        yield Anomaly(
+                            "poll-after-revocation",
+                            (revoked.pop(message.partition), witness),
+                            {"partition": message.partition, "value": message.value},
+                        )
+
+
+@dataclass(slots=True)
+class _Handed:
+    """What a group was handed of one partition."""
+
+    group: str
+    partition: str
+    times: list[float]
+    offsets: list[int]
+    highest: list[tuple[int, Operation]]
+
+    def before(self, when: float) -> tuple[int, Operation] | None:
+        """Return the highest offset that was handed out by a time, and the poll that did."""
+        index = bisect_right(self.times, when)
+        return self.highest[index - 1] if index else None
+
+
+def _handed_out(history: History) -> dict[tuple[str, str], _Handed]:
+    found: dict[tuple[str, str], _Handed] = {}
+    for one in history.polls():
+        if one.group is None or one.status != "ok":
+            continue
+        for message in one.polled:
+            if message.offset is None:
+                continue
+            key = one.group, message.partition
+            handed = found.setdefault(key, _Handed(*key, [], [], []))
+            highest = handed.highest[-1] if handed.highest else (-1, one)
+            handed.times.append(one.order)
+            handed.offsets.append(message.offset)
+            handed.highest.append(max(highest, (message.offset, one), key=lambda pair: pair[0]))
+    return found
+
+
+def group_skips(history: History) -> Iterator[Anomaly]:
+    """No member of a group got a message, though members got earlier and later ones.
+
+    Partitions in which a member moved its position aren't judged.
+    """
+    moved = {
+        (one.group, partition)
+        for one in history.operations
+        if one.call in ("seek", "commit") and (one.call == "seek" or one.facts.get("explicit"))
+        for partition in (*one.partitions, *one.offsets)
+    }
+    for key, handed in _handed_out(history).items():
+        log = history.logs.get(handed.partition, _NO_LOG)
+        if key in moved:
+            continue
+        got = set(handed.offsets)
+        first, last = log.index_from(min(got)), log.index_from(max(got))
+        skipped: list[Value] = [
+            value
+            for offset, value in log.between(first, last)
+            if offset not in got and not history.is_excused(handed.partition, offset)
+        ]
+        if skipped:
+            yield Anomaly(
+                "group-skip",
+                (),
+                {"group": handed.group, "partition": handed.partition, "skipped": skipped},
+            )
+
+
+def commits_ahead(history: History) -> Iterator[Anomaly]:
+    """A committed position, or a consumer's position, is past messages that weren't handed out."""
+    handed = _handed_out(history)
+    # (group, partition) → the times of seeks and commits, and the highest offset until then
+    moves: dict[tuple[str, str], tuple[list[float], list[int]]] = {}
+    for one in sorted(history.operations, key=lambda one: one.invoked):
+        if one.group is not None and one.call in ("seek", "commit"):
+            for partition, offset in one.offsets.items():
+                times, highest = moves.setdefault((one.group, partition), ([], []))
+                times.append(one.invoked)
+                highest.append(max(offset, highest[-1] if highest else -1))
+    for one in history.operations:
+        if one.call != "committed" or one.group is None or one.status != "ok":
+            continue
+        for partition, offset in one.offsets.items():
+            key = one.group, partition
+            last = handed[key].before(one.order) if key in handed else None
+            times, highest = moves.get(key, ([], []))
+            chosen = bisect_right(times, one.order)
+            if last is None and not chosen:
+                continue
+            reached = max(highest[chosen - 1] if chosen else -1, last[0] + 1 if last else -1)
+            witness = (*((only(last[1], partition),) if last else ()), one)
+            yield from _ahead(history, "commit-ahead", partition, reached, offset, witness)
+    yield from _positions_ahead(history)
+
+
+def _positions_ahead(history: History) -> Iterator[Anomaly]:
+    for operations in history.by_process().values():
+        reached: dict[str, tuple[int, Operation]] = {}
+        for one in operations:
+            if one.call in ("assign", "subscribe", "assigned", "revoked", "seek"):
+                reached = {}
+            elif one.call == "position":
+                for partition, offset in one.offsets.items():
+                    if partition in reached:
+                        base, last = reached[partition]
+                        witness = only(last, partition), one
+                        yield from _ahead(
+                            history, "position-ahead", partition, base, offset, witness
+                        )
+            elif one.call != "log" and one.status == "ok":
+                for message in one.polled:
+                    if message.offset is not None:
+                        reached[message.partition] = message.offset + 1, one
+
+
+def _ahead(
+    history: History,
+    name: str,
+    partition: str,
+    reached: int,
+    offset: int,
+    witness: tuple[Operation, ...],
+) -> Iterator[Anomaly]:
+    log = history.logs.get(partition, _NO_LOG)
+    passed = [
+        value
+        for at, value in log.between(log.index_from(reached), log.index_from(offset))
+        if not history.is_excused(partition, at)
+    ]
+    if passed:
+        facts = {"partition": partition, "handed_out": reached, "offset": offset, "passed": passed}
+        yield Anomaly(name, witness, facts)
+
+
+def commits_behind(history: History) -> Iterator[Anomaly]:
+    """The offset store returned a position behind one that the same member had committed.
+
+    A seek, a commit of offsets that the user chose, and another member's commit or assignment may
+    set a position back: nothing is concluded across them.
+    """
+    floors: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    for one in history.operations:
+        if one.group is None:
+            continue
+        match one.call:
+            case "seek" | "assigned":
+                for partition in (*one.partitions, *one.offsets):
+                    floors.pop((one.group, partition), None)
+            case "commit":
+                for partition, offset in one.offsets.items():
+                    key = one.group, partition
+                    known = floors[key]
+                    if one.facts.get("explicit") or (known and known[-1].process != one.process):
+                        known.clear()
+                    if one.status == "ok" and (not known or offset >= known[-1].offsets[partition]):
+                        known.append(one)
+            case "committed" if one.status == "ok":
+                for partition in one.partitions or tuple(one.offsets):
+                    offset = one.offsets.get(partition, -1)
+                    known = floors[one.group, partition]  # in order of time and of offset
+                    before = bisect_right(known, one.invoked, key=lambda commit: commit.order)
+                    if before and offset < known[before - 1].offsets[partition]:
+                        yield Anomaly(
+                            "commit-behind",
+                            (known[before - 1], one),
+                            {
+                                "group": one.group,
+                                "partition": partition,
+                                "committed": known[before - 1].offsets[partition],
+                                "found": offset,
+                            },
+                        )
+
+
+CHECKS = (double_owners, polls_after_revocation, group_skips, commits_ahead, commits_behind)

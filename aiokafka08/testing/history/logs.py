@@ -1,0 +1,260 @@
+"""The logs that a history proves: which value stood at which offset of which partition. Pure.
+
+`History` indexes a list of operations once; the checks read it. The rules are those of Jepsen's
+Kafka checker: every poll tells the truth about its offsets, also one that failed; a send tells it
+if it is acknowledged, or if a poll returned one of its messages.
+
+Invariant: an index is an offset without the gaps of the log, so gaps of compaction and of
+transactions aren't taken for lost messages.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+from aiokafka08.testing.history.operations import (
+    Message,
+    Operation,
+    Value,
+    topic_of,
+    unknown_place,
+)
+
+LOG = "log"
+"""The call that reads a whole log: the truth about it, but no consumer's poll."""
+
+POLLS = frozenset({"poll", "txn", "getone", "getmany", "getmany_arrow", "anext"})
+"""Calls that poll, even if they returned nothing."""
+
+
+class PartitionLog:
+    """The values of one partition, by offset; a conflict leaves several at an offset."""
+
+    def __init__(self, values_at: Iterable[Iterable[Value] | None]) -> None:
+        """Make a log from the values at offsets 0, 1, 2, …; None is a gap. Tests use it."""
+        self._at: dict[int, dict[Value, None]] = {
+            offset: dict.fromkeys(values) for offset, values in enumerate(values_at) if values
+        }
+
+    def add(self, offset: int, value: Value) -> None:
+        """Note that `value` was observed at `offset`."""
+        self._at.setdefault(offset, {})[value] = None
+
+    def without(self, values: Iterable[Value], from_offset: int) -> PartitionLog:
+        """Return a log that lacks these values from `from_offset` on."""
+        dropped = set(values)
+        log = PartitionLog(())
+        for offset, found in self._at.items():
+            for value in found:
+                if offset < from_offset or value not in dropped:
+                    log.add(offset, value)
+        return log
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """The offsets at which something was observed, in order; an index is a place here."""
+        return sorted(self._at)
+
+    @cached_property
+    def places(self) -> dict[Value, list[int]]:
+        """The offsets of each value, in order."""
+        found: dict[Value, list[int]] = {}
+        for offset in sorted(self._at):
+            for value in self._at[offset]:
+                found.setdefault(value, []).append(offset)
+        return found
+
+    @cached_property
+    def _index_of_offset(self) -> dict[int, int]:
+        return {offset: index for index, offset in enumerate(self.offsets)}
+
+    def at(self, offset: int) -> Sequence[Value]:
+        """Return the values at an offset, in the order of the operations."""
+        return list(self._at.get(offset, ()))
+
+    def by_index(self) -> list[Value]:
+        """Return one value per index: the first observed."""
+        return [next(iter(self._at[offset])) for offset in self.offsets]
+
+    def first_index(self, value: Value) -> int | None:
+        """Return the index of a value's first copy."""
+        places = self.places.get(value)
+        return None if not places else self._index_of_offset[places[0]]
+
+    def last_index(self, value: Value) -> int | None:
+        """Return the index of a value's last copy."""
+        places = self.places.get(value)
+        return None if not places else self._index_of_offset[places[-1]]
+
+    def values_by_last_index(self) -> list[list[Value]]:
+        """Return for each index the values whose last copy is there."""
+        found: list[list[Value]] = [[] for _ in self.offsets]
+        for value, places in self.places.items():
+            found[self._index_of_offset[places[-1]]].append(value)
+        return found
+
+    def index_of(self, message: Message) -> int | None:
+        """Return the index of a polled message: by its offset, or else by its value."""
+        if message.offset is not None:
+            return self._index_of_offset.get(message.offset)
+        return self.first_index(message.value)
+
+    def index_from(self, offset: int) -> int:
+        """Return the index of the first observed offset that is at least `offset`."""
+        return bisect_left(self.offsets, offset)
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, Value]]:
+        """Yield (offset, value) of the indexes from `first` to before `last`."""
+        for offset in self.offsets[max(first, 0) : last]:
+            yield offset, next(iter(self._at[offset]))
+
+    def conflicts(self) -> Iterator[tuple[int, int, list[Value]]]:
+        """Yield (offset, index, values) of each offset with several values."""
+        for index, offset in enumerate(self.offsets):
+            if len(self._at[offset]) > 1:
+                yield offset, index, list(self._at[offset])
+
+    def read_until(self, values: Iterable[Value]) -> int:
+        """Return the highest index that a reader of these values must have reached; -1: none."""
+        known = (self.first_index(value) for value in values)
+        return max((index for index in known if index is not None), default=-1)
+
+
+class History:
+    """A list of operations, in the order of their ends, and what it proves.
+
+    Attributes:
+        operations: all, in order; those that are open come by the time of their invocation.
+        logs: the logs, by partition.
+        deleted: the first offset that retention left, by partition.
+        end: the last time in the history.
+    """
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        """Index the operations.
+
+        Raises:
+            ValueError: two sends have the same value for a partition.
+        """
+        self.operations = sorted(operations, key=lambda one: one.order)
+        self.end = max((one.order for one in self.operations), default=0.0)
+        self.deleted: dict[str, int] = {}
+        self._truncated: dict[str, tuple[int, float]] = {}
+        self._writers: dict[tuple[str, Value], Operation] = {}
+        self._read_ok: dict[str, set[Value]] = defaultdict(set)
+        self._readers: dict[tuple[str, Value], Operation] = {}
+        self.logs: dict[str, PartitionLog] = {}
+        self._index()
+        self._build_logs()
+
+    def writer(self, partition: str, value: Value) -> Operation | None:
+        """Return the operation that sent a value."""
+        found = self._writers.get((partition, value))
+        return found or self._writers.get((unknown_place(partition), value))
+
+    def reader(self, partition: str, value: Value) -> Operation | None:
+        """Return the first operation that returned a value."""
+        return self._readers.get((partition, value))
+
+    def was_read(self, partition: str, value: Value) -> bool:
+        """Whether a successful poll, or a read of the whole log, returned the value."""
+        return value in self._read_ok[partition]
+
+    @property
+    def read_values(self) -> dict[str, set[Value]]:
+        """What successful polls returned, by partition."""
+        return self._read_ok
+
+    def took_effect(self, operation: Operation) -> bool:
+        """Whether a send is known to have stored its messages."""
+        if operation.status == "ok":
+            return True
+        return operation.status in ("unknown", "open") and any(
+            self.was_read(one.partition, one.value) for one in operation.sent
+        )
+
+    def is_excused(self, partition: str, offset: int) -> bool:
+        """Whether retention or a truncation may have removed what stood at an offset."""
+        if offset < self.deleted.get(partition, 0):
+            return True
+        return partition in self._truncated and offset >= self._truncated[partition][0]
+
+    def in_doubt(self, partition: str, message: Message, writer: Operation) -> bool:
+        """Whether a truncation may have removed an acknowledged message."""
+        if message.offset is not None and message.offset < self.deleted.get(partition, 0):
+            return True
+        if partition not in self._truncated:
+            return False
+        from_offset, when = self._truncated[partition]
+        return writer.invoked < when and (message.offset is None or message.offset >= from_offset)
+
+    def topics_sent(self) -> set[str]:
+        """Return the topics to which something was sent."""
+        return {topic_of(partition) for partition, _ in self._writers}
+
+    def polls(self) -> Iterator[Operation]:
+        """Yield the operations that polled for a consumer."""
+        for one in self.operations:
+            if one.call != LOG and (one.polled or one.call in POLLS):
+                yield one
+
+    def sends(self) -> Iterator[Operation]:
+        """Yield the operations that sent messages."""
+        return (one for one in self.operations if one.sent)
+
+    def by_process(self) -> dict[str, list[Operation]]:
+        """Return the operations of each process, in order."""
+        found: dict[str, list[Operation]] = defaultdict(list)
+        for one in self.operations:
+            found[one.process].append(one)
+        return found
+
+    def _index(self) -> None:
+        for one in self.operations:
+            for message in one.sent:
+                key = message.partition, message.value
+                if key in self._writers:
+                    raise ValueError(
+                        f"{message.partition}: {message.value!r} was sent twice: expected values "
+                        "that are unique in their partition"
+                    )
+                self._writers[key] = one
+            for message in one.polled:
+                if one.status == "ok":
+                    self._read_ok[message.partition].add(message.value)
+                self._readers.setdefault((message.partition, message.value), one)
+            if one.call == "deleted":
+                for partition, offset in one.offsets.items():
+                    self.deleted[partition] = max(offset, self.deleted.get(partition, 0))
+            elif one.call == "truncated":
+                for partition, offset in one.offsets.items():
+                    known = self._truncated.get(partition, (offset, one.order))
+                    self._truncated[partition] = min(offset, known[0]), max(one.order, known[1])
+
+    def _build_logs(self) -> None:
+        final: dict[str, set[Value]] = defaultdict(set)
+        for one in self.operations:
+            told = [*one.polled, *(one.sent if self.took_effect(one) else ())]
+            for message in told:
+                if message.offset is not None:
+                    log = self.logs.get(message.partition)
+                    if log is None:
+                        log = self.logs[message.partition] = PartitionLog(())
+                    log.add(message.offset, message.value)
+            if one.call == LOG:
+                for message in one.polled:
+                    final[message.partition].add(message.value)
+        for partition, (from_offset, when) in self._truncated.items():
+            log = self.logs.get(partition)
+            if log is None:
+                continue
+            stale = []
+            for value in log.places:
+                writer = self.writer(partition, value)
+                known = writer is None or writer.invoked < when
+                if known and value not in final[partition]:
+                    stale.append(value)
+            self.logs[partition] = log.without(stale, from_offset)

@@ -1,0 +1,206 @@
+"""What a history consists of: operations, the messages that they moved, and anomalies. Pure.
+
+A history is a list of `Operation`s. A recorder writes it (`recorder`), or a test by hand, and
+`read_jsonl()` reads one that was stored. `check` judges it.
+
+Invariant: an operation names partitions as "topic/number" and messages by a value that is unique in
+its partition, so that histories are plain data, which JSON can hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TextIO
+
+Value = str | int
+"""What identifies a message in its partition."""
+
+Status = Literal["ok", "fail", "unknown", "open"]
+"""How an operation ended: it took effect; it took none, for certain; it may have taken effect; it
+hasn't ended."""
+
+Fact = bool | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that was sent or returned.
+
+    Attributes:
+        partition: "orders/0"; "orders/?" if the message was sent to a partition that isn't known.
+        value: what identifies it; unique in its partition.
+        offset: where it is in the log; None if that isn't known.
+    """
+
+    partition: str
+    value: Value
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One call of one client, from its invocation to its end, or one observation.
+
+    All times of a history are seconds of one clock. Only these calls have a meaning of their own;
+    of any other call, what it sent and returned is judged, and when it ended:
+
+    | call | |
+    |---|---|
+    | `assign`, `subscribe` | the client reads `partitions` from now on, and no others |
+    | `assigned`, `revoked` | its group gave it `partitions`, in `generation`; or took them |
+    | `seek` | it goes on at `offsets`, or at an unknown place of `partitions` |
+    | `commit` | it commits `offsets` |
+    | `committed` | the offset store returned `offsets` |
+    | `position` | the consumer returned its positions `offsets` |
+    | `retried` | it reported a batch as sent again: `partitions`, and the facts `messages` and \
+`may_be_stored` |
+    | `log` | the whole log of `partitions` was read: `polled` |
+    | `truncated` | the cluster lost what stood from `offsets` on |
+    | `deleted` | the cluster removed what stood before `offsets` |
+    | `start`, `stop` | |
+    | `metrics`, `ready`, `left` | what the client reported, or left behind after `stop`: `facts` |
+
+    Attributes:
+        process: the client, by a name.
+        call: the name of the call.
+        invoked: when it was called.
+        ended: when it returned or raised, or the message was acknowledged; None if it hasn't.
+        accepted: when `send()` returned its future; None: at `ended`.
+        status: how it ended (default "ok").
+        deadline_s: the longest that the call may take; None: there is no limit (default None).
+        sent: the messages that it sent, in order.
+        polled: the messages that it returned, in order.
+        partitions, offsets: see above.
+        group: the group of the client; None without one.
+        generation: the group's generation; None if the group has none.
+        acks: 0, 1 or "all", for calls that send (default "all").
+        facts: see above.
+        error: what the call raised, as text.
+    """
+
+    process: str
+    call: str
+    invoked: float
+    ended: float | None = None
+    accepted: float | None = None
+    status: Status = "ok"
+    deadline_s: float | None = None
+    sent: tuple[Message, ...] = ()
+    polled: tuple[Message, ...] = ()
+    partitions: tuple[str, ...] = ()
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    group: str | None = None
+    generation: int | None = None
+    acks: Literal[0, 1, "all"] = "all"
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def order(self) -> float:
+        """The time at which it took its place in the history."""
+        return self.invoked if self.ended is None else self.ended
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, as JSON can hold them."""
+        found: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name in ("sent", "polled"):
+                value = [[m.partition, m.offset, m.value] for m in value]
+            elif isinstance(value, tuple):
+                value = list(value)
+            elif isinstance(value, Mapping):
+                value = dict(value)
+            if value not in (None, [], {}, "") and value != one.default:
+                found[one.name] = value
+        return found
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Operation:
+        """Return the operation that `to_json()` returned as `data`.
+
+        Raises:
+            ValueError: a field is unknown or missing, or a message isn't a list of three.
+        """
+        known = {one.name for one in fields(cls)}
+        if unknown := set(data) - known:
+            raise ValueError(f"operation {dict(data)}: unknown fields {sorted(unknown)}")
+        given = dict(data)
+        for name in ("sent", "polled"):
+            if name in given:
+                given[name] = tuple(
+                    Message(partition, value, offset) for partition, offset, value in given[name]
+                )
+        if "partitions" in given:
+            given["partitions"] = tuple(given["partitions"])
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise ValueError(f"operation {dict(data)}: {error}") from None
+
+
+def write_jsonl(operations: Iterable[Operation], file: TextIO) -> None:
+    """Write one line of JSON per operation to an open `file`."""
+    for one in operations:
+        file.write(json.dumps(one.to_json(), ensure_ascii=False) + "\n")
+
+
+def read_jsonl(lines: Iterable[str]) -> Iterator[Operation]:
+    """Yield the operations that `write_jsonl()` wrote; `lines` may be an open file."""
+    for line in lines:
+        if line.strip():
+            yield Operation.from_json(json.loads(line))
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A violation that a history proves.
+
+    Attributes:
+        name: which one; docs/testing.md has the table.
+        witness: the fewest operations that show it, without their other messages.
+        facts: the partition, values and offsets concerned, by name.
+    """
+
+    name: str
+    witness: tuple[Operation, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        facts = ", ".join(f"{key}={value!r}" for key, value in self.facts.items())
+        shown = "".join(
+            f"\n  {json.dumps(one.to_json(), ensure_ascii=False, default=str)}"
+            for one in self.witness
+        )
+        return f"{self.name}: {facts}{shown}"
+
+
+def only(operation: Operation, partition: str, values: Iterable[Value] | None = None) -> Operation:
+    """Return the operation without messages of other partitions or other values."""
+    wanted = None if values is None else set(values)
+
+    def keep(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return tuple(
+            m
+            for m in messages
+            if same_place(m.partition, partition) and (wanted is None or m.value in wanted)
+        )
+
+    return replace(operation, sent=keep(operation.sent), polled=keep(operation.polled))
+
+
+def topic_of(partition: str) -> str:
+    """Return "orders" of "orders/0"."""
+    return partition.rpartition("/")[0] or partition
+
+
+def unknown_place(partition: str) -> str:
+    """Return "orders/?" of "orders/0"."""
+    return f"{topic_of(partition)}/?"
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether the two name the same partition, as far as is known."""
+    return one == other or one == unknown_place(other)

@@ -1,0 +1,217 @@
+"""Whether logs and consumers keep the order: sends, polls, within one call and between calls. Pure.
+
+The names are those of Jepsen's Kafka checker. A poll "skips" if it passes over a message that is
+known to be in the log; it is "nonmonotonic" if it returns what was returned before, or earlier.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from aiokafka08.testing.history.logs import History, PartitionLog
+from aiokafka08.testing.history.operations import Anomaly, Message, Operation, Value, only
+
+_NO_LOG = PartitionLog(())
+
+
+def _by_partition(messages: tuple[Message, ...]) -> dict[str, list[Message]]:
+    found: dict[str, list[Message]] = defaultdict(list)
+    for message in messages:
+        found[message.partition].append(message)
+    return found
+
+
+def _skipped(history: History, partition: str, first: int, last: int) -> list[Value]:
+    """Return the values from index `first` to before `last` that a reader had to get."""
+    log = history.logs.get(partition, _NO_LOG)
+    return [
+        value
+        for offset, value in log.between(first, last)
+        if not history.is_excused(partition, offset)
+    ]
+
+
+def within_polls(history: History) -> Iterator[Anomaly]:
+    """`int-poll-skip` and `int-nonmonotonic-poll`: two messages that one call returned."""
+    for one in history.operations:
+        for partition, messages in _by_partition(one.polled).items():
+            log = history.logs.get(partition, _NO_LOG)
+            for first, second in pairwise(messages):
+                before, after = log.index_of(first), log.index_of(second)
+                if before is None or after is None or after - before == 1:
+                    continue
+                values = [first.value, second.value]
+                facts: dict[str, object] = {
+                    "partition": partition,
+                    "values": values,
+                    "delta": after - before,
+                }
+                if after <= before:
+                    name = "int-nonmonotonic-poll"
+                else:
+                    name = "int-poll-skip"
+                    skipped = _skipped(history, partition, before + 1, after)
+                    if not skipped:
+                        continue
+                    facts["skipped"] = skipped
+                yield Anomaly(name, (only(one, partition, values),), facts)
+
+
+def within_sends(history: History) -> Iterator[Anomaly]:
+    """`int-send-skip` and `int-nonmonotonic-send`: two messages that one call sent."""
+    for one in history.operations:
+        for partition, messages in _by_partition(one.sent).items():
+            log = history.logs.get(partition, _NO_LOG)
+            for first, second in pairwise(messages):
+                before, after = log.first_index(first.value), log.first_index(second.value)
+                if before is None or after is None or after - before == 1:
+                    continue
+                values = [first.value, second.value]
+                facts: dict[str, object] = {
+                    "partition": partition,
+                    "values": values,
+                    "delta": after - before,
+                }
+                if after <= before:
+                    yield Anomaly("int-nonmonotonic-send", (only(one, partition, values),), facts)
+                else:
+                    facts["skipped"] = [value for _, value in log.between(before + 1, after)]
+                    yield Anomaly("int-send-skip", (only(one, partition, values),), facts)
+
+
+def between_sends(history: History) -> Iterator[Anomaly]:
+    """`nonmonotonic-send`: the log has two sends of a process in the other order.
+
+    Two sends have an order if the first was accepted before the second was called. First copies
+    count, since a retry may store a message again.
+    """
+    for operations in history.by_process().values():
+        found: dict[str, list[Operation]] = defaultdict(list)
+        barriers: list[tuple[float, frozenset[str]]] = []
+        for one in operations:
+            for partition in _by_partition(one.sent):
+                if one.status != "fail":
+                    found[partition].append(one)
+            if _chooses_partitions(one):
+                barriers.append((one.order, frozenset(one.partitions)))
+        for partition, sends in found.items():
+            ends = [when for when, kept in barriers if partition not in kept]
+            yield from _sends_out_of_order(history, partition, sends, ends)
+
+
+def _sends_out_of_order(
+    history: History, partition: str, sends: list[Operation], barriers: list[float]
+) -> Iterator[Anomaly]:
+    log = history.logs.get(partition, _NO_LOG)
+    pending: list[tuple[float, int, int, Operation]] = []  # (accepted, number, last index, send)
+    highest: tuple[int, Operation] | None = None
+    barrier = 0
+    for number, one in enumerate(sorted(sends, key=lambda one: one.invoked)):
+        messages = [message for message in one.sent if message.partition == partition]
+        indexes = [log.first_index(message.value) for message in messages]
+        while pending and pending[0][0] <= one.invoked:
+            _, _, index, earlier = heapq.heappop(pending)
+            if highest is None or index > highest[0]:
+                highest = index, earlier
+        while barrier < len(barriers) and barriers[barrier] <= one.invoked:
+            highest, pending = None, []
+            barrier += 1
+        if (first := indexes[0]) is not None and highest is not None and first <= highest[0]:
+            values = [_value_at(history, partition, highest), messages[0].value]
+            yield Anomaly(
+                "nonmonotonic-send",
+                (only(highest[1], partition, values), only(one, partition, values)),
+                {"partition": partition, "values": values, "delta": first - highest[0]},
+            )
+        if (last := indexes[-1]) is not None:
+            accepted = one.accepted if one.accepted is not None else one.ended
+            if accepted is not None:
+                heapq.heappush(pending, (accepted, number, last, one))
+
+
+def _value_at(history: History, partition: str, found: tuple[int, Operation]) -> Value:
+    log = history.logs[partition]
+    return next(
+        one.value
+        for one in found[1].sent
+        if one.partition == partition and log.first_index(one.value) == found[0]
+    )
+
+
+def _chooses_partitions(one: Operation) -> bool:
+    return one.call in ("assign", "subscribe") and one.status not in ("fail", "open")
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where a consumer stands in a partition: it must go on at index `next_index`."""
+
+    next_index: int
+    after: Operation
+    value: Value | None = None
+
+
+def between_polls(history: History) -> Iterator[Anomaly]:
+    """`poll-skip` and `nonmonotonic-poll`: a call doesn't go on where the last one ended.
+
+    A seek sets the place where the next call must go on. A new assignment by a group may move it
+    anywhere (`groups` checks where); so does the end of a subscription.
+    """
+    for operations in history.by_process().values():
+        positions: dict[str, _Position] = {}
+        for one in operations:
+            match one.call:
+                case "assign" | "subscribe" if _chooses_partitions(one):
+                    positions = {
+                        name: found for name, found in positions.items() if name in one.partitions
+                    }
+                case "assigned":
+                    positions = {}
+                case "revoked":
+                    for name in one.partitions:
+                        positions.pop(name, None)
+                case "seek":
+                    for name in one.partitions:
+                        positions.pop(name, None)
+                    for name, offset in one.offsets.items():
+                        index = history.logs.get(name, _NO_LOG).index_from(offset)
+                        positions[name] = _Position(index, one)
+                case "log":
+                    pass
+                case _:
+                    yield from _polled(history, one, positions)
+
+
+def _polled(history: History, one: Operation, positions: dict[str, _Position]) -> Iterator[Anomaly]:
+    for partition, messages in _by_partition(one.polled).items():
+        log = history.logs.get(partition, _NO_LOG)
+        known = positions.get(partition)
+        index = log.index_of(messages[0])
+        if known is not None and index is not None and index != known.next_index:
+            after = known.after
+            if known.value is not None:
+                after = only(after, partition, [known.value])
+            witness = after, only(one, partition, [messages[0].value])
+            facts: dict[str, object] = {
+                "partition": partition,
+                "delta": index - known.next_index + 1,
+            }
+            if index < known.next_index:
+                facts["values"] = [known.value, messages[0].value]
+                yield Anomaly("nonmonotonic-poll", witness, facts)
+            elif skipped := _skipped(history, partition, known.next_index, index):
+                facts["skipped"] = skipped
+                yield Anomaly("poll-skip", witness, facts)
+        if one.status == "ok":
+            last = log.index_of(messages[-1])
+            if last is not None:
+                positions[partition] = _Position(last + 1, one, messages[-1].value)
+            else:
+                positions.pop(partition, None)
+
+
+CHECKS = (within_polls, within_sends, between_sends, between_polls)

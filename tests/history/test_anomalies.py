@@ -1,0 +1,331 @@
+"""Each anomaly: a history that shows it, and one that almost does."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.testing.history import (
+    Anomaly,
+    Message,
+    Operation,
+    check,
+    read_jsonl,
+    report,
+    write_jsonl,
+)
+
+P = "orders/0"
+
+
+def call(name: str, at: float, process: str = "c", **more: Any) -> Operation:
+    fields: dict[str, Any] = {"process": process, "call": name, "invoked": at, "ended": at + 0.5}
+    return Operation(**fields | more)
+
+
+def send(at: float, values: str, first: int | None, process: str = "p", **more: Any) -> Operation:
+    """`values` are stored from the offset `first` on, one character each."""
+    sent = tuple(
+        Message(P, value, None if first is None else first + place)
+        for place, value in enumerate(values)
+    )
+    return call("send", at, process, sent=sent, **more)
+
+
+def poll(at: float, values: str, first: int, process: str = "c", **more: Any) -> Operation:
+    polled = tuple(Message(P, value, first + place) for place, value in enumerate(values))
+    return call("getmany", at, process, polled=polled, **more)
+
+
+def polled_at(at: float, process: str, **places: int) -> Operation:
+    polled = tuple(Message(P, value, offset) for value, offset in places.items())
+    return call("getmany", at, process, polled=polled)
+
+
+def offsets(name: str, at: float, offset: int, process: str = "c", **more: Any) -> Operation:
+    return call(name, at, process, offsets={P: offset}, group="g", **more)
+
+
+def owned(name: str, at: float, process: str, generation: int | None = 1) -> Operation:
+    return call(name, at, process, partitions=(P,), group="g", generation=generation)
+
+
+def retried(at: float, messages: int, may_be_stored: bool = True) -> Operation:
+    facts = {"messages": messages, "may_be_stored": may_be_stored}
+    return call("retried", at, "p", ended=at, partitions=(P,), facts=facts)
+
+
+SENT = send(0, "abcde", 0)
+WHOLE = call("log", 90, "observer", partitions=(P,), polled=poll(0, "abcde", 0).polled)
+GROUP = {"group": "g"}
+READY = call("ready", 3, "p", facts={"ready": True})
+
+PAIRS: dict[str, tuple[list[Operation], list[Operation]]] = {
+    "empty-history": ([call("start", 0)], [call("getmany", 0)]),
+    "inconsistent-offsets": (
+        [send(0, "a", 7), send(1, "b", 7, process="q")],
+        [send(0, "a", 7), send(1, "b", 7, status="unknown")],
+    ),
+    "aborted-read": (
+        [send(0, "a", None, status="fail"), poll(1, "a", 0)],
+        [send(0, "a", None, status="unknown"), poll(1, "a", 0)],
+    ),
+    "unwritten-read": (
+        [send(0, "a", 0), poll(1, "ax", 0)],
+        [poll(1, "ax", 0)],
+    ),
+    "lost-write": (
+        [SENT, replace(WHOLE, polled=WHOLE.polled[:4]), poll(1, "abcde", 0)],
+        [replace(SENT, status="unknown"), replace(WHOLE, polled=WHOLE.polled[:4])],
+    ),
+    "unseen": (
+        [SENT, poll(1, "abcd", 0)],
+        [SENT, poll(1, "abcd", 0), poll(2, "e", 4, process="d")],
+    ),
+    "duplicate": (
+        [send(0, "a", 0), retried(0.2, 1, may_be_stored=False), poll(1, "aa", 0)],
+        [send(0, "a", 0), retried(0.2, 1), poll(1, "aa", 0)],
+    ),
+    "int-nonmonotonic-poll": (
+        [SENT, poll(1, "abcde", 0), polled_at(2, "d", b=1, a=0)],
+        [SENT, poll(1, "abcde", 0)],
+    ),
+    "int-poll-skip": (
+        [SENT, poll(1, "abcde", 0), polled_at(2, "d", a=0, c=2)],
+        [SENT, poll(1, "abcde", 0), polled_at(2, "d", b=1, c=2)],
+    ),
+    "int-nonmonotonic-send": (
+        [replace(SENT, sent=(Message(P, "a", 1), Message(P, "b", 0))), poll(1, "ba", 0)],
+        [send(0, "ab", 0), poll(1, "ab", 0)],
+    ),
+    "int-send-skip": (
+        [
+            replace(SENT, sent=(Message(P, "a", 0), Message(P, "c", 2))),
+            send(0, "b", 1, process="q"),
+            poll(1, "abc", 0),
+        ],
+        [replace(SENT, sent=(Message(P, "a", 0), Message(P, "c", 2))), poll(1, "a", 0),
+         poll(2, "c", 2)],
+    ),
+    "nonmonotonic-send": (
+        [send(0, "a", 1), send(1, "b", 0), poll(2, "ba", 0)],
+        [send(0, "a", 1), send(0.1, "b", 0), poll(2, "ba", 0)],  # the calls overlap
+    ),
+    "nonmonotonic-poll": (
+        [SENT, poll(1, "abcde", 0), poll(2, "e", 4)],
+        [SENT, poll(1, "abcde", 0), offsets("seek", 1.6, 4), poll(2, "e", 4)],
+    ),
+    "poll-skip": (
+        [SENT, poll(1, "ab", 0), poll(2, "de", 3), poll(3, "c", 2, process="d")],
+        [SENT, poll(1, "ab", 0), offsets("seek", 1.6, 3), poll(2, "de", 3),
+         poll(3, "c", 2, process="d")],
+    ),
+    "double-owner": (
+        [owned("assigned", 0, "c"), owned("assigned", 1, "d"), SENT, poll(2, "abcde", 0)],
+        [owned("assigned", 0, "c"), owned("assigned", 1, "d", 2), SENT, poll(2, "abcde", 0)],
+    ),
+    "poll-after-revocation": (
+        [SENT, owned("assigned", 0, "c"), poll(1, "abc", 0), owned("revoked", 2, "c"),
+         poll(3, "de", 3)],
+        [SENT, owned("assigned", 0, "c"), poll(1, "abc", 0), owned("revoked", 2, "c"),
+         owned("assigned", 2.6, "c", 2), poll(3, "de", 3)],
+    ),
+    "group-skip": (
+        [SENT, poll(1, "ab", 0, **GROUP), poll(2, "de", 3, process="d", **GROUP),
+         poll(3, "abcde", 0, process="other")],
+        [SENT, poll(1, "ab", 0, **GROUP), poll(2, "cde", 2, process="d", **GROUP)],
+    ),
+    "commit-ahead": (
+        [SENT, poll(1, "abc", 0, **GROUP), offsets("committed", 2, 4),
+         poll(3, "de", 3, **GROUP)],
+        [SENT, poll(1, "abc", 0, **GROUP), offsets("committed", 2, 3),
+         poll(3, "de", 3, **GROUP)],
+    ),
+    "position-ahead": (
+        [SENT, poll(1, "abc", 0, **GROUP), offsets("position", 2, 4), poll(3, "de", 3, **GROUP)],
+        [SENT, poll(1, "abc", 0, **GROUP), offsets("position", 2, 3), poll(3, "de", 3, **GROUP)],
+    ),
+    "commit-behind": (
+        [SENT, poll(1, "abcde", 0, **GROUP), offsets("commit", 2, 3), offsets("commit", 3, 5),
+         offsets("committed", 4, 3)],
+        [SENT, poll(1, "abcde", 0, **GROUP), offsets("commit", 2, 3),
+         offsets("commit", 3, 5, status="unknown"), offsets("committed", 4, 3)],
+    ),
+    "late-call": (
+        [SENT, poll(1, "abcde", 0, ended=13.5, deadline_s=11.0)],
+        [SENT, poll(1, "abcde", 0, ended=12.9, deadline_s=11.0)],
+    ),
+    "never-ended": (
+        [SENT, send(1, "f", None, ended=None, status="open"), poll(2, "abcde", 0),
+         call("stop", 3, "p")],
+        [SENT, send(1, "f", None, ended=None, status="open"), poll(2, "abcde", 0)],
+    ),
+    "memory-exceeded": (
+        [SENT, poll(1, "abcde", 0),
+         call("metrics", 2, facts={"buffered_bytes": 11, "buffered_limit_bytes": 10})],
+        [SENT, poll(1, "abcde", 0),
+         call("metrics", 2, facts={"buffered_bytes": 10, "buffered_limit_bytes": 10})],
+    ),
+    "memory-leaked": (
+        [SENT, poll(1, "abcde", 0), call("metrics", 2, "p", facts={"buffer_used_bytes": 3})],
+        [SENT, poll(1, "abcde", 0), call("metrics", 0.2, "p", facts={"buffer_used_bytes": 3})],
+    ),
+    "left-behind": (
+        [SENT, poll(1, "abcde", 0), call("left", 2, facts={"tasks": 1, "timers": 0})],
+        [SENT, poll(1, "abcde", 0), call("left", 2, facts={"tasks": 0, "timers": 0})],
+    ),
+    "wrong-ready": (
+        [SENT, poll(1, "abcde", 0), call("stop", 2, "p"), READY],
+        [SENT, poll(1, "abcde", 0), READY, call("stop", 9, "p")],
+    ),
+    "wrong-metrics": (
+        [SENT, poll(1, "abcde", 0), call("metrics", 2, "p", facts={"messages_sent": 4})],
+        [SENT, poll(1, "abcde", 0), call("metrics", 2, "p", facts={"messages_sent": 5})],
+    ),
+}  # fmt: skip
+
+
+def names(anomalies: Iterable[Anomaly]) -> set[str]:
+    return {one.name for one in anomalies}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_anomaly_is_found_and_nothing_else(name: str) -> None:
+    assert names(check(PAIRS[name][0], allow=())) == {name}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_near_miss_is_no_anomaly(name: str) -> None:
+    assert names(check(PAIRS[name][1], allow=())) - {"unseen"} == set()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_verdict_doesnt_depend_on_the_list_order(name: str) -> None:
+    assert names(check(reversed(PAIRS[name][0]), allow=())) == {name}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_history_survives_json_lines(name: str) -> None:
+    file = io.StringIO()
+    write_jsonl(PAIRS[name][0], file)
+    assert list(read_jsonl(file.getvalue().splitlines())) == PAIRS[name][0]
+
+
+def test_normal_anomalies_are_left_out_by_default() -> None:
+    assert check(PAIRS["int-send-skip"][0]) == []
+
+
+def test_report_names_each_anomaly_with_its_witness() -> None:
+    text = report(check(PAIRS["nonmonotonic-send"][0]))
+    assert text.startswith("nonmonotonic-send × 1\n")
+    assert '"sent": [["orders/0", 1, "a"]]' in text
+    assert '"sent": [["orders/0", 0, "b"]]' in text
+
+
+def test_witness_has_no_other_messages() -> None:
+    [anomaly] = check(PAIRS["int-poll-skip"][0])
+    [poll_of_two] = anomaly.witness
+    assert [one.value for one in poll_of_two.polled] == ["a", "c"]
+    assert not poll_of_two.sent
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"process": "p", "call": "send", "invoked": 0, "color": 1},
+        {"process": "p", "call": "send"},
+        {"process": "p", "call": "send", "invoked": 0, "sent": [["t/0", 1]]},
+    ],
+)
+def test_wrong_json_is_refused(data: Mapping[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"operation|unpack"):
+        Operation.from_json(data)
+
+
+def test_value_that_was_sent_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="orders/0: 'a' was sent twice"):
+        check([send(0, "a", 0), send(1, "a", 1)])
+
+
+# --- more than one rule in a check ----------------------------------------------------------------
+
+
+def test_duplicates_beyond_the_report_are_an_anomaly() -> None:
+    history = [send(0, "ab", 0), retried(0.2, 1), poll(1, "abab", 0)]
+    assert names(check(history)) == {"duplicate"}
+    history[1] = retried(0.2, 2)
+    assert check(history) == []
+
+
+def test_report_of_another_time_explains_no_duplicate() -> None:
+    history = [send(0, "a", 0), retried(0.7, 1), poll(1, "aa", 0)]
+    assert names(check(history)) == {"duplicate"}
+
+
+def test_message_before_the_retention_isnt_lost() -> None:
+    deleted = call("deleted", 0.7, "cluster", offsets={P: 2})
+    whole = replace(WHOLE, polled=WHOLE.polled[2:])
+    assert check([SENT, deleted, whole, poll(1, "cde", 2)]) == []
+
+
+def test_truncated_messages_may_be_lost_and_replaced() -> None:
+    truncated = call("truncated", 0.7, "cluster", offsets={P: 3})
+    later = send(1, "xy", 3)
+    whole = replace(WHOLE, polled=poll(0, "abcxy", 0).polled)
+    assert check([SENT, truncated, later, whole, poll(2, "abcxy", 0)]) == []
+    lost = replace(WHOLE, polled=poll(0, "abxy", 0).polled)
+    assert "lost-write" in names(check([SENT, truncated, later, lost]))
+
+
+def test_first_copies_keep_the_order_of_the_sends() -> None:
+    """A retry stores `ab` again; the first copies are in order, and both polls go forward."""
+    history = [send(0, "a", 0), send(1, "b", 1, invoked=0.4), retried(0.45, 2), poll(2, "abab", 0)]
+    assert check(history) == []
+
+
+def test_seek_is_followed_exactly() -> None:
+    history = [SENT, poll(1, "abcde", 0), offsets("seek", 2, 2), poll(3, "de", 3)]
+    assert names(check(history)) == {"poll-skip"}
+    history[3] = poll(3, "bc", 1)
+    assert names(check(history)) == {"nonmonotonic-poll"}
+
+
+def test_commit_of_another_member_may_set_back() -> None:
+    history = [
+        SENT,
+        poll(1, "abcde", 0, **GROUP),
+        offsets("commit", 2, 5),
+        offsets("commit", 3, 3, process="d"),
+        offsets("committed", 4, 3, process="d"),
+    ]
+    assert check(history) == []
+
+
+def test_commit_without_effect_is_found() -> None:
+    """The store returns nothing for a partition whose commit had succeeded."""
+    history = [
+        SENT,
+        poll(1, "abcde", 0, **GROUP),
+        offsets("commit", 2, 5),
+        call("committed", 3, partitions=(P,), **GROUP),
+    ]
+    assert names(check(history)) == {"commit-behind"}
+
+
+def test_open_call_is_late_at_the_end_of_the_history() -> None:
+    history = [SENT, poll(1, "", 0, ended=None, status="open", deadline_s=2.0),
+               poll(9, "abcde", 0, process="d")]  # fmt: skip
+    assert names(check(history)) == {"late-call"}
+
+
+def test_page_explains_each_anomaly() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/testing.md").read_text()
+    table = page.partition("| anomaly | meaning")[2].partition("\n\n")[0]
+    listed = {name for row in table.splitlines() for name in re.findall(r"`([a-z-]+)`", row[:60])}
+    assert set(PAIRS) <= listed
