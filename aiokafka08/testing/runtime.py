@@ -156,7 +156,7 @@ class ClusterRuntime:
         self._history_sizes: deque[int] = deque()
         self._history_bytes = 0
         self._clock = clock
-        self._delayed_operations: dict[Hashable, set[DelayedOperation]] = {}
+        self._delayed_operations: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._group_timer: asyncio.TimerHandle | None = None
         self._completing = False
         self._expected: list[_ExpectedRequest] = []
@@ -188,7 +188,7 @@ class ClusterRuntime:
         """Register a request that waits; this call itself doesn't respond."""
         operation = DelayedOperation(self, wait, turn, respond, ended, failed)
         for key in wait.keys:
-            self._delayed_operations.setdefault(key, set()).add(operation)
+            self._delayed_operations.setdefault(key, {})[operation] = None
         return operation
 
     def forget(self, operation: DelayedOperation) -> None:
@@ -196,7 +196,7 @@ class ClusterRuntime:
         for key in operation.wait.keys:
             waiting = self._delayed_operations.get(key)
             if waiting is not None:
-                waiting.discard(operation)
+                waiting.pop(operation, None)
                 if not waiting:
                     del self._delayed_operations[key]
 
@@ -217,7 +217,8 @@ class ClusterRuntime:
             while self.state.changed:
                 changed, self.state.changed = self.state.changed, set()
                 regroup |= any(map(_may_change_groups, changed))
-                for key in changed:
+                # A set's order depends on the process; a simulation is repeatable.
+                for key in sorted(changed, key=repr) if len(changed) > 1 else changed:
                     for operation in list(self._delayed_operations.get(key, ())):
                         operation.check()
         finally:

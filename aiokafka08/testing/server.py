@@ -13,9 +13,7 @@ receive buffer, then in the socket. What a connection holds in memory is reporte
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import socket
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
@@ -53,6 +51,7 @@ from aiokafka08.testing.handlers.outcome import (
     RequestContext,
     Wait,
 )
+from aiokafka08.testing.listening import Listening, listen
 from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation
 from aiokafka08.testing.state import Node
 from aiokafka08.testing.steps import FEW_ITEMS, Steps, offload
@@ -71,30 +70,19 @@ A request with more is treated as one that can't be read. Real brokers have no l
 _READ_BYTES = 4 << 20
 """How many bytes to read in one iteration of the event loop, shared by the connections."""
 _LEAST_READ_BYTES = 16 << 10
-_ACCEPTS = 16
-"""How many connections to accept in one iteration of the event loop."""
-_ACCEPT_PAUSE_S = 1.0
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener:
-    """A broker's port and its connections.
-
-    It accepts sockets itself, without an asyncio server. In Python 3.11 an asyncio server loses a
-    socket if it is closed after it has accepted the socket, but before it has created the
-    transport. `EmbeddedCluster.kill` may close a listener at such a moment.
-    """
+    """A broker's port and its connections."""
 
     def __init__(self, runtime: ClusterRuntime, node: Node, bind_host: str) -> None:
         self.runtime = runtime
         self.node = node
         self._bind_host = bind_host
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self._closed = False
         self._all_closed = asyncio.Event()
-        self._socket: socket.socket | None = None
-        self._paused: asyncio.TimerHandle | None = None
-        self._accepting: set[asyncio.Task[Any]] = set()
+        self._listening: Listening | None = None
 
     def open(self) -> None:
         """Listen on the node's port, or on any free port if that is 0.
@@ -102,61 +90,15 @@ class Listener:
         Raises:
             OSError: the port is not available; the text names the broker and the address.
         """
-        family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((self._bind_host, self.node.port))
-            listening.listen(128)
-            listening.setblocking(False)
-        except OSError as error:
-            listening.close()
-            raise OSError(
-                error.errno,
-                f"broker {self.node.node_id} can't listen on {self._bind_host}:{self.node.port}:"
-                f" {error.strerror}",
-            ) from error
-        self.node.port = listening.getsockname()[1]
-        self._socket = listening
-        self._listen(listening)
-
-    def _listen(self, listening: socket.socket) -> None:
-        self._paused = None
-        asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
-
-    def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        for _ in range(_ACCEPTS):
-            try:
-                accepted, _address = listening.accept()
-            except OSError as error:
-                if error.errno in _OUT_OF_RESOURCES:
-                    # The socket stays readable: without a pause, the loop would spin.
-                    logger.warning(
-                        "node %d: can't accept connections: %s. Trying again in %.0f s",
-                        self.node.node_id,
-                        error.strerror,
-                        _ACCEPT_PAUSE_S,
-                    )
-                    loop.remove_reader(listening.fileno())
-                    self._paused = loop.call_later(_ACCEPT_PAUSE_S, self._listen, listening)
-                return  # or no more clients are there, or this one has gone
-            accepted.setblocking(False)
-            task = loop.create_task(
-                loop.connect_accepted_socket(lambda: Connection(self), accepted)
-            )
-            self._accepting.add(task)
-            task.add_done_callback(self._accepting.discard)
+        name = f"broker {self.node.node_id}"
+        self._listening = listen(lambda: Connection(self), self._bind_host, self.node.port, name)
+        self.node.port = self._listening.port
 
     def close(self) -> None:
         """Stop listening and close all connections at once; responses on their way are lost."""
         self._closed = True
-        if self._paused is not None:
-            self._paused.cancel()
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
+        if self._listening is not None:
+            self._listening.close()
         self.drop_connections()
 
     def drop_connections(self) -> None:
@@ -166,21 +108,21 @@ class Listener:
 
     async def wait_closed(self) -> None:
         """Wait until no connection is left; call it after `close`."""
-        while self._accepting:  # `made` aborts the connections of these tasks
-            await asyncio.wait(self._accepting)
+        if self._listening is not None:
+            await self._listening.wait_closed()  # `made` aborts the connections that still come
         while self.connections:
             self._all_closed.clear()
             await self._all_closed.wait()
 
     def made(self, connection: Connection) -> None:
         """Add a new connection; abort it if the listener is closed."""
-        self.connections.add(connection)
+        self.connections[connection] = None
         if self._closed:
             connection.abort()
 
     def lost(self, connection: Connection) -> None:
         """Remove a connection that has ended."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         if not self.connections:
             self._all_closed.set()
 

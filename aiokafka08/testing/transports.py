@@ -1,6 +1,7 @@
 """What a connection of the embedded cluster does with its transport beyond asyncio's methods.
 
-Stateless; for transports of asyncio and of uvloop. `server` calls these functions.
+Stateless; for transports of asyncio, of uvloop and of simulated networks. `server` calls these
+functions.
 """
 
 from __future__ import annotations
@@ -36,8 +37,22 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
         transport.write(b"".join(small))
 
 
+class InspectableTransport(asyncio.Transport):
+    """A transport without a socket, of a simulated network."""
+
+    def is_half_closed(self) -> bool:
+        """Return whether the peer's FIN has come, even if data before it is unread."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Close the connection by RST."""
+        raise NotImplementedError
+
+
 def is_half_closed(transport: asyncio.Transport) -> bool:
     """Return whether the peer's FIN has come; asyncio tells it only after all data before it."""
+    if isinstance(transport, InspectableTransport):
+        return transport.is_half_closed()
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), _POLLRDHUP)
     return bool(poll.poll(0))
@@ -45,6 +60,9 @@ def is_half_closed(transport: asyncio.Transport) -> bool:
 
 def reset(transport: asyncio.Transport) -> None:
     """Close the connection by RST."""
+    if isinstance(transport, InspectableTransport):
+        transport.reset()
+        return
     descriptor = os.dup(transport.get_extra_info("socket").fileno())
     # uvloop's socket object has no setsockopt.
     with socket.socket(fileno=descriptor) as duplicate:
