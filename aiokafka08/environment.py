@@ -12,6 +12,7 @@ a generator in compiled code, is set by a function that `on_replace()` registers
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 import time
@@ -60,6 +61,9 @@ random: Random = Random()
 
 unique_id: Callable[[], str] = _uuid4
 """Returns a random UUID as text."""
+
+new_number: Callable[[], int] = itertools.count(1).__next__
+"""Returns 1, 2, 3 and so on, for the names of clients."""
 
 host_name: Callable[[], str] = socket.gethostname
 """Returns the name of this machine."""

@@ -194,7 +194,7 @@ class StoredGroupCalls(GroupCalls):
         owners = await self.list_partition_owners(groups)
         tps = {tp for one in stored for tp in one.offsets}
         tps.update(tp for owned in owners.values() for tp in owned)
-        bounds = await self.list_log_bounds(tps, starts=False)
+        bounds = await self.list_log_bounds(sorted(tps), starts=False)
         return lag_rows(stored, {tp: one.end for tp, one in bounds.items()}, owners)
 
     async def list_partition_owners(

@@ -82,7 +82,7 @@ class Committer:
         self._timer: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._cancel_count = 0  # calls of `cancel_pending`
-        self._pending: set[asyncio.Timeout] = set()
+        self._pending: dict[asyncio.Timeout, None] = {}
         self._error: KafkaError | None = None
 
     def start(self, store: OffsetStore, membership: Membership) -> None:
@@ -200,7 +200,7 @@ class Committer:
             async with timeout:
                 if cancel_count != self._cancel_count:
                     raise TimeoutError
-                self._pending.add(timeout)
+                self._pending[timeout] = None
                 await self._commit_locked(offsets, identity, timeout_s)
         except TimeoutError:
             raise CommitFailedError(
@@ -209,7 +209,7 @@ class Committer:
                 "offsets"
             ) from None
         finally:
-            self._pending.discard(timeout)
+            self._pending.pop(timeout, None)
 
     async def _commit_locked(
         self,

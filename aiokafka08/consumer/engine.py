@@ -472,7 +472,7 @@ class ConsumerEngine:
         for cursor in self._former.values():
             self._start_offsets.remove(cursor)
         self._former = {}
-        wanted = dict.fromkeys(partitions)
+        wanted = dict.fromkeys(sorted(partitions))  # the order of a set varies by process
         for tp in [tp for tp in self.cursors if tp not in wanted]:
             cursor = self.cursors.pop(tp)
             self.collector.remove(cursor)

@@ -69,7 +69,7 @@ class StartOffsets:
         self._reset = reset
         self._observer = observer
         self._store: OffsetStore
-        self._waiting: set[Cursor] = set()
+        self._waiting: dict[Cursor, None] = {}
         self._requested: set[Cursor] = set()
         self._beyond_end: dict[Cursor, tuple[int, int]] = {}  # the offset, and how often
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,12 +90,12 @@ class StartOffsets:
     def add(self, cursor: Cursor) -> None:
         """Find a position for this cursor, if it has none and no error."""
         if cursor.start is not None and cursor.error is None:
-            self._waiting.add(cursor)
+            self._waiting[cursor] = None
             self._changed.notify()
 
     def remove(self, cursor: Cursor) -> None:
         """Forget a cursor that isn't assigned any more."""
-        self._waiting.discard(cursor)
+        self._waiting.pop(cursor, None)
         self._beyond_end.pop(cursor, None)
 
     # --- which requests ---------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class StartOffsets:
             next_due: float | None = None
             for cursor in list(self._waiting):
                 if cursor.start is None or cursor.error is not None:
-                    self._waiting.discard(cursor)
+                    self._waiting.pop(cursor, None)
                 elif cursor in self._requested:
                     pass
                 elif cursor.start is StartPosition.REFUSED and cursor.buffer.pending:
@@ -220,7 +220,7 @@ class StartOffsets:
         if first <= offset <= last:
             self._beyond_end.pop(cursor, None)
             cursor.confirm_position()
-            self._waiting.discard(cursor)
+            self._waiting.pop(cursor, None)
             self._observer.position_found(cursor)  # if refused again, the back-off grows
             return
         if offset > last:
@@ -248,12 +248,12 @@ class StartOffsets:
 
     def _set_position(self, cursor: Cursor, offset: int) -> None:
         self._beyond_end.pop(cursor, None)
-        self._waiting.discard(cursor)
+        self._waiting.pop(cursor, None)
         cursor.seek(offset)
         self._observer.position_found(cursor)
 
     def _fail(self, cursor: Cursor, error: Exception) -> None:
-        self._waiting.discard(cursor)
+        self._waiting.pop(cursor, None)
         cursor.fail(error, asyncio.get_running_loop().time())
         self._observer.position_found(cursor)
 

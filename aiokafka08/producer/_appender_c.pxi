@@ -20,9 +20,10 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _environment_replaced():
-    global random_state, is_real_time
+    global random_state, is_real_time, until_check
     random_state = environment.new_seed("_producer_c") | 1
     is_real_time = environment.is_real
+    until_check = CHECK_EVERY_AWAIT  # else a simulation depends on what ran before it
 
 
 environment.on_replace(_environment_replaced)

@@ -34,6 +34,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokafka08 import environment
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import RecordMetadata, TopicPartition
@@ -45,6 +46,15 @@ _CHECK_EVERY: Final = 256
 """Number of awaited futures after which `__await__` checks whether to yield to the event loop."""
 
 _until_check = _CHECK_EVERY
+
+
+def _restart_checks() -> None:
+    """Count the awaits of a simulation from its begin: it doesn't depend on what ran before."""
+    global _until_check  # noqa: PLW0603
+    _until_check = _CHECK_EVERY
+
+
+environment.on_replace(_restart_checks)
 _copy_context = contextvars.copy_context
 _new_tuple = tuple.__new__
 

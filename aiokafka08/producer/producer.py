@@ -12,13 +12,13 @@ garbage-collected and warns.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import ssl
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+from aiokafka08 import environment
 from aiokafka08.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from aiokafka08.arrow import RecordBatch
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
-_numbers = itertools.count(1)
 _missing = 1
 """The default of `acks`, by the name of aiokafka's sentinel; FastStream passes it."""
 _COUNTERS = (
@@ -215,7 +214,9 @@ class AIOKafkaProducer:
         self._config = net_config(
             bootstrap_servers=bootstrap_servers,
             client_id=(
-                f"aiokafka08-producer-{next(_numbers)}" if client_id in (None, "") else client_id
+                f"aiokafka08-producer-{environment.new_number()}"
+                if client_id in (None, "")
+                else client_id
             ),
             request_timeout_ms=request_timeout_ms,
             start_timeout_ms=start_timeout_ms,

@@ -70,7 +70,8 @@ class EmbeddedCluster(Controls):
             most is closed, and the log says so.
         host: the loopback address to listen on.
         port: the port of the first broker, the next ones follow; 0: free ones.
-        advertised_host: the host that Metadata names; None: `host`.
+        advertised_host: the host that Metadata names; "{}" in it stands for the broker's id; None:
+            `host`.
         clock: returns seconds since the epoch, for segments and timestamps; None: the wall clock.
 
     Raises:
@@ -129,7 +130,11 @@ class EmbeddedCluster(Controls):
             group_min_session_timeout_ms=group_min_session_timeout_ms,
         )
         nodes = [
-            Node(node_id, advertised_host or host, port + node_id if port else 0)
+            Node(
+                node_id,
+                (advertised_host or host).replace("{}", str(node_id)),
+                port + node_id if port else 0,
+            )
             for node_id in range(brokers)
         ]
         self._state = ClusterState(LINES[version], settings, nodes)

@@ -272,7 +272,7 @@ class ZookeeperGroup:
             return None
         await self._assignee.revoke()
         self._owned = {}
-        claimed = tuple(self._claimed)
+        claimed = sorted(self._claimed)
         await environment.run_in_thread(registry.release, claimed)
         self._claimed = set(wanted)
         conflict = await environment.run_in_thread(registry.claim, wanted)
@@ -306,7 +306,7 @@ class ZookeeperGroup:
 
         Retry while ZooKeeper can't be reached, because the nodes would stay until the session ends.
         """
-        claimed = tuple(self._claimed)
+        claimed = sorted(self._claimed)
         self._owned = {}
         self._member_state.session_lost = False
         self._extend_session_deadline()

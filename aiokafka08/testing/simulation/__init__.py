@@ -1,1 +1,27 @@
-"""The parts of a simulation: virtual time, a network, and what stands behind it."""
+"""Deterministic simulation: the unmodified client and brokers in virtual time, repeatable by seed.
+
+    with simulate(seed=7, brokers=3, version="0.8.2", network=Network(fragment=True)) as world:
+        world.run(my_service_scenario)
+
+`world` has `simulate()`; `loop` is the event loop, `fabric` the network, `guard` refuses what isn't
+simulated. docs/testing.md explains how to use it.
+
+Invariant: outside this package, its modules import what `testing` may import, and `testing`.
+"""
+
+from aiokafka08.testing.simulation.errors import (
+    LeftoverError,
+    SimulationError,
+    WaitsForeverError,
+)
+from aiokafka08.testing.simulation.network import Network
+from aiokafka08.testing.simulation.world import World, simulate
+
+__all__ = [
+    "LeftoverError",
+    "Network",
+    "SimulationError",
+    "WaitsForeverError",
+    "World",
+    "simulate",
+]

@@ -82,7 +82,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         wanted = {name: frozenset(members[name].subscription) for name in sorted(members)}
         existing = {
             topic: cluster.partitions_for_topic(topic) or set()
-            for topic in frozenset().union(*wanted.values())
+            for topic in sorted(frozenset().union(*wanted.values()))
         }
         subscribers = {
             topic: [name for name, topics in wanted.items() if topic in topics]

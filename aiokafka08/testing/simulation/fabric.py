@@ -1,0 +1,277 @@
+"""`Fabric`: the network of a running simulation, and what a scenario can break in it.
+
+Parties are named: brokers are "broker 0", "broker 1" and so on, clients are "client" or what
+`World.process` calls them. Where a method takes parties, None stands for all.
+
+Invariant: a connection's two directions fail, block and end independently of each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from aiokafka08.testing.listening import ProtocolFactory
+from aiokafka08.testing.simulation.network import Network
+from aiokafka08.testing.simulation.party import PARTY, context_of
+from aiokafka08.testing.simulation.server import SimulatedListening, SimulatedServer
+from aiokafka08.testing.simulation.trace import Trace
+from aiokafka08.testing.simulation.transport import SimulatedTransport
+from aiokafka08.testing.simulation.wire import Mark, Wire
+
+if TYPE_CHECKING:
+    from aiokafka08.testing.simulation.loop import SimulatedLoop
+
+_LOCAL = "127.0.0.1"
+_FIRST_SERVER_PORT = 9092
+_FIRST_CLIENT_PORT = 32768
+
+
+class Fabric:
+    """See the module.
+
+    Args:
+        loop: the loop of the simulation.
+        network: how connections behave unless `set_link` says otherwise.
+        random: draws latencies and fragments.
+        trace: gets all that arrives.
+
+    Attributes:
+        dns: the addresses by host name; a scenario may change them at any time. An address on which
+            no server has ever listened, other than 127.0.0.1, never responds.
+        transports: the open ends of all connections.
+    """
+
+    def __init__(self, loop: SimulatedLoop, network: Network, random: Random, trace: Trace) -> None:
+        self.loop = loop
+        self.random = random
+        self.trace = trace
+        self.dns: dict[str, list[str]] = {"localhost": [_LOCAL]}
+        self.transports: dict[SimulatedTransport, None] = {}
+        self._network = network
+        self._links: dict[tuple[str, str], Network] = {}
+        self._blocked: dict[tuple[str | None, str | None], None] = {}
+        self._kept: dict[Wire, None] = {}
+        self._refusing: set[str] = set()
+        self._listening: dict[tuple[str, int], SimulatedListening] = {}
+        self._machines = {_LOCAL}
+        self._wires = 0
+        self._client_port = _FIRST_CLIENT_PORT
+
+    # --- what a scenario calls --------------------------------------------------------------------
+
+    def set_link(self, source: str, target: str, network: Network | None) -> None:
+        """Change the direction from one party to another, for data sent from now on.
+
+        Args:
+            source: the party that sends.
+            target: the party that receives.
+            network: its new behaviour; None: that of the whole network again. The window of open
+                connections stays as it is.
+        """
+        if network is None:
+            self._links.pop((source, target), None)
+        else:
+            self._links[source, target] = network
+
+    def block(self, source: str | None, target: str | None, *, both: bool = True) -> None:
+        """Let nothing arrive from one party at another until `heal`.
+
+        Open connections stay open: what is sent arrives after the block, as TCP sends it again.
+
+        Args:
+            source: the party that sends; None: all.
+            target: the party that receives; None: all.
+            both: whether the other direction is blocked too (default True).
+        """
+        self.trace.event(f"block {source} {target} {both}")
+        self._blocked[source, target] = None
+        if both:
+            self._blocked[target, source] = None
+
+    def heal(self) -> None:
+        """End all blocks; what they have kept arrives after a retransmission."""
+        self._blocked.clear()
+        kept, self._kept = self._kept, {}
+        for wire in kept:
+            wire.retry()
+
+    def reset(self, one: str | None = None, other: str | None = None) -> int:
+        """Break the open connections between two parties by RST, at both ends; return how many."""
+        found = self._between(one, other)
+        for transport in found:
+            transport.abort_by_reset()
+        return len(found) // 2
+
+    def half_open(self, one: str | None = None, other: str | None = None) -> int:
+        """Lose all bytes of the open connections between two parties; return their number.
+
+        Neither end notices, as after a router has forgotten a connection.
+        """
+        found = self._between(one, other)
+        for transport in found:
+            transport.vanish()
+        return len(found) // 2
+
+    def refuse(self, party: str) -> None:
+        """Refuse new connections to a party that listens, until `accept`."""
+        self._refusing.add(party)
+
+    def accept(self, party: str) -> None:
+        """End `refuse`."""
+        self._refusing.discard(party)
+
+    def _between(self, one: str | None, other: str | None) -> list[SimulatedTransport]:
+        return [
+            transport
+            for transport in self.transports
+            if _match(transport.parties, one, other) or _match(transport.parties, other, one)
+        ]
+
+    # --- what wires and transports call -----------------------------------------------------------
+
+    def network(self, source: str, target: str) -> Network:
+        """Return how a direction behaves."""
+        return self._links.get((source, target), self._network) if self._links else self._network
+
+    def is_blocked(self, source: str, target: str) -> bool:
+        """Return whether nothing arrives in a direction."""
+        blocked = self._blocked
+        return bool(blocked) and (
+            (source, target) in blocked or (source, None) in blocked or (None, target) in blocked
+        )
+
+    def wait_for_heal(self, wire: Wire) -> None:
+        """Call the wire's `retry` after the block."""
+        self._kept[wire] = None
+
+    def ended(self, transport: SimulatedTransport) -> None:
+        """Remove one end of a connection."""
+        self.transports.pop(transport, None)
+
+    # --- connections ------------------------------------------------------------------------------
+
+    async def getaddrinfo(self, host: Any, port: Any) -> list[Any]:
+        """Return the addresses of a name, as `loop.getaddrinfo`."""
+        try:
+            ips = [str(ipaddress.ip_address(host))]
+        except ValueError:
+            await asyncio.sleep(self.random.uniform(0.0001, 0.002))
+            ips = self.dns.get(str(host), [])
+        if not ips:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ips]
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: Any, port: Any
+    ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
+        """Connect to the first address of a host that accepts."""
+        error = OSError("no address")
+        for *_, (ip, number) in await self.getaddrinfo(host, port):
+            try:
+                return await self._connect(factory, ip, number)
+            except OSError as refused:
+                error = refused
+        raise error
+
+    async def _connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], ip: str, port: int
+    ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
+        context = copy_context()
+        server = self._listening.get((ip, port))
+        source, target = PARTY.get(), f"{ip}:{port}" if server is None else server.party
+        outbound, inbound = self._wire(source, target), self._wire(target, source)
+        self._client_port += 1
+        addresses = {"sockname": (_LOCAL, self._client_port), "peername": (ip, port)}
+        opened: asyncio.Future[SimulatedTransport] = self.loop.create_future()
+
+        def at_server(item: bytes | Mark) -> None:
+            listening = self._listening.get((ip, port))
+            if item is not Mark.OPEN:
+                return
+            if listening is None or listening.party in self._refusing:
+                inbound.send(Mark.RESET)
+                return
+            names = {"peername": addresses["sockname"], "sockname": addresses["peername"]}
+            self._open(outbound, inbound, listening.context, names, listening.accept)
+            inbound.send(Mark.OPEN)
+
+        def at_client(item: bytes | Mark) -> None:
+            if item is Mark.OPEN and not opened.done():
+                self._open(inbound, outbound, context, addresses, established)
+            elif item is Mark.OPEN:
+                outbound.send(Mark.RESET)
+            elif not opened.done():
+                text = f"Connect call failed {(ip, port)}"
+                self.loop.call_soon(refused, ConnectionRefusedError(111, text), context=context)
+
+        def established(transport: SimulatedTransport) -> None:
+            transport.start(factory())
+            if opened.done():
+                transport.abort()
+            else:
+                opened.set_result(transport)
+
+        def refused(error: OSError) -> None:
+            if not opened.done():
+                opened.set_exception(error)
+
+        outbound.arrived, inbound.arrived = at_server, at_client
+        outbound.is_dead = ip not in self._machines
+        outbound.send(Mark.OPEN)
+        try:
+            transport = await opened
+        except asyncio.CancelledError:
+            if opened.done() and not opened.cancelled() and opened.exception() is None:
+                opened.result().abort()
+            raise
+        return transport, transport.get_protocol()
+
+    def _open(
+        self,
+        inbound: Wire,
+        outbound: Wire,
+        context: Context,
+        addresses: dict[str, Any],
+        begin: Callable[[SimulatedTransport], None],
+    ) -> None:
+        transport = SimulatedTransport(inbound, outbound, context, addresses)
+        self.transports[transport] = None
+        self.loop.call_soon(begin, transport, context=context)
+
+    def _wire(self, source: str, target: str) -> Wire:
+        self._wires += 1
+        return Wire(self, self._wires, source, target)
+
+    # --- servers ----------------------------------------------------------------------------------
+
+    def listen(
+        self, factory: ProtocolFactory, host: str, port: int, name: str
+    ) -> SimulatedListening:
+        """Open a port; see `testing.listening.listen`."""
+        if not port:
+            port = _FIRST_SERVER_PORT
+            while (host, port) in self._listening:
+                port += 1
+        if (host, port) in self._listening:
+            raise OSError(98, "Address already in use")
+        self._machines.add(host)
+        listening = SimulatedListening(
+            factory, port, name, context_of(name), lambda: self._listening.pop((host, port), None)
+        )
+        self._listening[host, port] = listening
+        return listening
+
+    def create_server(self, factory: ProtocolFactory, host: str, port: int) -> SimulatedServer:
+        """Open a port for the running party, as `loop.create_server`."""
+        ip = self.dns.get(host, [host])[0]
+        return SimulatedServer(self.listen(factory, ip, port, PARTY.get()))
+
+
+def _match(parties: tuple[str, str], source: str | None, target: str | None) -> bool:
+    return source in (None, parties[0]) and target in (None, parties[1])

@@ -1,0 +1,66 @@
+"""`guarded()`: refuse what would make a run depend on the process it runs in.
+
+Real sockets, threads and `time.sleep` are refused to all code in the thread of the simulation; real
+time and randomness only to modules of `aiokafka08`, which have `environment` for them. Logging and
+asyncio may read the clock: what they do with it stays outside the simulation.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiokafka08.testing.simulation.errors import SimulationError
+
+_FOR_ALL: tuple[tuple[Any, str, str], ...] = (
+    (socket.socket, "__init__", "a real socket"),
+    (threading.Thread, "start", "a thread"),
+    (time, "sleep", "time.sleep(), which holds the event loop"),
+)
+_FOR_THE_PACKAGE: tuple[tuple[Any, str, str], ...] = (
+    *((time, name, f"time.{name}()") for name in ("time", "time_ns", "monotonic", "monotonic_ns")),
+    *((time, name, f"time.{name}()") for name in ("perf_counter", "perf_counter_ns")),
+    (os, "urandom", "os.urandom()"),
+)
+_PACKAGE = __name__.partition(".")[0]
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Raise SimulationError where the code of this block asks for what isn't simulated."""
+    thread = threading.get_ident()
+    before = []
+    for owners, for_all in ((_FOR_ALL, True), (_FOR_THE_PACKAGE, False)):
+        for owner, name, what in owners:
+            real = getattr(owner, name)
+            before.append((owner, name, real))
+            setattr(owner, name, _refusing(real, what, thread, for_all=for_all))
+    try:
+        yield
+    finally:
+        for owner, name, real in before:
+            setattr(owner, name, real)
+
+
+def _refusing(
+    real: Callable[..., Any], what: str, thread: int, *, for_all: bool
+) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        frame = sys._getframe(1)
+        module = frame.f_globals.get("__name__", "")
+        ours = for_all or module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
+        if ours and threading.get_ident() == thread:
+            raise SimulationError(
+                f"{module} ({frame.f_code.co_filename}:{frame.f_lineno}) asks for {what}, which a "
+                "simulation doesn't have. It runs code that takes its time and connections from "
+                "the asyncio loop"
+            )
+        return real(*arguments, **options)
+
+    return call

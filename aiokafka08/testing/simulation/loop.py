@@ -1,0 +1,246 @@
+"""`SimulatedLoop`: an asyncio event loop whose time is virtual and whose network is simulated.
+
+When no callback is ready, the clock jumps to the next timer. All else is asyncio's: callbacks run
+in the order of `call_soon`, timers in the order of their times, and those of one time in the order
+of their calls. Each callback belongs to a *party*, a simulated process, named by its context. The
+callbacks of a paused party wait until it resumes, in their order; those of other parties go on.
+
+Invariant: the loop asks the process for nothing: no time, no file descriptor, no thread. What needs
+one raises `SimulationError`, which names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextvars import Context
+from typing import Any
+
+from aiokafka08.testing.listening import Listening, ProtocolFactory
+from aiokafka08.testing.simulation.errors import SimulationError, WaitsForeverError
+from aiokafka08.testing.simulation.fabric import Fabric
+from aiokafka08.testing.simulation.party import PARTY
+from aiokafka08.testing.simulation.tasks import NumberedTask, describe_tasks
+from aiokafka08.testing.simulation.threads import SimulatedExecutor
+from aiokafka08.testing.simulation.trace import Trace
+
+START_S = 1000.0
+"""The loop's time at the start of a simulation, in seconds."""
+
+_RESOLUTION_S = 1e-9
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """See the module.
+
+    Args:
+        trace: gets each iteration.
+
+    Attributes:
+        network: makes the connections; to be set before the loop runs.
+        ends_at: the virtual time at which the run fails.
+        errors: what callbacks have raised, as contexts of asyncio's exception handler.
+    """
+
+    network: Fabric
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.ends_at = float("inf")
+        self.errors: list[dict[str, Any]] = []
+        self._trace = trace
+        self._now = START_S
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timer_numbers = itertools.count()
+        self._cancelled_timers = 0
+        self._paused: dict[str, deque[asyncio.Handle]] = {}
+        self.set_task_factory(NumberedTask.make)
+        self.set_exception_handler(lambda loop, context: self.errors.append(context))
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
+        return self._now
+
+    def hold(self, seconds: float) -> None:
+        """Let virtual time pass in the running callback, as if it took so long."""
+        self._now += seconds
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        self._check_closed()  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._cancelled_timers += 1
+        if self._cancelled_timers > 100 and self._cancelled_timers * 2 > len(self._timers):
+            self._timers = [one for one in self._timers if not one[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
+
+    def pending_timers(self) -> list[tuple[str, asyncio.TimerHandle]]:
+        """Return the timers that are still to run, with their parties."""
+        return [
+            (_party(timer), timer) for _, _, timer in sorted(self._timers) if not timer.cancelled()
+        ]
+
+    # --- iterations -------------------------------------------------------------------------------
+
+    def _run_once(self) -> None:
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        timers = self._timers
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
+            while timers and timers[0][2].cancelled():
+                heapq.heappop(timers)
+            if not timers:
+                raise WaitsForeverError(f"nothing is scheduled any more. {self._waiting()}")
+            self._now = max(self._now, timers[0][0])
+            if self._now > self.ends_at:
+                raise WaitsForeverError(f"the virtual time limit is over. {self._waiting()}")
+        due = self._now + _RESOLUTION_S
+        while timers and timers[0][0] <= due:
+            timer = heapq.heappop(timers)[2]
+            if not timer.cancelled():
+                ready.append(timer)
+        count = len(ready)
+        self._trace.step(self._now, count)
+        paused = self._paused
+        for _ in range(count):
+            handle = ready.popleft()
+            if handle.cancelled():
+                continue
+            if paused:
+                waiting = paused.get(_party(handle))
+                if waiting is not None:
+                    waiting.append(handle)
+                    continue
+            handle._run()
+
+    def _waiting(self) -> str:
+        paused = f"Paused: {', '.join(self._paused)}. " if self._paused else ""
+        return f"{paused}These tasks wait:\n{describe_tasks(asyncio.all_tasks(self))}"
+
+    # --- parties ----------------------------------------------------------------------------------
+
+    def pause(self, party: str) -> None:
+        """Run no callback of a party until `resume`."""
+        self._paused.setdefault(party, deque())
+
+    def resume(self, party: str) -> None:
+        """Run the callbacks that have waited since `pause`, in their order."""
+        self._ready.extend(self._paused.pop(party, ()))  # type: ignore[attr-defined]
+
+    def resume_all(self) -> None:
+        """Resume all parties."""
+        for party in list(self._paused):
+            self.resume(party)
+
+    # --- network ----------------------------------------------------------------------------------
+
+    def listen(self, factory: ProtocolFactory, host: str, port: int, name: str) -> Listening:
+        """See `testing.listening.listen`; `name` becomes the server's party."""
+        return self.network.listen(factory, host, port, name)
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:
+        """See asyncio; TCP without TLS only."""
+        _refuse_options("create_connection", options)
+        return await self.network.connect(protocol_factory, host, port)
+
+    async def create_server(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:
+        """See asyncio; TCP without TLS only. The port is open at once."""
+        _refuse_options("create_server", options)
+        return self.network.create_server(protocol_factory, host or "127.0.0.1", port or 0)
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        """See asyncio; the answers come from `Fabric.dns`."""
+        return await self.network.getaddrinfo(host, port)
+
+    # --- what there isn't -------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Executor | None, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        """See asyncio; only with the executors of the simulation itself."""
+        if not isinstance(executor, SimulatedExecutor):
+            raise _missing("run_in_executor() and asyncio.to_thread()", "threads", func)
+        return super().run_in_executor(executor, func, *args)
+
+    def _write_to_self(self) -> None:
+        if threading.get_ident() != self._thread_id:  # type: ignore[attr-defined]
+            raise _missing("call_soon_threadsafe() of another thread", "threads")
+
+    def _process_events(self, event_list: object) -> None:
+        raise AssertionError("unreachable: the loop has no selector")
+
+
+def _party(handle: asyncio.Handle) -> str:
+    party: str = handle._context.get(PARTY, "client")  # type: ignore[attr-defined]
+    return party
+
+
+def _refuse_options(method: str, options: dict[str, Any]) -> None:
+    given = {name for name, value in options.items() if value not in (None, 0, False)}
+    if refused := given - {"reuse_address", "reuse_port", "backlog", "start_serving", "local_addr"}:
+        raise SimulationError(
+            f"{method}({', '.join(sorted(refused))}): not part of a simulation, which has TCP by "
+            "host and port only, without TLS and without sockets"
+        )
+
+
+def _missing(what: str, kind: str, function: object = None) -> SimulationError:
+    asked = "" if function is None else f" (for {function!r})"
+    return SimulationError(
+        f"{what}{asked}: a simulation has no {kind}. It runs code that takes its time and "
+        "connections from the asyncio loop"
+    )
+
+
+def _refuse(name: str, kind: str) -> Callable[..., Any]:
+    def refuse(self: SimulatedLoop, *arguments: Any, **options: Any) -> Any:
+        raise _missing(f"loop.{name}()", kind)
+
+    return refuse
+
+
+_MISSING = {
+    "real sockets": (
+        *("add_reader", "remove_reader", "add_writer", "remove_writer", "sock_recv"),
+        *("sock_recv_into", "sock_sendall", "sock_connect", "sock_accept", "sock_sendfile"),
+        *("sock_recvfrom", "sock_recvfrom_into", "sock_sendto", "sendfile"),
+        *("connect_accepted_socket", "create_datagram_endpoint", "create_unix_connection"),
+        *("create_unix_server", "start_tls"),
+    ),
+    "processes and pipes": (
+        *("connect_read_pipe", "connect_write_pipe", "subprocess_shell", "subprocess_exec"),
+    ),
+    "signals": ("add_signal_handler", "remove_signal_handler"),
+}
+for _kind, _names in _MISSING.items():
+    for _name in _names:
+        setattr(SimulatedLoop, _name, _refuse(_name, _kind))

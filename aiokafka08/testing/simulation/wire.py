@@ -1,0 +1,142 @@
+"""`Wire`: one direction of a simulated connection.
+
+It carries data and marks (`Mark`) in their order. Each is delayed by the latency and bandwidth of
+its direction. While the direction is blocked, what would arrive is kept, as TCP's sender keeps it,
+and goes on when the block ends.
+
+Invariant: what arrives is what was sent, in its order, or a prefix of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import itertools
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from aiokafka08.testing.simulation.party import NO_PARTY
+
+if TYPE_CHECKING:
+    from aiokafka08.testing.simulation.fabric import Fabric
+
+_RESOLUTION_S = 1e-9
+_HEADER_BYTES = 8  # a cut within the first bytes of a frame is the hardest to survive
+
+
+class Mark(enum.Enum):
+    """What a wire carries besides data."""
+
+    OPEN = "open"
+    """The client wants a connection, or the server accepts it."""
+    FIN = "fin"
+    RESET = "reset"
+
+
+class Wire:
+    """See the module.
+
+    Args:
+        fabric: the network.
+        number: the number of this wire, for the trace.
+        source: the party that sends.
+        target: the party that receives.
+
+    Attributes:
+        arrived: called with each piece of data and each mark.
+        on_room: called when the receiver has read, so that more may be sent.
+        window_bytes: how much more may be sent.
+        is_dead: True if all that is sent from now on vanishes.
+    """
+
+    __slots__ = (
+        *("arrived", "fabric", "is_dead", "number", "on_room", "source", "target"),
+        *("window_bytes", "_flying", "_free_at", "_timer"),
+    )
+
+    def __init__(self, fabric: Fabric, number: int, source: str, target: str) -> None:
+        self.fabric = fabric
+        self.number = number
+        self.source = source
+        self.target = target
+        self.arrived: Callable[[bytes | Mark], None] = lambda item: None
+        self.on_room: Callable[[], None] = lambda: None
+        self.window_bytes = fabric.network(source, target).window_bytes
+        self.is_dead = False
+        self._flying: deque[tuple[float, bytes | Mark]] = deque()
+        self._free_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def send(self, item: bytes | Mark) -> None:
+        """Send data or a mark."""
+        if isinstance(item, bytes):
+            self.window_bytes -= len(item)
+        if self.is_dead:
+            return
+        fabric = self.fabric
+        network = fabric.network(self.source, self.target)
+        if network.fragment and isinstance(item, bytes) and len(item) > 1:
+            for piece in _fragments(item, fabric.random):
+                self._send(piece, network.latency_ms, network.bytes_per_s)
+            return
+        self._send(item, network.latency_ms, network.bytes_per_s)
+
+    def _send(
+        self, item: bytes | Mark, latency_ms: tuple[float, float], bytes_per_s: float | None
+    ) -> None:
+        loop = self.fabric.loop
+        arrives_at = loop.time()
+        if bytes_per_s is not None:
+            size = len(item) if isinstance(item, bytes) else 0
+            self._free_at = arrives_at = max(self._free_at, arrives_at) + size / bytes_per_s
+        shortest_ms, longest_ms = latency_ms
+        latency = shortest_ms + (longest_ms - shortest_ms) * self.fabric.random.random()
+        arrives_at += latency / 1000
+        flying = self._flying
+        if flying:
+            arrives_at = max(arrives_at, flying[-1][0])
+        flying.append((arrives_at, item))
+        if self._timer is None:
+            self._timer = loop.call_at(arrives_at, self._arrive, context=NO_PARTY)
+
+    def _arrive(self) -> None:
+        self._timer = None
+        fabric, flying = self.fabric, self._flying
+        if fabric.is_blocked(self.source, self.target):
+            fabric.wait_for_heal(self)
+            return
+        due = fabric.loop.time() + _RESOLUTION_S
+        while flying and flying[0][0] <= due:
+            item = flying.popleft()[1]
+            fabric.trace.segment(
+                self.number, item if isinstance(item, bytes) else item.value.encode()
+            )
+            self.arrived(item)
+        if flying and self._timer is None:
+            self._timer = fabric.loop.call_at(flying[0][0], self._arrive, context=NO_PARTY)
+
+    def retry(self) -> None:
+        """Let the data arrive that a block has kept, after a retransmission."""
+        if self._flying and self._timer is None:
+            delay_s = self.fabric.random.uniform(0.01, 0.4)
+            self._timer = self.fabric.loop.call_later(delay_s, self._arrive, context=NO_PARTY)
+
+    def drop(self) -> None:
+        """Lose all that is on its way, and all that is sent from now on."""
+        self.is_dead = True
+        self._flying.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _fragments(data: bytes, random: Random) -> list[bytes]:
+    """Cut data at up to three places, often near its beginning."""
+    cuts = set()
+    for _ in range(random.randrange(4)):
+        end = min(_HEADER_BYTES, len(data)) if random.random() < 0.5 else len(data)
+        cuts.add(random.randrange(1, end))
+    places = [0, *sorted(cuts), len(data)]
+    return [data[begin:end] for begin, end in itertools.pairwise(places)]

@@ -1,0 +1,263 @@
+"""`simulate()` and `World`: run asyncio code and a cluster in virtual time, repeatably.
+
+    with simulate(seed=7, brokers=3, network=Network(latency_ms=(1, 30), fragment=True)) as world:
+        world.run(my_service_scenario)
+
+In `world.run()` the unmodified client, the embedded brokers and the caller's coroutine share one
+`SimulatedLoop`. An hour takes as long as the work that is done in it. Everything that varies is
+drawn from the seed: the same seed gives the same run, which `trace_hash` proves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, TypeVar
+
+from aiokafka08 import environment
+from aiokafka08.testing.cluster import EmbeddedCluster
+from aiokafka08.testing.simulation.errors import LeftoverError, SimulationError
+from aiokafka08.testing.simulation.fabric import Fabric
+from aiokafka08.testing.simulation.guard import guarded
+from aiokafka08.testing.simulation.loop import START_S, SimulatedLoop
+from aiokafka08.testing.simulation.network import Network
+from aiokafka08.testing.simulation.party import PARTY
+from aiokafka08.testing.simulation.tasks import describe_tasks, restart_numbers
+from aiokafka08.testing.simulation.threads import Threads
+from aiokafka08.testing.simulation.trace import Trace
+
+T = TypeVar("T")
+
+_EPOCH_S = 1_600_000_000.0 - START_S  # the wall clock at loop time 0
+_LONGEST_S = 6 * 3600.0
+_SETTLE_STEPS = 10
+
+
+@contextmanager
+def simulate(
+    seed: int,
+    *,
+    brokers: int = 3,
+    version: str = "0.8.2",
+    network: Network | None = None,
+    **options: Any,
+) -> Iterator[World]:
+    """Make a world with a cluster for one block.
+
+    Args:
+        seed: everything that varies is drawn from it.
+        brokers: the number of brokers (default 3).
+        version: the broker line (default "0.8.2"); see `EmbeddedCluster`.
+        network: how connections behave (default `Network()`).
+        options: further options of `EmbeddedCluster`, such as `topics`.
+
+    Raises:
+        SimulationError: an event loop runs in this thread.
+        RuntimeError: this process simulates already.
+        ValueError: the value of an option is invalid.
+    """
+    running = asyncio._get_running_loop()
+    if running is not None:
+        raise SimulationError(
+            f"simulate() inside a running {type(running).__module__}.{type(running).__name__}: "
+            "call it from synchronous code; it brings its own event loop"
+        )
+    world = World(
+        seed,
+        network or Network(),
+        EmbeddedCluster(brokers, version, advertised_host="kafka{}", **options),
+    )
+    with environment.replace(**world._environment()):
+        try:
+            world._start()
+            yield world
+        finally:
+            world._close()
+
+
+class World:
+    """A simulated process world: loop, network and cluster; `simulate()` makes it.
+
+    A *party* is a simulated process: "broker 0", "broker 1" and so on, and "client", or what
+    `process()` says.
+
+    Attributes:
+        cluster: the brokers, as outside a simulation. Their names are kafka0, kafka1 and so on.
+        network: what can be broken between the parties, and the names' addresses.
+        random: a generator for the scenario's own choices, drawn from the seed.
+        threads: the simulated threads.
+    """
+
+    def __init__(self, seed: int, network: Network, cluster: EmbeddedCluster) -> None:
+        self._seed = seed
+        self._trace = Trace()
+        restart_numbers()
+        self._loop = SimulatedLoop(self._trace)
+        self.random = self._generator("scenario")
+        self.network = Fabric(self._loop, network, self._generator("network"), self._trace)
+        self._loop.network = self.network
+        self.cluster = cluster
+        for node in cluster.nodes.values():
+            self.network.dns[node.host] = ["127.0.0.1"]
+        self.threads = Threads(self._loop, self._generator("threads"))
+        self._skew_s: dict[str, float] = {}
+
+    def _generator(self, name: str) -> Random:
+        return Random(f"{self._seed}/{name}")
+
+    def _environment(self) -> dict[str, Any]:
+        random = self._generator("environment")
+        return {
+            "wall_time": self.wall_time,
+            "monotonic": self.threads.monotonic,
+            "random": random,
+            "unique_id": lambda: _uuid4(random),
+            "new_number": itertools.count(1).__next__,
+            "host_name": PARTY.get,
+            "run_in_thread": self.threads.run_in_thread,
+            "worker_threads": self.threads.executor,
+            "new_seed": lambda name: self._generator(name).getrandbits(64),
+        }
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        with guarded():
+            self._loop.run_until_complete(self.cluster.__aenter__())
+
+    def _close(self) -> None:
+        loop = self._loop
+        loop.resume_all()
+        self.network.heal()
+        try:
+            with guarded():
+                loop.run_until_complete(self._end())
+        finally:
+            loop.close()
+
+    async def _end(self) -> None:
+        self._loop.ends_at = float("inf")
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in sorted(tasks, key=hash):
+            task.cancel()
+        await asyncio.gather(*sorted(tasks, key=hash), return_exceptions=True)
+        await self.cluster.__aexit__(None, None, None)
+
+    def run(
+        self,
+        function: Callable[..., Coroutine[Any, Any, T]],
+        *arguments: Any,
+        limit_s: float = _LONGEST_S,
+    ) -> T:
+        """Run a coroutine function to its end, and return what it returns.
+
+        Args:
+            function: the scenario; it may use `cluster`, `network` and any asyncio code.
+            arguments: its arguments.
+            limit_s: virtual seconds after which the run fails (default six hours).
+
+        Raises:
+            WaitsForeverError: a task waits, and nothing is scheduled or the limit is over. The
+                text has each waiting task's stack and what it waits for.
+            LeftoverError: the run has ended and has left tasks, connections or timers behind.
+            SimulationError: the code asked for a thread, a real socket or the like, or a callback
+                of the event loop has raised an exception.
+        """
+        loop = self._loop
+        loop.ends_at = loop.time() + limit_s
+        loop.errors.clear()
+        with guarded():
+            result = loop.run_until_complete(function(*arguments))
+            loop.run_until_complete(_settle())
+        self._check_errors()
+        self._check_leftovers()
+        return result
+
+    def _check_errors(self) -> None:
+        if self._loop.errors:
+            context = self._loop.errors[0]
+            text = f"the event loop reports: {context['message']}: {context!r}"
+            raise SimulationError(text) from context.get("exception")
+
+    def _check_leftovers(self) -> None:
+        servers = {f"broker {node_id}" for node_id in self.cluster.nodes}
+        left = []
+        if tasks := asyncio.all_tasks(self._loop):
+            left.append(f"tasks:\n{describe_tasks(tasks)}")
+        if ends := [one for one in self.network.transports if one.parties[0] not in servers]:
+            left.append(f"connections: {', '.join(map(repr, ends))}")
+        timers = [
+            timer for party, timer in self._loop.pending_timers() if party and party not in servers
+        ]
+        if timers:
+            left.append(f"timers: {', '.join(map(repr, timers))}")
+        if left:
+            raise LeftoverError("the run has ended and left behind " + "\nand ".join(left))
+
+    # --- time and trace ---------------------------------------------------------------------------
+
+    @property
+    def trace_hash(self) -> str:
+        """A hash over all events, arrived data and virtual times so far, 16 hex digits."""
+        return self._trace.hash
+
+    @property
+    def virtual_s(self) -> float:
+        """The virtual seconds since the start."""
+        return self._loop.time() - START_S
+
+    def wall_time(self) -> float:
+        """Return the wall clock of the running party, in seconds since 1970."""
+        return _EPOCH_S + self._loop.time() + self._skew_s.get(PARTY.get(), 0.0)
+
+    # --- processes --------------------------------------------------------------------------------
+
+    @contextmanager
+    def process(self, party: str) -> Iterator[None]:
+        """Let the code of this block, and all tasks that it starts, belong to a party.
+
+        Args:
+            party: its name; connections, pauses and clocks are per party.
+        """
+        token = PARTY.set(party)
+        try:
+            yield
+        finally:
+            PARTY.reset(token)
+
+    def pause(self, party: str) -> None:
+        """Stop a party as SIGSTOP does, until `resume`: time passes, and its kernel goes on."""
+        self._trace.event(f"pause {party}")
+        self._loop.pause(party)
+
+    def resume(self, party: str) -> None:
+        """Let a paused party go on; its timers that are overdue run at once."""
+        self._trace.event(f"resume {party}")
+        self._loop.resume(party)
+
+    def hold(self, seconds: float) -> None:
+        """Hold the event loop: let time pass in the running callback, as a long computation does.
+
+        It holds all parties. To hold one of them, use `pause` and `resume`.
+        """
+        self._loop.hold(seconds)
+
+    def skew(self, party: str, seconds: float) -> None:
+        """Set how far the wall clock of a party is ahead, from now on; negative: behind."""
+        self._trace.event(f"skew {party} {seconds}")
+        self._skew_s[party] = seconds
+
+
+async def _settle() -> None:
+    """Let the callbacks run that closed connections have scheduled."""
+    for _ in range(_SETTLE_STEPS):
+        await asyncio.sleep(0)
+
+
+def _uuid4(random: Random) -> str:
+    import uuid
+
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
