@@ -14,9 +14,10 @@ import socket
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka08.testing.listening import ProtocolFactory
+from aiokafka08.testing.simulation.links import Links
 from aiokafka08.testing.simulation.network import Network
 from aiokafka08.testing.simulation.party import PARTY, context_of
 from aiokafka08.testing.simulation.server import SimulatedListening, SimulatedServer
@@ -24,15 +25,12 @@ from aiokafka08.testing.simulation.trace import Trace
 from aiokafka08.testing.simulation.transport import SimulatedTransport
 from aiokafka08.testing.simulation.wire import Mark, Wire
 
-if TYPE_CHECKING:
-    from aiokafka08.testing.simulation.loop import SimulatedLoop
-
 _LOCAL = "127.0.0.1"
 _FIRST_SERVER_PORT = 9092
 _FIRST_CLIENT_PORT = 32768
 
 
-class Fabric:
+class Fabric(Links):
     """See the module.
 
     Args:
@@ -47,16 +45,12 @@ class Fabric:
         transports: the open ends of all connections.
     """
 
-    def __init__(self, loop: SimulatedLoop, network: Network, random: Random, trace: Trace) -> None:
-        self.loop = loop
-        self.random = random
-        self.trace = trace
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, network: Network, random: Random, trace: Trace
+    ) -> None:
+        super().__init__(loop, network, random, trace)
         self.dns: dict[str, list[str]] = {"localhost": [_LOCAL]}
         self.transports: dict[SimulatedTransport, None] = {}
-        self._network = network
-        self._links: dict[tuple[str, str], Network] = {}
-        self._blocked: dict[tuple[str | None, str | None], None] = {}
-        self._kept: dict[Wire, None] = {}
         self._refusing: set[str] = set()
         self._listening: dict[tuple[str, int], SimulatedListening] = {}
         self._machines = {_LOCAL}
@@ -64,42 +58,6 @@ class Fabric:
         self._client_port = _FIRST_CLIENT_PORT
 
     # --- what a scenario calls --------------------------------------------------------------------
-
-    def set_link(self, source: str, target: str, network: Network | None) -> None:
-        """Change the direction from one party to another, for data sent from now on.
-
-        Args:
-            source: the party that sends.
-            target: the party that receives.
-            network: its new behaviour; None: that of the whole network again. The window of open
-                connections stays as it is.
-        """
-        if network is None:
-            self._links.pop((source, target), None)
-        else:
-            self._links[source, target] = network
-
-    def block(self, source: str | None, target: str | None, *, both: bool = True) -> None:
-        """Let nothing arrive from one party at another until `heal`.
-
-        Open connections stay open: what is sent arrives after the block, as TCP sends it again.
-
-        Args:
-            source: the party that sends; None: all.
-            target: the party that receives; None: all.
-            both: whether the other direction is blocked too (default True).
-        """
-        self.trace.event(f"block {source} {target} {both}")
-        self._blocked[source, target] = None
-        if both:
-            self._blocked[target, source] = None
-
-    def heal(self) -> None:
-        """End all blocks; what they have kept arrives after a retransmission."""
-        self._blocked.clear()
-        kept, self._kept = self._kept, {}
-        for wire in kept:
-            wire.retry()
 
     def reset(self, one: str | None = None, other: str | None = None) -> int:
         """Break the open connections between two parties by RST, at both ends; return how many."""
@@ -133,22 +91,7 @@ class Fabric:
             if _match(transport.parties, one, other) or _match(transport.parties, other, one)
         ]
 
-    # --- what wires and transports call -----------------------------------------------------------
-
-    def network(self, source: str, target: str) -> Network:
-        """Return how a direction behaves."""
-        return self._links.get((source, target), self._network) if self._links else self._network
-
-    def is_blocked(self, source: str, target: str) -> bool:
-        """Return whether nothing arrives in a direction."""
-        blocked = self._blocked
-        return bool(blocked) and (
-            (source, target) in blocked or (source, None) in blocked or (None, target) in blocked
-        )
-
-    def wait_for_heal(self, wire: Wire) -> None:
-        """Call the wire's `retry` after the block."""
-        self._kept[wire] = None
+    # --- what transports call ---------------------------------------------------------------------
 
     def ended(self, transport: SimulatedTransport) -> None:
         """Remove one end of a connection."""
@@ -240,7 +183,7 @@ class Fabric:
         addresses: dict[str, Any],
         begin: Callable[[SimulatedTransport], None],
     ) -> None:
-        transport = SimulatedTransport(inbound, outbound, context, addresses)
+        transport = SimulatedTransport(inbound, outbound, context, addresses, self.ended)
         self.transports[transport] = None
         self.loop.call_soon(begin, transport, context=context)
 

@@ -8,7 +8,7 @@ all data, and `connection_lost` in a later iteration of the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any
 
@@ -27,16 +27,23 @@ class SimulatedTransport(InspectableTransport):
         outbound: the wire to the peer.
         context: the context of the party that has this end; the protocol is called in it.
         extra: the results of `get_extra_info`.
+        ended: called when the protocol knows that the connection is lost.
     """
 
     def __init__(
-        self, inbound: Wire, outbound: Wire, context: Context, extra: dict[str, Any]
+        self,
+        inbound: Wire,
+        outbound: Wire,
+        context: Context,
+        extra: dict[str, Any],
+        ended: Callable[[SimulatedTransport], None],
     ) -> None:
         super().__init__(extra)
-        self._loop = inbound.fabric.loop
+        self._loop = inbound.links.loop
         self._inbound = inbound
         self._outbound = outbound
         self._context = context
+        self._ended = ended
         self._protocol: Any = None
         self._inbox = bytearray()
         self._end: Mark | None = None  # what has arrived behind the inbox
@@ -222,12 +229,12 @@ class SimulatedTransport(InspectableTransport):
             self._outbound.send(Mark.RESET if self._inbox else Mark.FIN)
         self._inbox.clear()
         if self._protocol is None:
-            self._inbound.fabric.ended(self)
+            self._ended(self)
         else:
             self._loop.call_soon(self._call_lost, error, context=self._context)
 
     def _call_lost(self, error: OSError | None) -> None:
-        self._inbound.fabric.ended(self)
+        self._ended(self)
         self._protocol.connection_lost(error)
 
     # --- asyncio's small methods ------------------------------------------------------------------

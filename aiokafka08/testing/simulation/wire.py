@@ -15,12 +15,9 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
+from aiokafka08.testing.simulation.links import Links
 from aiokafka08.testing.simulation.party import NO_PARTY
-
-if TYPE_CHECKING:
-    from aiokafka08.testing.simulation.fabric import Fabric
 
 _RESOLUTION_S = 1e-9
 _HEADER_BYTES = 8  # a cut within the first bytes of a frame is the hardest to survive
@@ -39,7 +36,7 @@ class Wire:
     """See the module.
 
     Args:
-        fabric: the network.
+        links: the network's directions.
         number: the number of this wire, for the trace.
         source: the party that sends.
         target: the party that receives.
@@ -52,18 +49,18 @@ class Wire:
     """
 
     __slots__ = (
-        *("arrived", "fabric", "is_dead", "number", "on_room", "source", "target"),
+        *("arrived", "links", "is_dead", "number", "on_room", "source", "target"),
         *("window_bytes", "_flying", "_free_at", "_timer"),
     )
 
-    def __init__(self, fabric: Fabric, number: int, source: str, target: str) -> None:
-        self.fabric = fabric
+    def __init__(self, links: Links, number: int, source: str, target: str) -> None:
+        self.links = links
         self.number = number
         self.source = source
         self.target = target
         self.arrived: Callable[[bytes | Mark], None] = lambda item: None
         self.on_room: Callable[[], None] = lambda: None
-        self.window_bytes = fabric.network(source, target).window_bytes
+        self.window_bytes = links.network(source, target).window_bytes
         self.is_dead = False
         self._flying: deque[tuple[float, bytes | Mark]] = deque()
         self._free_at = 0.0
@@ -75,10 +72,10 @@ class Wire:
             self.window_bytes -= len(item)
         if self.is_dead:
             return
-        fabric = self.fabric
-        network = fabric.network(self.source, self.target)
+        links = self.links
+        network = links.network(self.source, self.target)
         if network.fragment and isinstance(item, bytes) and len(item) > 1:
-            for piece in _fragments(item, fabric.random):
+            for piece in _fragments(item, links.random):
                 self._send(piece, network.latency_ms, network.bytes_per_s)
             return
         self._send(item, network.latency_ms, network.bytes_per_s)
@@ -86,13 +83,13 @@ class Wire:
     def _send(
         self, item: bytes | Mark, latency_ms: tuple[float, float], bytes_per_s: float | None
     ) -> None:
-        loop = self.fabric.loop
+        loop = self.links.loop
         arrives_at = loop.time()
         if bytes_per_s is not None:
             size = len(item) if isinstance(item, bytes) else 0
             self._free_at = arrives_at = max(self._free_at, arrives_at) + size / bytes_per_s
         shortest_ms, longest_ms = latency_ms
-        latency = shortest_ms + (longest_ms - shortest_ms) * self.fabric.random.random()
+        latency = shortest_ms + (longest_ms - shortest_ms) * self.links.random.random()
         arrives_at += latency / 1000
         flying = self._flying
         if flying:
@@ -103,25 +100,25 @@ class Wire:
 
     def _arrive(self) -> None:
         self._timer = None
-        fabric, flying = self.fabric, self._flying
-        if fabric.is_blocked(self.source, self.target):
-            fabric.wait_for_heal(self)
+        links, flying = self.links, self._flying
+        if links.is_blocked(self.source, self.target):
+            links.wait_for_heal(self)
             return
-        due = fabric.loop.time() + _RESOLUTION_S
+        due = links.loop.time() + _RESOLUTION_S
         while flying and flying[0][0] <= due:
             item = flying.popleft()[1]
-            fabric.trace.segment(
+            links.trace.segment(
                 self.number, item if isinstance(item, bytes) else item.value.encode()
             )
             self.arrived(item)
         if flying and self._timer is None:
-            self._timer = fabric.loop.call_at(flying[0][0], self._arrive, context=NO_PARTY)
+            self._timer = links.loop.call_at(flying[0][0], self._arrive, context=NO_PARTY)
 
     def retry(self) -> None:
         """Let the data arrive that a block has kept, after a retransmission."""
         if self._flying and self._timer is None:
-            delay_s = self.fabric.random.uniform(0.01, 0.4)
-            self._timer = self.fabric.loop.call_later(delay_s, self._arrive, context=NO_PARTY)
+            delay_s = self.links.random.uniform(0.01, 0.4)
+            self._timer = self.links.loop.call_later(delay_s, self._arrive, context=NO_PARTY)
 
     def drop(self) -> None:
         """Lose all that is on its way, and all that is sent from now on."""

@@ -1,0 +1,95 @@
+"""`Links`: the directions between parties, and which of them are slow or blocked.
+
+`Fabric` is one, for scenarios; each `Wire` reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Protocol
+
+from aiokafka08.testing.simulation.network import Network
+from aiokafka08.testing.simulation.trace import Trace
+
+
+class Retrying(Protocol):
+    """What a block has kept from arriving."""
+
+    def retry(self) -> None:
+        """Arrive soon, since the block has ended."""
+
+
+class Links:
+    """See the module.
+
+    Args:
+        loop: the loop of the simulation.
+        network: how connections behave unless `set_link` says otherwise.
+        random: draws latencies and fragments.
+        trace: gets all that arrives.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, network: Network, random: Random, trace: Trace
+    ) -> None:
+        self.loop = loop
+        self.random = random
+        self.trace = trace
+        self._network = network
+        self._links: dict[tuple[str, str], Network] = {}
+        self._blocked: dict[tuple[str | None, str | None], None] = {}
+        self._kept: dict[Retrying, None] = {}
+
+    def set_link(self, source: str, target: str, network: Network | None) -> None:
+        """Change the direction from one party to another, for data sent from now on.
+
+        Args:
+            source: the party that sends.
+            target: the party that receives.
+            network: its new behaviour; None: that of the whole network again. The window of open
+                connections stays as it is.
+        """
+        if network is None:
+            self._links.pop((source, target), None)
+        else:
+            self._links[source, target] = network
+
+    def block(self, source: str | None, target: str | None, *, both: bool = True) -> None:
+        """Let nothing arrive from one party at another until `heal`.
+
+        Open connections stay open: what is sent arrives after the block, as TCP sends it again.
+
+        Args:
+            source: the party that sends; None: all.
+            target: the party that receives; None: all.
+            both: whether the other direction is blocked too (default True).
+        """
+        self.trace.event(f"block {source} {target} {both}")
+        self._blocked[source, target] = None
+        if both:
+            self._blocked[target, source] = None
+
+    def heal(self) -> None:
+        """End all blocks; what they have kept arrives after a retransmission."""
+        self._blocked.clear()
+        kept, self._kept = self._kept, {}
+        for wire in kept:
+            wire.retry()
+
+    # --- what wires call --------------------------------------------------------------------------
+
+    def network(self, source: str, target: str) -> Network:
+        """Return how a direction behaves."""
+        return self._links.get((source, target), self._network) if self._links else self._network
+
+    def is_blocked(self, source: str, target: str) -> bool:
+        """Return whether nothing arrives in a direction."""
+        blocked = self._blocked
+        return bool(blocked) and (
+            (source, target) in blocked or (source, None) in blocked or (None, target) in blocked
+        )
+
+    def wait_for_heal(self, wire: Retrying) -> None:
+        """Call the wire's `retry` after the block."""
+        self._kept[wire] = None
