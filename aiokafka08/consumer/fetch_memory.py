@@ -26,6 +26,9 @@ buffered undecoded take together at most the sum of
   the order of the requests. When another partition needs these bytes, they are taken back from a
   partition that is paused or that no waiting call reads. Its sets are dropped and fetched again
   later.
+- A partition at its end borrows only bytes that no other partition needs: its fetch is a long poll,
+  which would hold them for up to fetch_max_wait_ms. Else it fetches a share, and borrows when a
+  large message has come.
 
 Each buffered set is a view into the response frame in which it came, and keeps that frame in
 memory. The parts of these frames that belong to no buffered set come on top of the bound: at most a
@@ -105,6 +108,9 @@ class FetchMemory:
             False if the bytes aren't free: the cursor waits now, after those that wait already.
         """
         extra = self._extra_bytes(cursor)
+        if extra > 0 and cursor.is_at_end and not self._is_spare(cursor, extra):
+            cursor.next_fetch.size_bytes = 0  # as after a response without messages
+            extra = self._extra_bytes(cursor)
         if extra <= 0:
             self.release(cursor)  # what is buffered fits into its part, else it couldn't fetch
             self._waiters.pop(cursor, None)
@@ -185,6 +191,11 @@ class FetchMemory:
         # A fetch never exceeds `limit_bytes`, so a single borrower always fits, except beside a
         # superseded fetch of its own.
         return others + self._extra_bytes(cursor) <= self.limit_bytes
+
+    def _is_spare(self, cursor: Cursor, extra: int) -> bool:
+        """Whether a long poll may hold them: no cursor waits, and half of the pool is left."""
+        others = self._borrowed_bytes - cursor.borrowed_bytes
+        return not self._waiters and 2 * (others + extra) <= self.limit_bytes
 
     @property
     def _borrowed_bytes(self) -> int:

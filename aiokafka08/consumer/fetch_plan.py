@@ -14,9 +14,9 @@ in the response: a partition at its end, as far as is known, isn't counted. An u
 the ready ones that are urgent (`Cursor.urgent`), with the same limit. There are two other
 exceptions. A partition that must be fetched alone (`next_fetch`) goes first, in a request without
 the others; it is never urgent, since it needs a wait. A partition that can't borrow the memory that
-it needs is left out; it waits in the queue of `fetch_memory`, and is ready again when its turn
-comes. A partition that isn't ready keeps another one out of the request only by holding borrowed
-memory, or by waiting for it first.
+it needs is left out; it waits in the queue of `fetch_memory`, and is ready again, and urgent, when
+its turn comes. A partition that isn't ready keeps another one out of the request only by holding
+borrowed memory, or by waiting for it first.
 """
 
 from __future__ import annotations
@@ -194,6 +194,7 @@ class FetchQueue:
             if not self._memory.borrow(cursor):
                 self._leave_out(cursor)
                 self.queued = True
+                cursor.urgent = True  # a long poll may hang when its turn comes
                 continue
             share_bytes = self._memory.share_of(cursor)
             if not cursor.is_at_end:

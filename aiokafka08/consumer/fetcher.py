@@ -9,14 +9,15 @@ connection, docs/brokers.md 3.1). The next one leaves as soon as the response to
 applied, if `fetch_plan` has a ready partition; no call has to ask for messages. If none is ready
 (all buffers are full, for instance), it leaves as soon as one is.
 
-A partition that is urgent (new or resumed, moved by `seek()`, or back after an error or from
-another leader) joins the next long poll to its leader. If one is hanging there, it is fetched
-beside it, without a wait, on a connection of its own (`Lane.URGENT_FETCH`), until it has caught up
-with the log or the long poll ends. At most one such request per broker is in flight. What the long
-poll brings for a position that was given up meanwhile is dropped. So messages that are in the log
-come at once; later ones may wait until the long poll ends, which the broker holds back for up to
-`fetch_max_wait_ms` (for ALONE_WAIT_S, if that is longer and the request fetches a partition alone;
-see `fetch_plan`). If the broker takes no second connection, an urgent partition waits that long.
+A partition that is urgent (new or resumed, moved by `seek()`, or back after an error, from another
+leader or after a wait for memory) joins the next long poll to its leader. If one is hanging there,
+it is fetched beside it, without a wait, on a connection of its own (`Lane.URGENT_FETCH`), until it
+has caught up with the log or the long poll ends. At most one such request per broker is in flight.
+What the long poll brings for a position that was given up meanwhile is dropped. So messages that
+are in the log come at once; later ones may wait until the long poll ends, which the broker holds
+back for up to `fetch_max_wait_ms` (for ALONE_WAIT_S, if that is longer and the request fetches a
+partition alone; see `fetch_plan`). If the broker takes no second connection, an urgent partition
+waits that long.
 
 A partition whose full buffer was read hardly waits at all. A broker that fails is retried after a
 back-off of its own. An error of a partition concerns that partition alone.

@@ -146,3 +146,26 @@ async def test_returned_memory_ends_an_overdraft(
     assert (await consumer.getone(tp(0, "u"))).offset == 0
     async with asyncio.timeout(5):
         assert (await consumer.getone(tp(1, "u"))).offset == 0
+
+
+LONG_MS = 300_000
+"""Longer than any test may take: what comes doesn't come at the end of a long poll."""
+
+
+async def test_large_messages_never_wait_for_a_long_poll(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Only one fits at a time. The partition that ends first leaves its bytes to the other one, and
+    a partition that waited for them isn't held up by the poll of an empty one (2, 3)."""
+    for partition, count in ((0, 2), (1, 5)):
+        cluster.append("t", partition, [bytes(LARGE)] * count)
+    consumer = make_consumer(
+        max_partition_fetch_bytes=1000, fetch_max_bytes=200_000, fetch_max_wait_ms=LONG_MS
+    )
+    consumer.assign([tp(partition) for partition in range(4)])
+    await consumer.start()
+    got = await take(consumer, 7)
+    assert sorted((one.partition, one.offset) for one in got) == [
+        *((0, offset) for offset in range(2)),
+        *((1, offset) for offset in range(5)),
+    ]

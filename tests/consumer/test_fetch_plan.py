@@ -169,6 +169,25 @@ def test_urgent_plan_has_only_urgent_partitions() -> None:
     assert queue.plan_urgent(0.0) is None  # it is in flight
 
 
+def test_partition_that_waited_for_memory_is_urgent() -> None:
+    memory = FetchMemory(4 * MIB, MIB)
+    memory.divide(2)
+    queue = make_queue(memory, made := make_cursors(2))
+    for cursor in made:
+        cursor.next_fetch.size_bytes = memory.limit_bytes
+        cursor.urgent = False
+    found = make_plan(queue)
+    assert partitions_of(found) == [0]
+    assert queue.queued
+    respond(found.fetches[0])
+    memory.release(made[0])
+    assert queue.update(made[1], 0.0)
+    assert queue.has_urgent
+    urgent = queue.plan_urgent(0.0)
+    assert urgent is not None
+    assert partitions_of(urgent) == [1]
+
+
 def test_partition_is_urgent_until_it_has_caught_up() -> None:
     queue = make_queue(FetchMemory(50 * MIB, MIB), made := make_cursors(1))
     make_plan(queue)
