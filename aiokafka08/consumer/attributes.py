@@ -13,9 +13,12 @@ class CoordinatorAttributes(NamedTuple):
 
     Attributes:
         member_id: the member id that a broker gave; "" without a group, and before the first join.
+        generation: the generation that this member joined last; -1 without a broker's group, and
+            before the first join.
     """
 
     member_id: str
+    generation: int
 
 
 class SubscriptionAttributes(NamedTuple):

@@ -881,7 +881,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     @property
     def _coordinator(self) -> CoordinatorAttributes:
         """This member of the group."""
-        return CoordinatorAttributes(self._engine.member_id)
+        return CoordinatorAttributes(self._engine.member_id, self._engine.generation)
 
     @property
     def _subscription(self) -> SubscriptionAttributes:

@@ -189,6 +189,11 @@ class ConsumerEngine:
         """The member id that a broker gave; "" if there is none (yet)."""
         return self._member_state.member
 
+    @property
+    def generation(self) -> int:
+        """The generation of a broker's group that was joined last; -1 if there is none (yet)."""
+        return self._member_state.generation
+
     def require_store(self) -> OffsetStore:
         """Return the offset store of the group.
 

@@ -19,6 +19,7 @@ from aiokafka08.testing.history.operations import (
     read_jsonl,
     write_jsonl,
 )
+from aiokafka08.testing.history.recorder import Recorder
 
 __all__ = [
     "NORMAL",
@@ -26,6 +27,7 @@ __all__ = [
     "Lag",
     "Message",
     "Operation",
+    "Recorder",
     "check",
     "read_jsonl",
     "realtime_lags",

@@ -75,7 +75,6 @@ class Operation:
         partitions, offsets: see above.
         group: the group of the client; None without one.
         generation: the group's generation; None if the group has none.
-        acks: 0, 1 or "all", for calls that send (default "all").
         facts: see above.
         error: what the call raised, as text.
     """
@@ -93,7 +92,6 @@ class Operation:
     offsets: Mapping[str, int] = field(default_factory=dict)
     group: str | None = None
     generation: int | None = None
-    acks: Literal[0, 1, "all"] = "all"
     facts: Mapping[str, Fact] = field(default_factory=dict)
     error: str = ""
 

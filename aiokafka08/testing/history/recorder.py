@@ -1,0 +1,130 @@
+"""`Recorder`: write down what producers and consumers do, as a history.
+
+It wraps clients: the wrapped client is used as the client itself. It knows the clients by their
+public methods only, so it records on real brokers, on the embedded cluster and in a simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing.history.operations import Fact, Message
+from aiokafka08.testing.history.recorded_consumer import RecordedConsumer
+from aiokafka08.testing.history.recorded_producer import RecordedProducer
+from aiokafka08.testing.history.recording import Recording, place
+
+Producer = TypeVar("Producer")
+Consumer = TypeVar("Consumer")
+
+
+class Recorder(Recording):
+    """Records operations of any number of clients, which run in one event loop.
+
+    Args:
+        clock: returns seconds; None: the time of the running event loop (default None).
+        identify: returns for (key, value) what identifies a message; it must be unique in its
+            partition. By default the text of the value; long ones are cut, with a digest.
+    """
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    def producer(
+        self, process: str, producer: Producer, deadline_s: float | None = None
+    ) -> Producer:
+        """Return the producer, wrapped: what is called on it is recorded.
+
+        Give the producer `on_event=recorder.on_event(process)`, or else the checker takes each
+        message that a retry stored twice for an anomaly.
+
+        Args:
+            process: its name in the history; unique.
+            producer: an AIOKafkaProducer.
+            deadline_s: the longest that a call that sends, its message, or the start may take: the
+                sum of `request_timeout_ms` and `delivery_timeout_ms`; None: no limit
+                (default None).
+        """
+        return cast(Producer, RecordedProducer(self, process, producer, deadline_s))
+
+    def consumer(
+        self, process: str, consumer: Consumer, deadline_s: float | None = None
+    ) -> Consumer:
+        """Return the consumer, wrapped: what is called on it is recorded.
+
+        Subscribe with the wrapped consumer, so that rebalances are recorded. Don't use `subscribe`
+        of the constructor's topics.
+
+        Args:
+            process: its name in the history; unique.
+            consumer: an AIOKafkaConsumer.
+            deadline_s: the longest that commits, searches of positions and the start may take;
+                None: no limit. `getmany` has its own (default None).
+        """
+        return cast(Consumer, RecordedConsumer(self, process, consumer, deadline_s))
+
+    def on_event(
+        self, process: str, then: Callable[[Any], None] | None = None
+    ) -> Callable[[Any], None]:
+        """Return a function for the option `on_event` of the producer with this name.
+
+        Args:
+            process: the name in the history.
+            then: another function that gets each event (default None).
+        """
+
+        def note(event: Any) -> None:
+            if event.name == "batches_retried":
+                self.note(
+                    process,
+                    "retried",
+                    partitions=(place(*event.partition),),
+                    facts={"messages": event.messages, "may_be_stored": event.may_be_stored},
+                )
+            if then is not None:
+                then(event)
+
+        return note
+
+    # --- observations -----------------------------------------------------------------------------
+
+    def note_log(self, partition: TopicPartition, messages: Iterable[Any]) -> None:
+        """Record the whole log of a partition.
+
+        Args:
+            partition: which one.
+            messages: objects with `offset`, `key` and `value`: of `EmbeddedCluster.log()`, or
+                records of a consumer.
+        """
+        name = place(*partition)
+        polled = tuple(Message(name, self.identify(m.key, m.value), m.offset) for m in messages)
+        self.note("observer", "log", partitions=(name,), polled=polled)
+
+    async def read_logs(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:
+        """Read the whole logs of partitions and record them.
+
+        Args:
+            consumer: a consumer without a group, started, that isn't recorded; it gets assigned.
+            partitions: which ones.
+        """
+        wanted = list(partitions)
+        entry = self.begin("observer", "log")
+        consumer.assign(wanted)
+        await consumer.seek_to_beginning()
+        ends = await consumer.end_offsets(wanted)
+        polled = []
+        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+            for tp, records in (await consumer.getmany(timeout_ms=500)).items():
+                polled += [self.message(tp, one) for one in records]
+        entry.end(partitions=tuple(place(*tp) for tp in wanted), polled=tuple(polled))
+
+    def note_left(self, **more: float) -> None:
+        """Record which tasks of the package are left; call it when all clients have stopped.
+
+        Args:
+            more: other things that must not be left, by name: sockets=…, timers=…
+        """
+        tasks = [one for one in asyncio.all_tasks() if one.get_name().startswith("aiokafka08")]
+        facts: dict[str, Fact] = {"tasks": len(tasks), **more}
+        self.note("observer", "left", facts=facts)

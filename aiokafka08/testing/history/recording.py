@@ -1,0 +1,130 @@
+"""`Recording`: the operations that are being written down, and those that were.
+
+The wrapped clients (`recorded_producer`, `recorded_consumer`) begin and end operations here;
+`recorder.Recorder` is what users make of it.
+
+Invariant: times of a history increase strictly, so the order of two events is never in doubt, even
+where the clock stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aiokafka08 import environment
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing.history.operations import Message, Operation, Status, Value
+
+_SHOWN = 40
+"""Longer values are cut in a history, and told apart by a digest."""
+
+
+def value_of(key: Any, value: Any) -> Value:
+    """Return what identifies a message: its value as text, or its key if it has no value."""
+    content = key if value is None else value
+    if isinstance(content, int):
+        return content
+    if isinstance(content, bytes | bytearray | memoryview):
+        data = bytes(content)
+        text = data.decode("utf-8", "backslashreplace")
+    else:
+        text = content if isinstance(content, str) else repr(content)
+        data = text.encode("utf-8", "surrogatepass")
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[: _SHOWN // 2]}…{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+
+
+def place(topic: str, partition: int | None) -> str:
+    """Return the name of a partition in a history, as "orders/0"."""
+    return f"{topic}/{'?' if partition is None else partition}"
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An operation that is being recorded."""
+
+    recording: Recording
+    fields: dict[str, Any]
+    status: Status | None = field(default=None)
+
+    def update(self, **fields: Any) -> None:
+        """Set further fields of the operation."""
+        self.fields.update(fields)
+
+    def end(self, status: Status = "ok", **fields: Any) -> None:
+        """Record the end of the operation; only the first call counts."""
+        if self.status is None:
+            self.status = status
+            self.fields.update(fields)
+            self.recording.add(self, status)
+
+
+class Recording:
+    """See the module; the arguments are those of `Recorder`."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] | None = None,
+        identify: Callable[[Any, Any], Value] = value_of,
+    ) -> None:
+        self.identify = identify
+        self._clock = clock
+        self._last = -math.inf
+        self._operations: list[Operation] = []
+        self._open: dict[Entry, None] = {}
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What was recorded until now; operations that haven't ended come last, as "open"."""
+        left = [Operation(**one.fields, status="open") for one in self._open]
+        return [*self._operations, *left]
+
+    def note(self, process: str, call: str, **fields: Any) -> None:
+        """Record an operation that takes no time, or an observation; `fields` are Operation's."""
+        self.begin(process, call).end(**fields)
+
+    # --- for the wrapped clients ------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Return the time, later than any time returned before."""
+        if self._clock is not None:
+            time = self._clock()
+        else:
+            try:
+                time = asyncio.get_running_loop().time()
+            except RuntimeError:
+                time = environment.monotonic()
+        self._last = max(time, math.nextafter(self._last, math.inf))
+        return self._last
+
+    def begin(self, process: str, call: str, **fields: Any) -> Entry:
+        """Record that a call begins."""
+        entry = Entry(self, {"process": process, "call": call, "invoked": self.now(), **fields})
+        self._open[entry] = None
+        return entry
+
+    def add(self, entry: Entry, status: Status) -> None:
+        """Record that a call has ended."""
+        del self._open[entry]
+        self._operations.append(Operation(**entry.fields, status=status, ended=self.now()))
+
+    def split(
+        self, entry: Entry, outcomes: Iterable[tuple[Status, tuple[Message, ...], str]]
+    ) -> None:
+        """Record the end of a call that sent several messages, which end in different ways."""
+        del self._open[entry]
+        entry.status = "ok"
+        ended = self.now()
+        one = Operation(**{**entry.fields, "sent": ()}, ended=ended)
+        for status, sent, error in outcomes:
+            self._operations.append(replace(one, status=status, sent=sent, error=error))
+
+    def message(self, partition: TopicPartition, record: Any) -> Message:
+        """Return a record of a consumer as a message of the history."""
+        return Message(place(*partition), self.identify(record.key, record.value), record.offset)

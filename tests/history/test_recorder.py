@@ -1,0 +1,252 @@
+"""The recorder on the embedded cluster: what it writes down; right runs pass the checks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aiokafka08 import (
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    ConsumerRebalanceListener,
+    TopicPartition,
+)
+from aiokafka08.errors import KafkaError, KafkaTimeoutError
+from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.testing import Answer, Close, EmbeddedCluster
+from aiokafka08.testing.history import Message, Operation, Recorder, check, report
+
+T0 = TopicPartition("orders", 0)
+QUICK: dict[str, Any] = {"request_timeout_ms": 2000, "retry_backoff_ms": 10}
+
+
+def made(recorder: Recorder, cluster: EmbeddedCluster, process: str, **options: Any) -> Any:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        on_event=recorder.on_event(process),
+        **QUICK,
+        **options,
+    )
+    return recorder.producer(process, producer, deadline_s=122.0)
+
+
+def reader(recorder: Recorder, cluster: EmbeddedCluster, process: str, **options: Any) -> Any:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        **QUICK,
+        **options,
+    )
+    return recorder.consumer(process, consumer, deadline_s=4.0)
+
+
+def assert_right(recorder: Recorder) -> None:
+    found = check(recorder.operations, late_s=10.0)
+    assert not found, report(found)
+
+
+def calls(recorder: Recorder, process: str) -> list[str]:
+    return [one.call for one in recorder.operations if one.process == process]
+
+
+def find(recorder: Recorder, call: str) -> Operation:
+    [found] = [one for one in recorder.operations if one.call == call]
+    return found
+
+
+async def test_each_sending_call_is_recorded_with_offsets() -> None:
+    import pyarrow as pa
+
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        async with made(recorder, cluster, "p") as producer:
+            await (await producer.send("orders", b"a", partition=0))
+            await producer.send_and_wait("orders", b"b", key=b"k")
+            await (await producer.send_many("orders", [b"c", b"d"]))
+            rows = pa.RecordBatch.from_pydict({"value": [b"e", b"f"]})
+            await (await producer.send_arrow("orders", rows))
+            batch = producer.create_batch()
+            assert batch.append(key=None, value=b"g", timestamp=None) is not None
+            batch.append(key=None, value=b"h", timestamp=None)
+            await (await producer.send_batch(batch, "orders", partition=0))
+            await producer.flush()
+        recorder.note_log(T0, cluster.log("orders", 0))
+        async with reader(recorder, cluster, "c") as consumer:
+            consumer.assign([T0])
+            polled: list[bytes] = []
+            while len(polled) < 8:
+                found = await consumer.getmany(timeout_ms=500, max_records=3)
+                polled += [one.value for records in found.values() for one in records]
+            assert b"".join(polled) == b"abcdefgh"
+        recorder.note_left()
+    sent = [message for one in recorder.operations for message in one.sent]
+    assert sent == [Message("orders/0", value, place) for place, value in enumerate("abcdefgh")]
+    assert calls(recorder, "p") == [
+        *("start", "send", "send", "send_many", "send_arrow", "send_batch", "flush", "stop"),
+        *("ready", "metrics"),
+    ]
+    assert_right(recorder)
+
+
+async def test_each_polling_call_is_recorded() -> None:
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.append("orders", 0, [b"%d" % number for number in range(6)])
+        async with reader(recorder, cluster, "c") as consumer:
+            consumer.assign([T0])
+            await consumer.getone()
+            async for _ in consumer:
+                break
+            await consumer.getmany(timeout_ms=500, max_records=1)
+            batch = await consumer.getmany_arrow(timeout_ms=500, max_records=1)
+            assert batch.num_rows == 1
+            assert await consumer.position(T0) == 4
+            consumer.seek(T0, 5)
+            await consumer.getone()
+            await consumer.seek_to_beginning()
+            await consumer.getone()
+            assert consumer.metrics()["messages_consumed"] == 6
+    polled = [message for one in recorder.operations for message in one.polled]
+    assert polled == [Message("orders/0", str(n), n) for n in (0, 1, 2, 3, 5, 0)]
+    assert_right(recorder)
+
+
+async def test_rebalances_and_commits_of_a_group_are_recorded() -> None:
+    recorder = Recorder()
+    seen: list[str] = []
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+            seen.append("revoked")
+
+        async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            seen.append("assigned")
+
+    async with EmbeddedCluster(version="0.9", topics={"orders": 2}) as cluster:
+        for partition in range(2):
+            cluster.append("orders", partition, [b"%d-%d" % (partition, n) for n in range(3)])
+        options = {"group_id": "g", "enable_auto_commit": False}
+        async with reader(recorder, cluster, "c", **options) as first:
+            first.subscribe(["orders"], listener=Listener())
+            await first.getone()
+            await first.commit()
+            async with reader(recorder, cluster, "d", **options) as second:
+                second.subscribe(["orders"])
+                await second.getone()
+                await second.commit()
+                [mine] = second.assignment()
+                assert await second.committed(mine) is not None
+    owners = [one for one in recorder.operations if one.call == "assigned"]
+    assert {one.process for one in owners} == {"c", "d"}
+    assert all(one.generation is not None and one.group == "g" for one in owners)
+    assert {"revoked", "assigned"} == set(seen)
+    both = [one for one in owners if one.generation == owners[-1].generation]
+    assert sorted(name for one in both for name in one.partitions) == ["orders/0", "orders/1"]
+    commit = next(one for one in recorder.operations if one.call == "commit")
+    assert list(commit.offsets.values()) == [1]
+    assert_right(recorder)
+
+
+async def test_retry_that_may_store_twice_explains_a_duplicate() -> None:
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.fault(ProduceRequest, then=Close(after_bytes=0), times=1)
+        async with made(recorder, cluster, "p") as producer:
+            await producer.send_and_wait("orders", b"a")
+        recorder.note_log(T0, cluster.log("orders", 0))
+        assert len(cluster.log("orders", 0)) == 2
+    assert find(recorder, "retried").facts == {"messages": 1, "may_be_stored": True}
+    assert_right(recorder)
+    unreported = [one for one in recorder.operations if one.call != "retried"]
+    assert [one.name for one in check(unreported)] == ["duplicate"]
+
+
+async def test_errors_of_send_and_of_its_future_are_told_apart() -> None:
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}, auto_create=False) as cluster:
+        async with made(recorder, cluster, "p", max_request_size=1000) as producer:
+            with pytest.raises(KafkaError):
+                await producer.send("orders", b"x" * 2000)
+            cluster.kill(0)
+            future = await producer.send("orders", b"a", partition=0)
+            await producer.stop(timeout=0)
+            with pytest.raises(KafkaTimeoutError):
+                await future
+        statuses = [(one.status, bool(one.accepted)) for one in recorder.operations if one.sent]
+        assert statuses == [("fail", False), ("unknown", True)]
+
+
+async def test_messages_of_send_many_end_each_for_itself() -> None:
+    recorder = Recorder()
+    async with (
+        EmbeddedCluster(topics={"orders": 1}) as cluster,
+        made(recorder, cluster, "p", max_batch_size=100) as producer,
+    ):
+        await producer.partitions_for("orders")
+        # The first batch is stored; the others find that the topic forbids their size.
+        cluster.fault(ProduceRequest, then=Answer(10), nth=2, times=100)
+        deliveries = await producer.send_many("orders", [b"%050d" % n for n in range(6)],
+                                              partition=0)  # fmt: skip
+        with pytest.raises(KafkaError):
+            await deliveries
+    ended = [(one.status, len(one.sent)) for one in recorder.operations if one.sent]
+    assert [status for status, _ in ended].count("ok") == 1
+    assert {count for status, count in ended if status == "unknown"} == {1}
+    assert sum(count for _, count in ended) == 6
+
+
+async def test_open_operations_come_last() -> None:
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        async with reader(recorder, cluster, "c") as consumer:
+            consumer.assign([T0])
+            task = asyncio.create_task(consumer.getone())
+            await asyncio.sleep(0)
+            assert [one.status for one in recorder.operations][-1] == "open"
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert find(recorder, "getone").status == "fail"
+
+
+async def test_logs_are_read_by_a_consumer() -> None:
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        cluster.append("orders", 1, [b"a", b"b"])
+        async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            await recorder.read_logs(consumer, [T0, TopicPartition("orders", 1)])
+    log = find(recorder, "log")
+    assert log.partitions == ("orders/0", "orders/1")
+    assert log.polled == (Message("orders/1", "a", 0), Message("orders/1", "b", 1))
+
+
+def test_times_increase_while_the_clock_stands_still() -> None:
+    recorder = Recorder(clock=lambda: 5.0)
+    for _ in range(3):
+        recorder.note("p", "observed")
+    times = [time for one in recorder.operations for time in (one.invoked, one.ended)]
+    assert times == sorted(set(times))  # type: ignore[type-var]
+    assert replace(recorder.operations[0], ended=None).order == 5.0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (None, b"tea", "tea"),
+        (b"k", None, "k"),
+        (None, 7, 7),
+        (None, b"\xff", "\\xff"),
+        (None, {"a": 1}, "{'a': 1}"),
+    ],
+)
+def test_message_is_identified_by_its_text(key: Any, value: Any, expected: str | int) -> None:
+    assert Recorder().identify(key, value) == expected
+
+
+def test_long_values_are_cut_and_told_apart() -> None:
+    first, second = (Recorder().identify(None, b"x" * 100 + end) for end in (b"1", b"2"))
+    assert first != second
+    assert len(str(first)) < 40
