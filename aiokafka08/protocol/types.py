@@ -41,7 +41,7 @@ class Fixed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sized:
-    """A length field, then that many bytes; a length of -1 means null.
+    """A length field, then that many bytes; a negative length means null.
 
     `code` is the letter of the length field in `struct` formats.
     """
@@ -240,7 +240,7 @@ def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
         length = unpack_from(data, pos)[0]
         pos += size
         if length < 0:
-            if nullable and (length == -1 or lenient):
+            if nullable:
                 return None, pos
             raise KafkaProtocolError(f"{what}: length {length}; expected >= 0")
         if length > end - pos:
@@ -279,7 +279,7 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
         count = unpack_from(data, pos)[0]
         pos += 4
         if count < 0:
-            if count == -1 and nullable:
+            if nullable:
                 return None, pos
             if mode.lenient:
                 return [], pos

@@ -20,6 +20,7 @@ from typing import Any
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.cluster import EmbeddedCluster
+from aiokafka08.testing.state import WEEK_MS
 
 logger = logging.getLogger("aiokafka08.testing")
 
@@ -74,6 +75,13 @@ def parser() -> argparse.ArgumentParser:
         help="bytes that a partition keeps; -1: all (default: %(default)s)",
     )
     add(
+        "--retention-ms",
+        type=int,
+        default=WEEK_MS,
+        metavar="MS",
+        help="how long a partition keeps messages; -1: for ever (default: %(default)s)",
+    )
+    add(
         "--max-buffered-bytes",
         type=int,
         default=DEFAULT_MAX_BUFFERED_BYTES,
@@ -111,6 +119,7 @@ def run(
     default_partitions: int,
     segment_bytes: int,
     retention_bytes: int,
+    retention_ms: int,
     max_buffered_bytes: int,
     quiet: bool,
 ) -> int:
@@ -148,6 +157,7 @@ def run(
             default_partitions=default_partitions,
             segment_bytes=segment_bytes,
             retention_bytes=None if retention_bytes < 0 else retention_bytes,
+            retention_ms=None if retention_ms < 0 else retention_ms,
             max_buffered_bytes=max_buffered_bytes,
             host=host,
             port=port,

@@ -144,9 +144,9 @@ class BrokerLine:
     segments_overflow: bool = False
     """Whether a segment ends after the set that makes it too large; from 0.8.2 on it ends before
     that set."""
-    segments_roll_by_timestamp: bool = False
-    """Whether a message begins a new segment if its timestamp is a week later than that of the
-    segment's first message (8.17)."""
+    negative_retention_is_over: bool = True
+    """Whether a topic with a negative `retention.ms` loses its messages at each check; else it
+    keeps them (8.18)."""
     single_replicas_wait: bool = True
     """Whether acks > 1 waits if all partitions of the request have one replica, on this broker;
     before 0.8.2 such a request counts as acknowledged (5.13)."""
@@ -162,6 +162,8 @@ class BrokerLine:
     checks_topics_first: bool = False
     """Whether Produce and Fetch look for the topic first: its absence then counts more than a wrong
     acks or replica_id."""
+    list_offsets_checks_topics_first: bool = False
+    """The same for the replica_id of ListOffsets (8.2)."""
 
     # Fetch
     errors_end_the_wait: bool = True
@@ -232,7 +234,7 @@ class BrokerLine:
 
 
 _CONFIGS_0_8_1 = frozenset({"cleanup.policy", "max.message.bytes", "retention.bytes",
-                            "segment.bytes"})  # fmt: skip
+                            "retention.ms", "segment.bytes", "segment.ms"})  # fmt: skip
 _CONFIGS_0_8_2 = _CONFIGS_0_8_1 | {"min.insync.replicas", "unclean.leader.election.enable"}
 _CONFIGS_0_9 = _CONFIGS_0_8_2 | {"compression.type"}
 _CONFIGS_0_10 = _CONFIGS_0_9 | {"message.timestamp.type"}
@@ -285,6 +287,7 @@ _0_8_1 = BrokerLine(
     errors_end_the_wait=False,
     waits_for_any_produce=True,
     checks_topics_first=True,
+    list_offsets_checks_topics_first=True,
     offset_metadata_chars=1024,
 )
 _0_8_2 = BrokerLine(
@@ -322,6 +325,7 @@ _0_9 = BrokerLine(
     empty_cluster_lists_brokers=True,
     invalid_topic_fails_all=False,
     publishes_isr_growth=True,
+    negative_retention_is_over=False,
     nested_sets=NestedSetPolicy.KEEP,
     compacted_needs_keys=True,
     acks_above_one=False,
@@ -363,7 +367,7 @@ _0_10 = BrokerLine(
     publishes_isr_growth=True,
     message_format=1,
     legacy_lz4_only=False,
-    segments_roll_by_timestamp=True,
+    negative_retention_is_over=False,
     checks_topics_first=True,
     compacted_needs_keys=True,
     acks_above_one=False,

@@ -29,7 +29,7 @@ from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.options import check_options
 from aiokafka08.testing.runtime import ClusterRuntime, Recorded
 from aiokafka08.testing.server import Listener
-from aiokafka08.testing.state import BrokerSettings, ClusterState, Node
+from aiokafka08.testing.state import WEEK_MS, BrokerSettings, ClusterState, Node
 
 T = TypeVar("T")
 
@@ -64,6 +64,9 @@ class EmbeddedCluster(Controls):
         segment_bytes: the size at which a log begins a new segment.
         retention_bytes: a partition keeps at least this many bytes, and at most one segment more;
             None: all.
+        retention_ms: messages older than this are deleted 30 s after the start, and then every 5
+            minutes; on "0.10" their timestamps count. A week by default, as on real brokers; None:
+            they are kept.
         group_min_session_timeout_ms: the shortest session timeout that group members may have.
         max_buffered_bytes: the memory that all connections together may hold, in requests that have
             arrived and responses that clients haven't read; beyond it the connection that holds the
@@ -72,7 +75,8 @@ class EmbeddedCluster(Controls):
         port: the port of the first broker, the next ones follow; 0: free ones.
         advertised_host: the host that Metadata names; "{}" in it stands for the broker's id; None:
             `host`.
-        clock: returns seconds since the epoch, for segments and timestamps; None: the wall clock.
+        clock: returns seconds since the epoch, for segments, timestamps and retention; None: the
+            wall clock.
 
     Raises:
         ValueError: the value of an option is invalid; the text names both. Starting the cluster
@@ -91,6 +95,7 @@ class EmbeddedCluster(Controls):
         message_max_bytes: int = 1000012,
         segment_bytes: int = 128 << 20,
         retention_bytes: int | None = 1 << 30,
+        retention_ms: int | None = WEEK_MS,
         group_min_session_timeout_ms: int = 6000,
         max_buffered_bytes: int = DEFAULT_MAX_BUFFERED_BYTES,
         host: str = "127.0.0.1",
@@ -108,6 +113,7 @@ class EmbeddedCluster(Controls):
             message_max_bytes=message_max_bytes,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
+            retention_ms=retention_ms,
             max_buffered_bytes=max_buffered_bytes,
             port=port,
         )
@@ -127,6 +133,7 @@ class EmbeddedCluster(Controls):
             message_max_bytes=message_max_bytes,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
+            retention_ms=retention_ms,
             group_min_session_timeout_ms=group_min_session_timeout_ms,
         )
         nodes = [

@@ -165,8 +165,15 @@ class Controls:
         return self._call(act)
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """Delete the messages below `offset`, as retention does."""
+        """Delete the messages below `offset`, as retention does at the start of a segment."""
         self._change(topic, partition, lambda one: one.log.delete_before(offset))
+
+    def apply_retention(self) -> None:
+        """Delete messages now, in all partitions, by `retention_ms` and `retention_bytes`.
+
+        Brokers do so 30 s after their start, and then every 5 minutes.
+        """
+        self._call(lambda runtime: self._state.apply_retention(runtime.now_ms()))
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Delete the messages from `offset` on, as an unclean election does."""

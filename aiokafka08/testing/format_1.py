@@ -34,12 +34,12 @@ from aiokafka08.testing.message_sets import (
     limited,
     messages_in,
     parse_message,
+    timestamp_of,
     unwrap,
     walk_entries,
 )
 
 _CODEC_MASK = 0x07
-_MIN_STAMPED_BYTES = 14  # CRC, magic, attributes, timestamp
 _LARGEST_SIZE = 2**31 - 1 - HEADER_BYTES
 
 _HEAP_BYTES = 1 << 28
@@ -78,18 +78,18 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig, now_ms: i
         if codec == target_codec and _stays_as_it_is(found):
             data = _restamped_wrapper(entries, found, base_offset, append_time_ms)
         else:
-            messages = [_as_format_1(one.data) for one in found]
+            messages = [_as_format_1(one.data, keeps_bit=True) for one in found]
             pairs = list(enumerate(messages, base_offset))
             data = encode_set(pairs, target_codec, 1, append_time_ms)
             _check_sizes(data, config)
-        count, largest = len(found), max(_timestamp(one.data) for one in found)
+        count, largest = len(found), max(timestamp_of(one.data) for one in found)
     else:
         converts = any(message[4] != 1 for _, message in entries)
         for _, message in entries if converts else ():
             _check_size_fields(message)
         for _, message in entries:
             _check_message(message, _is_log_append_time(message), config)
-        count, largest = len(entries), max(_timestamp(message) for _, message in entries)
+        count, largest = len(entries), max(timestamp_of(message) for _, message in entries)
         if converts or append_time_ms >= 0:
             data = _converted(entries, base_offset, append_time_ms, stamps=not converts)
             _check_sizes(data, config)
@@ -143,7 +143,9 @@ def _messages_of(entries: list[tuple[int, memoryview]], config: LogConfig) -> It
                 raise MessageSetRejected(
                     CorruptRecordException.errno, "wrapper with a message of another format"
                 )
-            if one[5] & _CODEC_MASK:
+            if (inner_codec := one[5] & _CODEC_MASK) not in config.line.known_codecs | {0}:
+                raise MessageSetRejected(UnknownError.errno, f"unknown codec {inner_codec}")
+            if inner_codec:
                 raise MessageSetRejected(CorruptRecordException.errno, "wrapper inside a wrapper")
             yield _Message(relative + max(base, 0), one, stamped)
 
@@ -180,15 +182,6 @@ def _check_size_fields(message: memoryview) -> None:
         raise MessageSetRejected(UnknownError.errno, "value larger than the broker's memory")
 
 
-def _timestamp(message: memoryview) -> int:
-    if not message[4]:
-        return -1
-    if len(message) < _MIN_STAMPED_BYTES:
-        raise MessageSetRejected(UnknownError.errno, "message too short for a timestamp")
-    timestamp_ms: int = _INT64.unpack_from(message, 6)[0]
-    return timestamp_ms
-
-
 def _stays_as_it_is(messages: list[_Message]) -> bool:
     """Return whether a compressed set needs neither new offsets nor another format."""
     return all(one.data[4] == 1 and one.offset == at for at, one in enumerate(messages))
@@ -206,7 +199,7 @@ def _restamped_wrapper(
             raise MessageSetRejected(CorruptRecordException.errno, "wrong CRC in a wrapper")
     timestamp_ms = append_time_ms
     if append_time_ms < 0:
-        timestamp_ms = max(-1, *(_timestamp(one.data) for one in messages))
+        timestamp_ms = max(-1, *(timestamp_of(one.data) for one in messages))
     data = bytearray()
     for at, (offset, message) in enumerate(entries):
         if not at:  # brokers touch only the first entry
@@ -252,17 +245,25 @@ def _converted(
 def _stamped(message: memoryview, timestamp_ms: int, log_append_time: bool) -> bytes:
     """Return a message of format 1 with another timestamp."""
     attributes = message[5] & ~LOG_APPEND_TIME | (LOG_APPEND_TIME if log_append_time else 0)
-    if attributes == message[5] and _timestamp(message) == timestamp_ms:
+    if attributes == message[5] and timestamp_of(message) == timestamp_ms:
         return bytes(message)
     body = bytes((1, attributes)) + _INT64.pack(timestamp_ms) + bytes(message[14:])
     return crc32(body).to_bytes(4, "big") + body
 
 
-def _as_format_1(message: memoryview, append_time_ms: int = -1) -> Buffer:
-    """Convert a message to format 1; one of format 0 has no timestamp, -1 (KIP-32)."""
+def _as_format_1(
+    message: memoryview, append_time_ms: int = -1, *, keeps_bit: bool = False
+) -> Buffer:
+    """Convert a message to format 1; one of format 0 has no timestamp, -1 (KIP-32).
+
+    `keeps_bit` is True in a compressed set: there the bit of LogAppendTime, which means nothing in
+    format 0, stays as it is (brokers.md 6.3).
+    """
     if message[4] == 1:
         return message
-    return _written(message, 1, max(append_time_ms, _timestamp(message)), append_time_ms >= 0)
+    has_bit = keeps_bit and bool(message[5] & LOG_APPEND_TIME)
+    stamped = append_time_ms >= 0 or has_bit
+    return _written(message, 1, max(append_time_ms, timestamp_of(message)), stamped)
 
 
 def _written(

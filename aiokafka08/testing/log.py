@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
+from itertools import takewhile
 
 from aiokafka08.protocol.message_set import LOG_APPEND_TIME
 from aiokafka08.protocol.types import Buffer
@@ -26,7 +27,7 @@ from aiokafka08.testing.message_sets import (
     ValidatedSet,
     encode_set,
     messages_in,
-    parse_message,
+    timestamp_of,
     walk_entries,
 )
 
@@ -73,7 +74,15 @@ class _Block:
 class _Segment:
     """Part of the log, from `base_offset` to the base of the next segment."""
 
-    __slots__ = ("base_offset", "blocks", "created_ms", "first_ms", "size_bytes", "written_ms")
+    __slots__ = (
+        "base_offset",
+        "blocks",
+        "created_ms",
+        "first_ms",
+        "latest_ms",
+        "size_bytes",
+        "written_ms",
+    )
 
     def __init__(self, base_offset: int, now_ms: int) -> None:
         self.base_offset = base_offset
@@ -82,6 +91,8 @@ class _Segment:
         self.written_ms = self.created_ms = now_ms
         self.first_ms = -1
         """The largest timestamp of its first set; -1 without one."""
+        self.latest_ms = -1
+        """The largest timestamp of all sets; -1 without one."""
 
     def append(self, data: Buffer, last_offset: int, now_ms: int, latest_ms: int = -1) -> None:
         if not self.size_bytes:
@@ -90,7 +101,13 @@ class _Segment:
             self.blocks.append(_Block())
         self.blocks[-1].append(data, last_offset)
         self.size_bytes += len(data)
+        self.latest_ms = max(self.latest_ms, latest_ms)
         self.written_ms = now_ms
+
+    @property
+    def age_counts_from_ms(self) -> int:
+        """The time from which on retention counts the segment's age (brokers.md 8.18)."""
+        return self.written_ms if self.latest_ms < 0 else self.latest_ms
 
     def entries(self) -> Iterator[tuple[int, memoryview]]:
         for block in self.blocks:
@@ -104,11 +121,13 @@ class _Segment:
 
         The result is the entry's last offset and its bytes, or None to remove the entry.
         """
-        blocks, self.blocks, self.size_bytes = self.blocks, [], 0
+        blocks, first_ms = self.blocks, self.first_ms
+        self.blocks, self.size_bytes = [], 0
         for block in blocks:
             for offset, message in walk_entries(block.data):
                 if (edited := edit(offset, message)) is not None:
                     self.append(edited[1], edited[0], self.written_ms)
+        self.first_ms = first_ms
 
 
 class PartitionLog:
@@ -119,10 +138,13 @@ class PartitionLog:
         retention_bytes: delete the oldest segment as long as the remaining segments have at least
             this many bytes. The log then has at most one segment more than that. None keeps
             everything.
+        retention_ms: `retain` deletes the oldest segment if its largest timestamp, or without
+            timestamps its last append, is longer ago than this. None keeps everything.
         segments_overflow: if True, a set may exceed the limit: it begins a new segment only if the
             last segment is already larger than `segment_bytes`.
         segment_ms: how much time the timestamps of a segment may span, from its first set on; a set
-            with a later one begins a new segment. None: any (brokers.md 8.17).
+            with a later one begins a new segment. For a first set without timestamps, the time
+            since the segment's creation counts. None: any (brokers.md 8.17).
     """
 
     __slots__ = (
@@ -131,6 +153,7 @@ class PartitionLog:
         "_segments_overflow",
         "end_offset",
         "retention_bytes",
+        "retention_ms",
         "segment_bytes",
         "start_offset",
     )
@@ -141,6 +164,7 @@ class PartitionLog:
         retention_bytes: int | None,
         now_ms: int,
         *,
+        retention_ms: int | None = None,
         segments_overflow: bool = False,
         segment_ms: int | None = None,
     ) -> None:
@@ -148,6 +172,7 @@ class PartitionLog:
         self._segment_ms = segment_ms
         self.segment_bytes = segment_bytes
         self.retention_bytes = retention_bytes
+        self.retention_ms = retention_ms
         self.start_offset = 0
         """The lowest offset that can be fetched. In an empty log it equals `end_offset`."""
         self.end_offset = 0
@@ -180,7 +205,8 @@ class PartitionLog:
             self._segments.append(segment)
         segment.append(data, next_offset - 1, now_ms, latest_ms)
         self.end_offset = next_offset
-        self._retain()
+        if len(self._segments) > 1:
+            self._delete_first(min(self._count_beyond_size(), len(self._segments) - 1), now_ms)
 
     def _spans_too_long(self, segment: _Segment, now_ms: int, latest_ms: int) -> bool:
         if self._segment_ms is None:
@@ -279,21 +305,19 @@ class PartitionLog:
             MessageSetRejected, ValueError: a wrapper on the way can't be decompressed.
         """
         for segment in self._segments:
-            entries = [
-                (at, entry, parse_message(entry).timestamp_ms) for at, entry in segment.entries()
-            ]
-            times = [time for _, _, time in entries if time is not None and time >= 0]
+            entries = [(at, entry, timestamp_of(entry)) for at, entry in segment.entries()]
+            times = [time for _, _, time in entries if time >= 0]
             if max(times, default=segment.written_ms) >= timestamp_ms:
                 break
         else:
             return None
         for at, entry, time in entries:
-            if time is None or time < timestamp_ms:
+            if time < timestamp_ms:
                 continue
             stamped = time if entry[5] & LOG_APPEND_TIME else None
             for offset, message in messages_in(at, entry):
-                found_ms = parse_message(message).timestamp_ms if stamped is None else stamped
-                if found_ms is None or found_ms < timestamp_ms:
+                found_ms = timestamp_of(message) if stamped is None else stamped
+                if found_ms < timestamp_ms:
                     continue
                 if self.start_offset <= offset < below:
                     return offset, found_ms
@@ -303,6 +327,16 @@ class PartitionLog:
         """Begin a new segment unless the last one is empty."""
         if self._segments[-1].size_bytes:
             self._segments.append(_Segment(self.end_offset, now_ms))
+
+    def retain(self, now_ms: int) -> None:
+        """Delete the segments that are too old, then those beyond `retention_bytes`.
+
+        If all messages are due, a new segment begins, and the log is empty (brokers.md 8.18).
+        """
+        if (limit_ms := self.retention_ms) is not None:
+            old = takewhile(lambda one: now_ms - one.age_counts_from_ms > limit_ms, self._segments)
+            self._delete_first(sum(1 for _ in old), now_ms)
+        self._delete_first(self._count_beyond_size(), now_ms)
 
     def delete_before(self, offset: int) -> None:
         """Delete all messages below `offset`, as if a segment started there."""
@@ -352,14 +386,25 @@ class PartitionLog:
         for index in range(max(at - 1, 0), len(self._segments)):
             yield self._segments[index]
 
-    def _retain(self) -> None:
-        if self.retention_bytes is None or len(self._segments) == 1:
-            return
+    def _count_beyond_size(self) -> int:
+        """Return how many of the first segments `retention_bytes` doesn't keep."""
+        if self.retention_bytes is None:
+            return 0
         over = self.size_bytes - self.retention_bytes
-        while len(self._segments) > 1 and over >= self._segments[0].size_bytes:
-            over -= self._segments[0].size_bytes
-            del self._segments[0]
-            self.start_offset = self._segments[0].base_offset
+        for count, segment in enumerate(self._segments):
+            over -= segment.size_bytes
+            if over < 0:
+                return count
+        return len(self._segments)
+
+    def _delete_first(self, count: int, now_ms: int) -> None:
+        """Delete the first segments. The last one is deleted only if it has messages."""
+        if count == len(self._segments):
+            self.roll(now_ms)
+            count = len(self._segments) - 1
+        if count:
+            del self._segments[:count]
+            self.start_offset = max(self.start_offset, self._segments[0].base_offset)
 
 
 def _base_offset(segment: _Segment) -> int:

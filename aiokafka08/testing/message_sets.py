@@ -28,6 +28,7 @@ T = TypeVar("T")
 HEADER_BYTES = 12
 """Offset and size, in front of each message."""
 MIN_MESSAGE_BYTES = 14
+_MIN_STAMPED_BYTES = 14  # CRC, magic, attributes, timestamp
 LARGEST_ARRAY = 2**31 - 3
 """Java allocates no larger array. From 0.9 on brokers do so for each message in a wrapper, before
 they see that the wrapper has less."""
@@ -218,6 +219,20 @@ def parse_message(message: memoryview, *, stamped: bool | None = None) -> Messag
         fields.append(None if size < 0 else bytes(message[pos : pos + size]))
         pos += max(size, 0)
     return MessageFields(fields[0], fields[1], timestamp_ms)
+
+
+def timestamp_of(message: memoryview) -> int:
+    """Return the timestamp of a message (from its CRC on), without a look at the rest of it.
+
+    Raises:
+        MessageSetRejected: the message is of format 1, and too short for a timestamp.
+    """
+    if not message[4]:
+        return -1
+    if len(message) < _MIN_STAMPED_BYTES:
+        raise MessageSetRejected(UnknownError.errno, "message too short for a timestamp")
+    timestamp_ms: int = _INT64.unpack_from(message, 6)[0]
+    return timestamp_ms
 
 
 def limited(messages: Iterator[T]) -> list[T]:

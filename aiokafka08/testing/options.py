@@ -26,6 +26,7 @@ def check_options(
     message_max_bytes: object,
     segment_bytes: object,
     retention_bytes: object,
+    retention_ms: object,
     max_buffered_bytes: object,
     port: object,
 ) -> None:
@@ -48,6 +49,8 @@ def check_options(
     _check_integer("segment_bytes", segment_bytes, 1)
     if retention_bytes is not None:
         _check_integer("retention_bytes", retention_bytes, 0)
+    if retention_ms is not None:
+        _check_integer("retention_ms", retention_ms, 0)
     _check_integer("max_buffered_bytes", max_buffered_bytes, 1)
     _check_integer("port", port, 0, _HIGHEST_PORT + 1 - count)
 

@@ -7,6 +7,9 @@ is used from there only; `cluster` creates it at each start.
 Invariant: after each change of the state `complete_delayed()` runs before the event loop continues.
 Nothing polls: a delayed operation is checked when one of its keys is in `state.changed`, and at its
 timeout. The connections (`server`) and the methods of `cluster` call `complete_delayed()`.
+
+Retention has a timer while there are messages that it may delete. Its checks have the times that
+they have on real brokers (brokers.md 8.18).
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ HISTORY_BYTES = 32 << 20
 """Limit of the history: the bytes of its requests as they were received, and `_ITEM_BYTES` for each
 item of their arrays."""
 _ITEM_BYTES = 200
+_FIRST_RETENTION_S, _RETENTION_S = 30.0, 300.0
+"""When real brokers delete old messages: the time from their start to the first check, and between
+two checks (`log.retention.check.interval.ms`)."""
 
 
 class Recorded(NamedTuple):
@@ -158,9 +164,13 @@ class ClusterRuntime:
         self._clock = clock
         self._delayed_operations: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._group_timer: asyncio.TimerHandle | None = None
+        self._retention_timer: asyncio.TimerHandle | None = None
+        self._started_s = self.now_s()
         self._completing = False
         self._expected: list[_ExpectedRequest] = []
         self._connections = 0
+        if state.topics:  # a cluster that was stopped and is started again
+            self._arm_retention_timer()
 
     def now_ms(self) -> int:
         """Return the wall-clock time, for segments and timestamps."""
@@ -225,6 +235,8 @@ class ClusterRuntime:
             self._completing = False
         if regroup:
             self._arm_group_timer()
+        if self._retention_timer is None:
+            self._arm_retention_timer()
 
     def _arm_group_timer(self) -> None:
         next_deadline = self.state.groups.next_deadline()
@@ -243,6 +255,21 @@ class ClusterRuntime:
         self.state.changed |= self.state.groups.expire(self.now_s())
         self.complete_delayed()
         self._arm_group_timer()
+
+    # --- retention --------------------------------------------------------------------------------
+
+    def _arm_retention_timer(self) -> None:
+        loop, wait_s = asyncio.get_running_loop(), _FIRST_RETENTION_S
+        passed_s = loop.time() - self._started_s
+        if passed_s >= _FIRST_RETENTION_S:
+            checks = (passed_s - _FIRST_RETENTION_S) // _RETENTION_S + 1
+            wait_s += checks * _RETENTION_S
+        self._retention_timer = loop.call_at(self._started_s + wait_s, self._apply_retention)
+
+    def _apply_retention(self) -> None:
+        self._retention_timer = None
+        if self.state.apply_retention(self.now_ms()):
+            self._arm_retention_timer()
 
     # --- history ----------------------------------------------------------------------------------
 
@@ -281,12 +308,13 @@ class ClusterRuntime:
         return future
 
     async def close(self) -> None:
-        """Cancel the timer, and the futures of requests that will never come.
+        """Cancel the timers, and the futures of requests that will never come.
 
         End what still runs for connections that are closed.
         """
-        if self._group_timer is not None:
-            self._group_timer.cancel()
+        for timer in (self._group_timer, self._retention_timer):
+            if timer is not None:
+                timer.cancel()
         for expected in self._expected:
             expected.future.cancel()
         self._expected.clear()

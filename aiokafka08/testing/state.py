@@ -31,8 +31,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4
 """Real brokers have 50. With 4, a few groups are enough for each broker to coordinate one."""
 OFFSETS_REPLICATION_FACTOR = 3
-SEGMENT_MS = 7 * 24 * 3600 * 1000
-"""`log.roll.hours`, by default a week."""
+WEEK_MS = 7 * 24 * 3600 * 1000
+"""`log.roll.hours` and `log.retention.hours`, by default a week."""
 
 _VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _NO_LEADER = -1
@@ -48,6 +48,7 @@ class BrokerSettings:
     message_max_bytes: int = 1000012
     segment_bytes: int = 128 << 20
     retention_bytes: int | None = 1 << 30
+    retention_ms: int | None = WEEK_MS
     group_min_session_timeout_ms: int = 6000
 
 
@@ -220,7 +221,7 @@ class ClusterState:
         """
         config = self.topic_configs[name] if config is None else dict(config)
         log_config = self._log_config(config)
-        retention_bytes = self._retention_bytes(config)
+        retention_bytes, retention_ms = self._retention(config)
         min_insync_replicas, unclean_election = _election_config(config)
         self.topic_configs[name] = config
         self.had_topic = True
@@ -236,8 +237,9 @@ class ClusterState:
                     log_config.segment_bytes,
                     retention_bytes,
                     now_ms,
+                    retention_ms=retention_ms,
                     segments_overflow=self.line.segments_overflow,
-                    segment_ms=SEGMENT_MS if self.line.segments_roll_by_timestamp else None,
+                    segment_ms=int(config.get("segment.ms", WEEK_MS)),
                 ),
                 log_config,
                 min_insync_replicas,
@@ -258,15 +260,10 @@ class ClusterState:
         self.topic_configs[name] = config
         for partition in self.topics[name]:
             partition.log_config = log_config
+            partition.log.retention_bytes, partition.log.retention_ms = self._retention(config)
             partition.min_insync_replicas = min_insync_replicas
             partition.unclean_election = unclean_election
             self.changed.add(partition.key)
-
-    def _retention_bytes(self, config: Mapping[str, str]) -> int | None:
-        if "retention.bytes" not in config:
-            return self.settings.retention_bytes
-        wanted = int(config["retention.bytes"])
-        return None if wanted < 0 else wanted
 
     def _log_config(self, config: Mapping[str, str]) -> LogConfig:
         settings = self.settings
@@ -278,6 +275,34 @@ class ClusterState:
             compression_type=config.get("compression.type", "producer"),
             log_append_time=config.get("message.timestamp.type") == "LogAppendTime",
         )
+
+    def _retention(self, config: Mapping[str, str]) -> tuple[int | None, int | None]:
+        """Return how many bytes and milliseconds a topic's logs keep; None: all (brokers.md 8.18).
+
+        The negative age that 0.8 takes for one like any other is over at once.
+        """
+        if config.get("cleanup.policy") == "compact":
+            return None, None
+        keep_bytes, keep_ms = self.settings.retention_bytes, self.settings.retention_ms
+        if "retention.bytes" in config:
+            keep_bytes = int(config["retention.bytes"])
+        if "retention.ms" in config:
+            keep_ms = int(config["retention.ms"])
+            if keep_ms < 0 and not self.line.negative_retention_is_over:
+                keep_ms = None
+        return None if keep_bytes is None or keep_bytes < 0 else keep_bytes, keep_ms
+
+    def apply_retention(self, now_ms: int) -> bool:
+        """Delete old messages, as brokers do now and then; return False if no later check can.
+
+        Requests that wait for these partitions aren't checked: brokers don't do so either.
+        """
+        later = False
+        for partition in self.all_partitions():
+            log = partition.log
+            log.retain(now_ms)
+            later |= log.size_bytes > 0 and (log.retention_bytes, log.retention_ms) != (None, None)
+        return later
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; commits for it stay, as they do on real brokers.
@@ -413,7 +438,8 @@ class ClusterState:
         """Create the offsets topic, as brokers do at the first GroupCoordinator request."""
         alive = sum(1 for node in self.nodes.values() if node.alive)
         factor = min(alive, OFFSETS_REPLICATION_FACTOR)
-        self.create_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, factor, {}, now_ms)
+        config = {"cleanup.policy": "compact"}
+        self.create_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, factor, config, now_ms)
 
 
 def _election_config(config: Mapping[str, str]) -> tuple[int, bool]:

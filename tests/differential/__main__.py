@@ -12,15 +12,16 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.brokers import RealCluster
 from tests.contract.targets import RELEASES
 from tests.differential import cases, sets, wire
-from tests.differential.campaign import difference_of, run_seeds
+from tests.differential.campaign import SEEDS_PER_CLUSTER, Report, difference_of, run_seeds
 from tests.differential.run import PATIENT
-from tests.differential.targets import PROPERTIES, pair_of
+from tests.differential.targets import PROPERTIES, Pair, pair_of
 
 
 async def run_line(release: str, brokers: int, options: argparse.Namespace) -> bool:
@@ -29,21 +30,32 @@ async def run_line(release: str, brokers: int, options: argparse.Namespace) -> b
     def show(text: str) -> None:
         print(f"{release}, {brokers} brokers: {text}", file=sys.stderr, flush=True)
 
+    if options.case is not None:
+        async with new_pair(release, brokers) as pair:
+            namespace = vars(cases) | vars(sets) | vars(wire)
+            case = eval(Path(options.case).read_text(), namespace)  # our own text
+            difference = await difference_of(pair, case, PATIENT)
+            print("no difference" if difference is None else difference)
+            return difference is None
+    started = time.monotonic()
+    report = Report(release, brokers)
+    seeds = range(options.first, options.first + options.seeds)
+    for at in range(0, len(seeds), SEEDS_PER_CLUSTER):
+        async with new_pair(release, brokers) as pair:
+            chunk = seeds[at : at + SEEDS_PER_CLUSTER]
+            await run_seeds(pair, chunk, at_once=options.at_once, report=report, progress=show)
+    print(f"{report}\n{time.monotonic() - started:.0f} s", flush=True)
+    return report.is_good
+
+
+@asynccontextmanager
+async def new_pair(release: str, brokers: int) -> AsyncIterator[Pair]:
+    """Start a real cluster and its embedded counterpart."""
     real = RealCluster(release, brokers, PROPERTIES)
     await asyncio.to_thread(real.start)
     try:
         async with pair_of(real) as pair:
-            if options.case is not None:
-                namespace = vars(cases) | vars(sets) | vars(wire)
-                case = eval(Path(options.case).read_text(), namespace)  # our own text
-                difference = await difference_of(pair, case, PATIENT)
-                print("no difference" if difference is None else difference)
-                return difference is None
-            seeds = range(options.first, options.first + options.seeds)
-            started = time.monotonic()
-            report = await run_seeds(pair, seeds, at_once=options.at_once, progress=show)
-            print(f"{report}\n{time.monotonic() - started:.0f} s", flush=True)
-            return not report.findings
+            yield pair
     finally:
         await asyncio.to_thread(real.close)
 

@@ -2,6 +2,11 @@
 
 Several cases run at a time. One that differs then runs again alone, with more patience: what
 differs only beside others is counted, and is no result. The rest is known (`known`) or is shrunk.
+
+Why patience matters: a case with a request that waits (a long poll, a JoinGroup) goes on after a
+while, without knowing that the broker has begun to wait. On a slow broker the next step overtakes
+that request. Brokers get slow with the number of their topics, of which each case takes some, so
+the caller passes a pair of new clusters every `SEEDS_PER_CLUSTER` seeds.
 """
 
 from __future__ import annotations
@@ -20,6 +25,9 @@ from tests.differential.known import find_known
 from tests.differential.run import HURRIED, PATIENT, Patience, Runner
 from tests.differential.shrink import shrink
 from tests.differential.targets import ClusterTarget, Pair
+
+SEEDS_PER_CLUSTER = 250
+"""After this many seeds a broker has about a thousand topics."""
 
 
 class Finding(NamedTuple):
@@ -42,7 +50,18 @@ class Report:
     """Name of the known difference → seeds."""
     only_once: dict[int, Difference] = field(default_factory=dict)
     """Seeds that differed, but not when they ran alone."""
-    findings: list[Finding] = field(default_factory=list)
+    internal_errors: list[str] = field(default_factory=list)
+    """Tracebacks of the embedded cluster, even if the answers were equal or known to differ."""
+    by_shape: dict[object, Finding] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return list(self.by_shape.values())
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all answers were equal or known to differ."""
+        return not (self.by_shape or self.internal_errors)
 
     def __str__(self) -> str:
         rows = [
@@ -52,6 +71,7 @@ class Report:
             f" {dict(self.known)}, {len(self.only_once)} that differed only once"
         ]
         rows += [f"only once, seed {seed}: {one}" for seed, one in self.only_once.items()]
+        rows += [f"internal error: {one}" for one in self.internal_errors]
         for number, finding in enumerate(self.findings, 1):
             name = f"{re.sub(r'[^0-9]', '_', self.release)}_seed_{finding.seeds[0]}"
             rows.append(f"\n--- {number}: seeds {finding.seeds}")
@@ -91,6 +111,7 @@ async def run_seeds(
     *,
     at_once: int = 8,
     most_findings: int = 20,
+    report: Report | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Run the cases of these seeds; return what differs.
@@ -98,9 +119,11 @@ async def run_seeds(
     Args:
         at_once: how many cases run at a time.
         most_findings: stop after this many different findings.
+        report: add to this one, which is that of earlier seeds; None: begin a new one.
         progress: called with a line of text now and then.
     """
-    report = Report(pair.release, pair.brokers)
+    if report is None:
+        report = Report(pair.release, pair.brokers)
     waiting = iter(seeds)
     suspects: dict[int, Difference] = {}
 
@@ -118,7 +141,7 @@ async def run_seeds(
     async with asyncio.TaskGroup() as tasks:
         for _ in range(at_once):
             tasks.create_task(work())
-    by_shape: dict[object, Finding] = {}
+    by_shape = report.by_shape
     for seed in sorted(suspects):
         case = make_case(pair, seed)
         difference = await difference_of(pair, case, PATIENT)
@@ -132,7 +155,8 @@ async def run_seeds(
             finding = await _shrunk(pair, seed, case, difference)
             by_shape[difference.shape] = finding
             progress(f"seed {seed}: {finding.difference}")
-    report.findings = list(by_shape.values())
+    report.internal_errors += pair.internal_errors
+    pair.internal_errors.clear()
     return report
 
 
@@ -141,7 +165,7 @@ async def _shrunk(pair: Pair, seed: int, case: Case, difference: Difference) -> 
 
     async def shows(candidate: Case) -> bool:
         nonlocal last
-        found = await difference_of(pair, candidate, HURRIED)
+        found = await difference_of(pair, candidate, PATIENT)
         if found is None or found.shape != difference.shape:
             return False
         last = found

@@ -33,6 +33,7 @@ def _commit(
     return Request("OffsetCommit", version, body)
 
 
+_ONE = [(0, 5, -1, "m")]
 _STAMPED = (Msg(magic=1, timestamp=5), Msg(magic=1, timestamp=9, offset=1))
 _THREE = MessageSet((Msg(), Msg(), Msg()))
 _READ = (_fetch(0), _fetch(2))
@@ -93,6 +94,11 @@ FOUND: dict[str, Case] = {
         Request("GroupCoordinator", 0, (None,)),
         Request("Heartbeat", 0, (None, 1, "x")),
         Request("JoinGroup", 0, ("$g0", 20_000, "", "consumer", [])),
+    ),
+    # 8.5
+    "null topic beside a good one": _case(
+        Request("OffsetCommit", 1, ("$g0", -1, "", [("$t0", _ONE), (None, _ONE)])),
+        Request("OffsetFetch", 1, ("$g0", [("$t0", [0])])),
     ),
     # 8.5, 8.7
     "order of the checks of a commit": _case(
@@ -164,6 +170,30 @@ FOUND: dict[str, Case] = {
         Request("DescribeGroups", 0, (Counted(-1),)),
     ),
     "a bad name repeats a topic": _case(Request("Metadata", 0, (["$t0", "$t0", "a b"],))),
+    # 6.3, 6.7
+    "attributes of messages in wrappers": _case(
+        _produce(Wrap("gzip", (Msg(attributes=8), Msg(attributes=0x10)))),
+        _produce(Msg(attributes=8), Wrap("snappy", (Msg(key=b"k", attributes=0x88),)), version=2),
+        _produce(Wrap("gzip", (Wrap("codec-4", magic=1),), magic=1), version=2),
+        *_READ,
+    ),
+    # 8.2
+    "followers that list offsets of unknown topics": _case(
+        Request("ListOffsets", 0, (-2, [("a b", [(0, -2, 10)]), ("$t0", [(7, -2, 10)])])),
+        Request("ListOffsets", 1, (-2, [("a b", [(0, -2)])])),
+    ),
+    # 8.8
+    "any negative count is null": _case(
+        _commit(1, "$g0", "$t0", -1, ""),
+        Request("OffsetFetch", 2, ("$g0", Counted(-5))),
+        Request("Metadata", 1, (Counted(-5),)),
+    ),
+    # 8.14
+    "offsets by time of messages with wrong sizes": _case(
+        _produce(Msg(magic=1, timestamp=5, key_size=-2, key=b"k"), version=2),
+        _produce(Msg(magic=1, timestamp=9, value_size=99), version=2),
+        *(Request("ListOffsets", 1, (-1, [("$t0", [(0, time)])])) for time in (4, 6, 10)),
+    ),
     # 3.7
     "half-closed": Case(1, (HalfClose("a", (_fetch(), Request("Metadata", 0, (["$t0"],)))),)),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import struct
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -115,6 +116,8 @@ class Pair:
         self._run = os.urandom(3).hex()
         self._numbers = itertools.count(1)
         self._ready: dict[str, list[str]] = {}
+        self.internal_errors: list[str] = []
+        """What the embedded cluster has logged as errors: its own bugs."""
         self._filling = asyncio.Lock()
 
     async def prepare(self) -> None:
@@ -177,11 +180,11 @@ class Pair:
         names = [
             f"d{self._run}{symbol.replace('$', '-')}-{next(self._numbers)}" for _ in range(count)
         ]
-        for name in names:
-            self._embedded.create_topic(name, kind.partitions, replicas, kind.config)
         config = dict(kind.config)
-        if self.line.segments_roll_by_timestamp:  # else messages of 2020 are deleted at any moment
+        if self.line.message_format:  # else messages of 2020 are deleted at any moment
             config["retention.ms"] = "-1"
+        for name in names:
+            self._embedded.create_topic(name, kind.partitions, replicas, config)
         new = NewTopic(kind.partitions, replicas, config or None)
         await asyncio.to_thread(self._real.create_topics, dict.fromkeys(names, new))
         self._ready[symbol] = names
@@ -198,5 +201,22 @@ async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
     )
     async with embedded:
         pair = Pair(embedded, real)
-        await pair.prepare()
-        yield pair
+        errors = _Errors(pair.internal_errors)
+        logger = logging.getLogger("aiokafka08.testing")
+        logger.addHandler(errors)
+        try:
+            await pair.prepare()
+            yield pair
+        finally:
+            logger.removeHandler(errors)
+
+
+class _Errors(logging.Handler):
+    """Collects errors, with their tracebacks."""
+
+    def __init__(self, found: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._found.append(self.format(record))

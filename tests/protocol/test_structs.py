@@ -181,6 +181,8 @@ def test_all_topics_is_null_in_metadata_version_1_only() -> None:
     frame = b"".join(encoded)[4:]
     assert frame.endswith(b"\xff\xff\xff\xff")
     assert decode_request(frame).body == api.MetadataRequest(None)
+    negative = frame[:-4] + (-5).to_bytes(4, "big", signed=True)
+    assert decode_request(negative).body == api.MetadataRequest(None)
     with pytest.raises(ValueError, match="null"):
         api.encode_request(api.MetadataRequest(None), 0, 1, "me")
     with pytest.raises(KafkaProtocolError, match="count -1"):

@@ -31,6 +31,7 @@ from tests.contract.wire.requests import (
     produce_request,
 )
 from tests.contract.wire.wire_client import WireClient
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -169,6 +170,7 @@ def test_exit_does_not_wait_for_delayed_requests() -> None:
         ("message_max_bytes", -1, "message_max_bytes=-1: "),
         ("segment_bytes", 0, "segment_bytes=0: "),
         ("retention_bytes", -1, "retention_bytes=-1: "),
+        ("retention_ms", -1, "retention_ms=-1: expected an integer >= 0"),
         ("port", 65536, "port=65536: expected an integer from 0 to 65535"),
         ("port", True, "port=True: "),
     ],
@@ -537,6 +539,41 @@ def test_history_has_all_requests(three: EmbeddedCluster) -> None:
     assert len(three.requests(api.ProduceRequest)) == 2
     [request] = three.requests(api.ProduceRequest, node=1)
     assert bytes(request.topics[0].partitions[0].message_set) == plain(b"y")
+
+
+def test_retention_follows_the_clock() -> None:
+    now_s = [1e9]
+    with EmbeddedCluster(topics={"t": 1}, retention_ms=60_000, clock=lambda: now_s[0]) as cluster:
+        cluster.append("t", 0, [b"x"])
+        now_s[0] += 60
+        cluster.apply_retention()
+        assert cluster.offsets("t", 0).start == 0
+        now_s[0] += 1
+        cluster.apply_retention()
+        assert cluster.offsets("t", 0) == (1, 1, 1)
+
+
+async def test_retention_runs_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does so more than once, and also after a restart; the timer ends with the messages."""
+    monkeypatch.setattr(runtime, "_FIRST_RETENTION_S", 0.01)
+    monkeypatch.setattr(runtime, "_RETENTION_S", 0.02)
+    cluster = EmbeddedCluster(topics={"t": 1}, retention_ms=0)
+
+    def is_empty() -> bool:
+        bounds = cluster.offsets("t", 0)
+        return bounds.start == bounds.end
+
+    async with cluster:
+        for _ in range(2):
+            cluster.append("t", 0, [b"x"])
+            await until(is_empty)
+        monkeypatch.setattr(runtime, "_RETENTION_S", 3600)
+        cluster.append("t", 0, [b"x"])
+    assert cluster._state.topics["t"][0].log.size_bytes
+    async with cluster:
+        await until(is_empty)
+        assert cluster._runtime is not None
+        assert cluster._runtime._retention_timer is None
 
 
 def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:

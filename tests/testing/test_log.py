@@ -132,6 +132,38 @@ def test_retention_keeps_at_least_retention_bytes() -> None:
     assert offsets_of(log.read(45, END, END)) == [45, 46, 47]
 
 
+def test_retention_counts_from_the_last_append_or_the_timestamp() -> None:
+    log = PartitionLog(1 << 30, None, 0, retention_ms=1000)
+    for written_ms, latest_ms in ((1000, -1), (1000, 5000), (1000, -1)):
+        log.append_raw(plain(b"x", first=log.end_offset), log.end_offset + 1, written_ms, latest_ms)
+        log.roll(written_ms)
+    starts = []
+    for now_ms in (2000, 2001, 6000, 6001, 6001):
+        log.retain(now_ms)
+        starts.append(log.start_offset)
+    assert starts == [0, 1, 1, 3, 3]
+    assert log.list_offsets(-1, 99, END, 9000) == [3]
+
+
+def test_retention_ends_a_log_whose_messages_are_all_due() -> None:
+    log = PartitionLog(1 << 30, 0, 0)
+    append(log, plain(b"x", b"y"))
+    assert log.start_offset == 0  # an append keeps the last segment
+    log.retain(0)
+    assert (log.start_offset, log.end_offset, log.size_bytes) == (2, 2, 0)
+    assert append(log, plain(b"z")) == 2
+    assert offsets_of(log.read(2, END, END)) == [2]
+
+
+def test_compaction_keeps_the_time_from_which_segments_roll() -> None:
+    log = PartitionLog(1 << 30, None, 0, segment_ms=1000)
+    log.append_raw(plain(b"x", b"y"), 2, 0, 500)
+    log.remove({0})
+    log.append_raw(plain(b"z", first=2), 3, 9000, 1500)
+    log.append_raw(plain(b"z", first=3), 4, 9000, 1501)
+    assert log.list_offsets(-1, 99, END, 0) == [4, 3, 0]
+
+
 def test_list_offsets_by_segment_time() -> None:
     log = new_log()
     assert log.list_offsets(5000, 10, END, 6000) == [0]

@@ -66,6 +66,13 @@ VERSIONS = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
     help="Bytes that a partition keeps; -1: all (default: 1073741824).",
 )
 @click.option(
+    "--retention-ms",
+    type=int,
+    default=604_800_000,
+    metavar="MS",
+    help="How long a partition keeps messages; -1: for ever (default: 604800000).",
+)
+@click.option(
     "--max-buffered-bytes",
     type=int,
     default=512 << 20,

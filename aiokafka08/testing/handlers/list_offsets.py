@@ -82,7 +82,10 @@ def _offsets(
     node_id = context.node.node_id
     partition = context.state.partition(*key)
     if partition is None or node_id not in partition.replicas:
-        for_debugging = request.replica_id == DEBUGGING_CONSUMER
+        known = (
+            key.topic in context.state.topics or not context.line.list_offsets_checks_topics_first
+        )
+        for_debugging = request.replica_id == DEBUGGING_CONSUMER and known
         unknown = ReplicaNotAvailableError if for_debugging else UnknownTopicOrPartitionError
         return offsets_error(context.layout, key.partition, unknown.errno)
     if partition.leader != node_id and request.replica_id != DEBUGGING_CONSUMER:

@@ -72,6 +72,9 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Step
         return Disconnect()
     commit = _to_zookeeper if context.layout == 0 else _to_kafka
     items = yield from by_partition(request.topics)
+    takes_any_topic = context.layout and not context.line.unknown_topic_commit_code
+    if takes_any_topic and any(key.topic is None for key in items):
+        raise RequestFailed  # the key of its record can't be encoded
     committed = yield from in_steps(
         lambda key: PartitionError(key.partition, commit(context, request, key, items[key])),
         list(items),

@@ -38,6 +38,9 @@ class Target(Protocol):
         config: Mapping[str, str] | None = None,
     ) -> None: ...
 
+    def apply_retention(self) -> None:
+        """Let the brokers delete what is due. Real ones do so by themselves."""
+
 
 class EmbeddedTarget:
     """An embedded cluster."""
@@ -67,6 +70,9 @@ class EmbeddedTarget:
     ) -> None:
         self.cluster.create_topic(name, partitions, replication_factor, config)
 
+    def apply_retention(self) -> None:
+        self.cluster.apply_retention()
+
 
 class RealTarget:
     """Real brokers; their line is the one that their release stands for."""
@@ -95,6 +101,9 @@ class RealTarget:
         config: Mapping[str, str] | None = None,
     ) -> None:
         self.cluster.create_topic(name, partitions, replication_factor, config)
+
+    def apply_retention(self) -> None:
+        pass
 
 
 @contextmanager
