@@ -1,6 +1,6 @@
 """`aiokafka08 kcat`, beside Debian's kcat 1.7.1: the same bytes in both directions.
 
-kcat gets the version of the embedded cluster as an option, since it can't detect one below 0.10.
+kcat gets the version of a cluster as an option, since it can't detect one below 0.10.
 """
 
 from __future__ import annotations
@@ -14,40 +14,52 @@ from pathlib import Path
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
+from tests.brokers.fixtures import BrokerClusters
 from tests.cli.conftest import RunCommand
 
 RunKcat = Callable[..., bytes]
-TOLD = ["-X", "api.version.request=false", "-X", "broker.version.fallback=0.8.2"]
 TEXT = 'k1:tea\n:milk\nk3:\n\nü:"q\\u\tx\nnokey\n'.encode()
 
 
-@pytest.fixture
-def kcat(kafka_cluster: EmbeddedCluster) -> RunKcat:
-    """Debian's kcat, connected to the cluster."""
+def run_kcat(bootstrap: str, version: str | None) -> RunKcat:
+    """Return Debian's kcat, connected to brokers of a version; None: it detects the version."""
     program = shutil.which("kcat")
     if program is None:
         pytest.skip("kcat isn't installed: apt-get install kcat")
+    words = [program, "-b", bootstrap]
+    if version is not None:
+        words += ["-X", "api.version.request=false", "-X", f"broker.version.fallback={version}"]
 
-    def run(*arguments: str, stdin: bytes = b"", told: bool = True) -> bytes:
-        flags = ["-b", kafka_cluster.bootstrap_servers, *(TOLD if told else []), *arguments]
-        done = subprocess.run(
-            [program, *flags], input=stdin, capture_output=True, timeout=30, check=True
-        )
+    def run(*arguments: str, stdin: bytes = b"") -> bytes:
+        command = [*words, *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=30, check=True)
         return done.stdout
 
     return run
 
 
-@pytest.fixture
-def ours(cli: RunCommand, kafka_cluster: EmbeddedCluster) -> RunKcat:
-    """`aiokafka08 kcat`, connected to the cluster."""
+def run_ours(cli: RunCommand, bootstrap: str) -> RunKcat:
+    """Return `aiokafka08 kcat`, connected to brokers."""
 
     def run(*arguments: str, stdin: bytes = b"") -> bytes:
-        done = cli("kcat", "-b", kafka_cluster.bootstrap_servers, *arguments, stdin=stdin)
+        done = cli("kcat", "-b", bootstrap, *arguments, stdin=stdin)
         assert done.code == 0, done.err
         return done.out
 
     return run
+
+
+@pytest.fixture
+def kcat(kafka_cluster: EmbeddedCluster) -> RunKcat:
+    """Debian's kcat, connected to the embedded cluster."""
+    version = {"0.8.2": "0.8.2", "0.10": None}[kafka_cluster.version]
+    return run_kcat(kafka_cluster.bootstrap_servers, version)
+
+
+@pytest.fixture
+def ours(cli: RunCommand, kafka_cluster: EmbeddedCluster) -> RunKcat:
+    """`aiokafka08 kcat`, connected to the embedded cluster."""
+    return run_ours(cli, kafka_cluster.bootstrap_servers)
 
 
 OUTPUTS = [
@@ -86,6 +98,35 @@ def test_same_bytes_in_both_directions(
         assert ours(*consume) == kcat(*consume), flags
 
 
+@pytest.mark.real
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("version", "told"), [("0.8.2.2", "0.8.2.2"), ("0.9.0.1", "0.9.0.1"), ("0.10.2.2", None)]
+)
+def test_same_bytes_on_real_brokers(
+    version: str,
+    told: str | None,
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[..., str],
+    cli: RunCommand,
+) -> None:
+    """Each reads what the other one has written, and all it prints is the same."""
+    cluster = broker_clusters.get(version)
+    kcat = run_kcat(cluster.bootstrap_servers, told)
+    ours = run_ours(cli, cluster.bootstrap_servers)
+    topics = unique_topic("kcat"), unique_topic("ours")
+    for topic, write in zip(topics, (kcat, ours), strict=True):
+        cluster.create_topic(topic, 1)
+        for flags in (["-K", ":", "-Z"], ["-k", "all", "-z", "snappy"]):
+            write("-P", "-t", topic, *flags, stdin=TEXT)
+        for flags in (["-J"], ["-f", r"%t [%p] at %o: %k (%K): %s (%S) %T %R\n"]):
+            consume = ["-C", "-t", topic, "-p", "0", "-e", "-q", *flags]
+            assert ours(*consume) == kcat(*consume), (topic, flags)
+    written = [kcat("-C", "-t", topic, "-e", "-q", "-f", "%K %k %S %s;") for topic in topics]
+    assert written[0] == written[1]
+    assert written[0].count(b";") == 2 * (TEXT.count(b"\n") - 1), "kcat leaves out the empty line"
+
+
 @pytest.mark.kafka_cluster(version="0.10", topics={"orders": 1})
 def test_same_timestamps_as_kcat(
     kcat: RunKcat, ours: RunKcat, kafka_cluster: EmbeddedCluster, tmp_path: Path
@@ -94,7 +135,7 @@ def test_same_timestamps_as_kcat(
     paths = [tmp_path / name for name in ("one", "two", "empty")]
     for path, data in zip(paths, (b"a\nb", b"c", b""), strict=True):
         path.write_bytes(data)
-    kcat("-P", "-t", "orders", *map(str, paths[:2]), told=False)
+    kcat("-P", "-t", "orders", *map(str, paths[:2]))
     ours("-P", "-t", "orders", *map(str, paths[:2]))
     ours("-P", "-t", "orders", "-l", str(paths[0]))
     for flags in (
@@ -105,10 +146,10 @@ def test_same_timestamps_as_kcat(
         ["-s", "value=c", "-f", "%s;"],
     ):
         consume = ["-C", "-t", "orders", "-e", "-q", *flags]
-        assert ours(*consume) == kcat(*consume, told=False), flags
-    assert ours("-L") == kcat("-L", told=False)
+        assert ours(*consume) == kcat(*consume), flags
+    assert ours("-L") == kcat("-L")
     assert json.loads(ours("-L", "-J", "-t", "orders")) == json.loads(
-        kcat("-L", "-J", "-t", "orders", told=False)
+        kcat("-L", "-J", "-t", "orders")
     )
     assert ours("-Q", "-t", "orders:0:-1", "-t", "orders:0:-2").count(b"orders [0]") == 1
 
