@@ -51,6 +51,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
+        self.set_debug(False)  # it would keep the stack of each callback
         self.ends_at = float("inf")
         self.errors: list[dict[str, Any]] = []
         self._trace = trace

@@ -70,12 +70,15 @@ def simulate(
         network or Network(),
         EmbeddedCluster(brokers, version, advertised_host="kafka{}", **options),
     )
-    with environment.replace(**world._environment()):
-        try:
-            world._start()
-            yield world
-        finally:
-            world._close()
+    try:
+        with environment.replace(**world._environment()):
+            try:
+                world._start()
+                yield world
+            finally:
+                world._stop()
+    finally:
+        world._loop.close()
 
 
 class World:
@@ -128,15 +131,11 @@ class World:
         with guarded():
             self._loop.run_until_complete(self.cluster.__aenter__())
 
-    def _close(self) -> None:
-        loop = self._loop
-        loop.resume_all()
+    def _stop(self) -> None:
+        self._loop.resume_all()
         self.network.heal()
-        try:
-            with guarded():
-                loop.run_until_complete(self._end())
-        finally:
-            loop.close()
+        with guarded():
+            self._loop.run_until_complete(self._end())
 
     async def _end(self) -> None:
         self._loop.ends_at = float("inf")

@@ -1,0 +1,313 @@
+"""Virtual time, parties, and the rules of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08 import environment
+from aiokafka08.testing.simulation import (
+    LeftoverError,
+    SimulationError,
+    WaitsForeverError,
+    World,
+    simulate,
+)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with simulate(1, brokers=1) as world:
+        yield world
+
+
+def test_an_hour_takes_no_time_but_is_on_all_clocks(world: World) -> None:
+    async def wait() -> list[float]:
+        loop = asyncio.get_running_loop()
+        clocks = (loop.time, environment.wall_time, environment.monotonic)
+        before = [clock() for clock in clocks]
+        await asyncio.sleep(3600)
+        return [clock() - start for clock, start in zip(clocks, before, strict=True)]
+
+    assert world.run(wait) == pytest.approx([3600.0] * 3)
+    assert world.virtual_s == pytest.approx(3600, abs=1)
+
+
+def test_callbacks_run_in_order_and_timers_by_time(world: World) -> None:
+    async def schedule() -> list[int]:
+        ran: list[int] = []
+        loop = asyncio.get_running_loop()
+        loop.call_later(2, ran.append, 5)
+        at = loop.time() + 1
+        for number in (3, 4):
+            loop.call_at(at, ran.append, number)
+        cancelled = loop.call_later(1, ran.append, 0)
+        cancelled.cancel()
+        for number in (1, 2):
+            loop.call_soon(ran.append, number)
+        await asyncio.sleep(3)
+        return ran
+
+    assert world.run(schedule) == [1, 2, 3, 4, 5]
+
+
+def test_many_cancelled_timers_are_forgotten(world: World) -> None:
+    async def cancel() -> int:
+        loop = asyncio.get_running_loop()
+        for _ in range(1000):
+            loop.call_later(100, print).cancel()
+        return len(loop._timers)  # type: ignore[attr-defined]
+
+    assert world.run(cancel) < 200
+
+
+def test_a_deadlock_names_each_waiting_task_and_its_line(world: World) -> None:
+    async def wait_for_a_lock() -> None:
+        lock = asyncio.Lock()
+        await lock.acquire()
+        await lock.acquire()
+
+    with pytest.raises(WaitsForeverError) as raised:
+        world.run(wait_for_a_lock)
+    text = str(raised.value)
+    assert "nothing is scheduled any more" in text
+    assert "wait_for_a_lock" in text
+    assert "Lock.acquire" in text
+    assert f"{__file__}:" in text
+    assert "waits for <Future pending" in text
+
+
+def test_a_run_beyond_its_limit_names_what_waits(world: World) -> None:
+    async def poll_for_ever() -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(1)
+
+    with pytest.raises(WaitsForeverError, match=r"limit is over.*\n.*\n.*poll_for_ever"):
+        world.run(poll_for_ever, limit_s=60)
+
+
+async def _leave_a_task() -> None:
+    world_tasks.append(asyncio.create_task(asyncio.sleep(10), name="forgotten"))
+
+
+async def _leave_a_timer() -> None:
+    asyncio.get_running_loop().call_later(10, print, "late")
+
+
+async def _leave_a_connection() -> None:
+    await asyncio.get_running_loop().create_connection(asyncio.Protocol, "kafka0", 9092)
+
+
+world_tasks: list[asyncio.Task[None]] = []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "named"),
+    [
+        (_leave_a_task, r"tasks:\n *forgotten"),
+        (_leave_a_timer, "timers: <TimerHandle"),
+        (_leave_a_connection, "connections: <SimulatedTransport client → broker 0 open>"),
+    ],
+)
+def test_what_a_run_leaves_behind_is_an_error(
+    world: World, scenario: Callable[[], Coroutine[Any, Any, None]], named: str
+) -> None:
+    with pytest.raises(LeftoverError, match=named):
+        world.run(scenario)
+
+
+def test_an_exception_in_a_callback_fails_the_run(world: World) -> None:
+    async def divide() -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await asyncio.sleep(0)
+
+    with pytest.raises(SimulationError, match=r"event loop reports.*ZeroDivisionError"):
+        world.run(divide)
+
+
+# --- parties --------------------------------------------------------------------------------------
+
+
+def test_a_paused_party_runs_its_callbacks_later_in_order(world: World) -> None:
+    async def run() -> list[tuple[str, float]]:
+        ticks: list[tuple[str, float]] = []
+
+        async def tick(name: str) -> None:
+            for _ in range(4):
+                await asyncio.sleep(1)
+                ticks.append((name, round(world.virtual_s, 1)))
+
+        with world.process("one"):
+            one = asyncio.create_task(tick("one"))
+        with world.process("two"):
+            two = asyncio.create_task(tick("two"))
+        await asyncio.sleep(1.5)
+        world.pause("one")
+        await asyncio.sleep(10)
+        world.resume("one")
+        await asyncio.gather(one, two)
+        return ticks
+
+    ticks = world.run(run)
+    assert [at for name, at in ticks if name == "two"] == [1, 2, 3, 4]
+    assert [at for name, at in ticks if name == "one"] == [1, 11.5, 12.5, 13.5]
+
+
+def test_only_paused_parties_left_is_a_deadlock_that_names_them(world: World) -> None:
+    async def pause_myself() -> None:
+        world.pause("client")
+        await asyncio.sleep(1)
+
+    with pytest.raises(WaitsForeverError, match="Paused: client"):
+        world.run(pause_myself)
+
+
+def test_a_held_loop_makes_timers_late(world: World) -> None:
+    async def run() -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        late: asyncio.Future[float] = loop.create_future()
+        loop.call_later(1, lambda: late.set_result(loop.time() - began))
+        world.hold(5)
+        return await late
+
+    assert world.run(run) == 5.0
+
+
+def test_each_party_has_its_own_wall_clock(world: World) -> None:
+    world.skew("ahead", 30)
+    with world.process("ahead"):
+        ahead = environment.wall_time()
+    assert ahead - environment.wall_time() == 30
+
+
+def test_threads_are_simulated_and_take_virtual_time(world: World) -> None:
+    def block() -> str:
+        world.threads.spend(7)
+        return threading.current_thread().name
+
+    async def run() -> tuple[str, float]:
+        began = world.virtual_s
+        name = await environment.run_in_thread(block)
+        executor = environment.worker_threads(1, "x")
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(executor, len, "abc") == 3
+        return name, world.virtual_s - began
+
+    name, took_s = world.run(run)
+    assert name == threading.current_thread().name
+    assert 7 < took_s < 7.1
+
+
+# --- what there isn't -----------------------------------------------------------------------------
+
+
+async def _open_a_socket() -> None:
+    socket.socket()
+
+
+async def _start_a_thread() -> None:
+    threading.Thread(target=print).start()
+
+
+async def _use_the_thread_pool() -> None:
+    await asyncio.to_thread(print)
+
+
+async def _sleep() -> None:
+    time.sleep(0)
+
+
+async def _watch_a_socket() -> None:
+    asyncio.get_running_loop().add_reader(0, print)
+
+
+async def _run_a_program() -> None:
+    await asyncio.create_subprocess_exec("true")
+
+
+async def _connect_with_tls() -> None:
+    await asyncio.open_connection("kafka0", 9092, ssl=True)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "named"),
+    [
+        (_open_a_socket, rf"{__name__} \(.*test_world.py:\d+\) asks for a real socket"),
+        (_start_a_thread, "asks for a thread"),
+        (_use_the_thread_pool, r"asyncio.to_thread\(\).*no threads"),
+        (_sleep, r"asks for time.sleep\(\)"),
+        (_watch_a_socket, r"loop.add_reader\(\): a simulation has no real sockets"),
+        (_run_a_program, "no processes and pipes|child watcher"),
+        (_connect_with_tls, r"create_connection\(ssl\)"),
+    ],
+)
+def test_what_cannot_be_simulated_is_named(
+    world: World, scenario: Callable[[], Coroutine[Any, Any, None]], named: str
+) -> None:
+    with pytest.raises((SimulationError, NotImplementedError), match=named):
+        world.run(scenario)
+
+
+def test_the_package_may_not_read_the_real_clock(world: World) -> None:
+    source = "import time, os\nasync def read(): return {}\n"
+    for call in ("time.time()", "time.monotonic()", "time.perf_counter()", "os.urandom(1)"):
+        module: dict[str, Any] = {"__name__": "aiokafka08.consumer.consumer"}
+        exec(compile(source.format(call), "consumer.py", "exec"), module)
+        with pytest.raises(SimulationError, match=r"consumer.py:2\) asks for"):
+            world.run(module["read"])
+
+    async def read() -> float:
+        return time.time()  # a user's own code may
+
+    assert world.run(read) > 0
+    assert time.time.__module__ == "time"
+
+
+def test_a_world_in_a_running_loop_is_refused() -> None:
+    async def nest() -> None:
+        with simulate(1):
+            pass
+
+    with pytest.raises(SimulationError, match=r"running asyncio\.\w+\._UnixSelectorEventLoop"):
+        asyncio.run(nest())
+
+
+def test_two_worlds_at_once_are_refused(world: World) -> None:
+    with pytest.raises(RuntimeError, match="two simulations at once"), simulate(2):
+        pass
+
+
+def test_nothing_is_left_after_a_failed_run() -> None:
+    """Neither replaced functions nor an open loop; the next simulation works."""
+
+    async def fail() -> None:
+        await asyncio.get_running_loop().create_connection(asyncio.Protocol, "kafka0", 9092)
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"), simulate(1) as world:
+        world.run(fail)
+    assert environment.is_real
+    assert socket.socket.__init__.__qualname__ == "socket.__init__"
+    with simulate(1) as world:
+        world.run(asyncio.sleep, 1)
+
+
+def test_the_simulation_reaches_no_module_of_the_client() -> None:
+    """What `testing` may import; the rest is imported by the scenario."""
+    code = (
+        "import sys; from aiokafka08.testing.simulation import simulate\n"
+        "with simulate(1) as world: pass\n"
+        "print([m for m in sys.modules if m.startswith(('aiokafka08.net', 'aiokafka08.consumer'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
