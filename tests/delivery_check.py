@@ -1,26 +1,22 @@
-"""`DeliveryCheck`: produce and consume numbered messages during faults, then check the delivery.
+"""`DeliveryCheck`: produce and consume numbered messages during faults, and record the history.
 
-A producer sends numbered messages to every partition of a topic, and a consumer reads them. The
-ledger records the offset of each acknowledged message and what the consumer returned. The failover
-tests use it on real brokers, the chaos tests on the embedded cluster.
-
-Invariant, checked by `check()`: each acknowledged message is in the log at its offset; each
-partition has the order of the sends (of first occurrences, since a retry may store a message
-twice); the consumer returned all messages; every send ended.
+A producer sends numbered messages to every partition of a topic, and consumers read them. All are
+recorded, and `check()` lets `aiokafka08.testing.history` judge what they did. The failover tests
+use it on real brokers, the chaos tests on the embedded cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.errors import CorruptRecordException, KafkaError, NoBrokersAvailable
+from aiokafka08.testing.history import Recorder, check, report
 
 C = TypeVar("C")
 
@@ -28,36 +24,23 @@ OUTSTANDING = 200
 """The default number of sends per partition that may wait for their outcome."""
 
 
-@dataclass
-class Ledger:
-    """What happened to each message; keys are (partition, number)."""
-
-    sent: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    acknowledged: dict[tuple[int, int], int] = field(default_factory=dict)
-    failed: dict[tuple[int, int], KafkaError] = field(default_factory=dict)
-    seen: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    """Partition → (offset, number), in the order in which the consumer returned them."""
-    raised: list[KafkaError] = field(default_factory=list)
-    """The errors that the consumer raised."""
-
-    def __repr__(self) -> str:
-        return (
-            f"<Ledger {sum(self.sent.values())} sent, {len(self.acknowledged)} acknowledged, "
-            f"{len(self.failed)} failed, {sum(map(len, self.seen.values()))} seen>"
-        )
+LATE_S = 10.0
+"""By how much a call may exceed its deadline beside real brokers that keep the machine busy."""
 
 
 class DeliveryCheck:
-    """A producer and a consumer of one topic; they run inside `running()`.
+    """A producer and consumers of one topic; they run inside `running()`.
 
     Args:
-        producer, consumer: further options of the two clients.
+        producer, consumer: further options of the clients.
         outstanding: the number of sends per partition that may wait for their outcome.
         pause_s: the time between two sends to a partition.
+        members: the number of consumers. Several ones are a group, with the option `group_id`.
         consumer_may_fail: record the errors of the consumer; fetch a corrupt message again.
 
     Attributes:
-        clients: the producer and the consumer while they run.
+        recorder: has the history.
+        raised: the errors that a consumer raised.
     """
 
     def __init__(
@@ -70,10 +53,12 @@ class DeliveryCheck:
         consumer: dict[str, Any] | None = None,
         outstanding: int = OUTSTANDING,
         pause_s: float = 0.0,
+        members: int = 1,
         consumer_may_fail: bool = False,
     ) -> None:
-        self.ledger = Ledger()
-        self.clients: tuple[AIOKafkaProducer, AIOKafkaConsumer] | None = None
+        self.recorder = Recorder()
+        self.raised: list[KafkaError] = []
+        self._members = members
         self._outstanding = outstanding
         self._pause_s = pause_s
         self._consumer_may_fail = consumer_may_fail
@@ -93,13 +78,15 @@ class DeliveryCheck:
         """Run the clients during the body; then stop sending, and wait until both have finished."""
         async with contextlib.AsyncExitStack() as stack:
             producer = await _start(stack, self._new_producer)
-            consumer = await _start(stack, self._new_consumer)
-            self.clients = producer, consumer
+            consumers = [
+                await _start(stack, partial(self._new_consumer, number))
+                for number in range(self._members)
+            ]
             senders = [
                 asyncio.create_task(self._send(producer, partition))
                 for partition in range(self._partitions)
             ]
-            receiver = asyncio.create_task(self._receive(consumer))
+            receivers = [asyncio.create_task(self._receive(one)) for one in consumers]
             try:
                 yield
                 self._stop.set()
@@ -108,11 +95,11 @@ class DeliveryCheck:
                         await asyncio.gather(*senders)
                         await self._until(lambda: not self._unseen)
                 except TimeoutError:
-                    raise AssertionError(self._state(consumer)) from None
+                    raise AssertionError(self._state(consumers)) from None
             finally:
-                for task in (*senders, receiver):
+                for task in (*senders, *receivers):
                     task.cancel()
-                ends = await asyncio.gather(*senders, receiver, return_exceptions=True)
+                ends = await asyncio.gather(*senders, *receivers, return_exceptions=True)
                 for end in ends:
                     if isinstance(end, Exception):
                         raise end
@@ -134,50 +121,58 @@ class DeliveryCheck:
             await self._until(lambda: sum(self._acknowledged) >= goal)
 
     async def check(self) -> None:
-        """Read the whole log with a new consumer and compare it with the ledger."""
-        ledger = self.ledger
-        ended = len(ledger.acknowledged) + len(ledger.failed)
-        assert ended == sum(ledger.sent.values()), f"sends without an end: {ledger}"
-        assert ledger.acknowledged, f"nothing was acknowledged: {ledger}"
-        log = await self._read_log()
-        for (partition, number), offset in ledger.acknowledged.items():
-            found = log[partition].get(offset)
-            assert found == number, (
-                f"partition {partition}: {number} was acknowledged at {offset}, there is {found}"
-            )
-        for partition in range(self._partitions):
-            in_order = list(log[partition].values())
-            first = list(dict.fromkeys(in_order))
-            assert first == sorted(first), f"partition {partition} is out of order: {in_order}"
-            seen = dict(ledger.seen[partition])
-            missed = [number for offset, number in log[partition].items() if offset not in seen]
-            assert not missed, f"partition {partition}: the consumer didn't see {missed}"
-            assert len(seen) == len(ledger.seen[partition]), "the consumer got an offset twice"
-            offsets = [offset for offset, _ in ledger.seen[partition]]
-            assert offsets == sorted(offsets), "the consumer got offsets out of order"
+        """Read the whole log with a new consumer, and judge the history."""
+        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
+        async with consumer:
+            await self.recorder.read_logs(consumer, self._topic_partitions())
+        self.recorder.note_left()
+        self.judge()
+
+    def judge(self) -> None:
+        """Fail if the history until now has an anomaly, or nothing was acknowledged."""
+        assert sum(self._acknowledged), "nothing was acknowledged"
+        anomalies = check(self.recorder.operations, late_s=LATE_S)
+        assert not anomalies, report(anomalies)
 
     def _new_producer(self) -> AIOKafkaProducer:
-        return AIOKafkaProducer(bootstrap_servers=self._bootstrap, **self._producer_options)
-
-    def _new_consumer(self) -> AIOKafkaConsumer:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
-            auto_offset_reset="earliest",
-            **self._consumer_options,
+        options = dict(self._producer_options)
+        timeouts_ms = (
+            options.get("request_timeout_ms", 40_000),
+            options.get("delivery_timeout_ms", 120_000),
         )
-        consumer.assign(self._topic_partitions())
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            on_event=self.recorder.on_event("producer", options.pop("on_event", None)),
+            **options,
+        )
+        return self.recorder.producer("producer", producer, sum(timeouts_ms) / 1000)
+
+    def _new_consumer(self, number: int) -> AIOKafkaConsumer:
+        consumer = self.recorder.consumer(
+            f"consumer {number}",
+            AIOKafkaConsumer(
+                bootstrap_servers=self._bootstrap,
+                auto_offset_reset="earliest",
+                **self._consumer_options,
+            ),
+        )
+        if "group_id" in self._consumer_options:
+            consumer.subscribe([self._topic])
+        else:
+            consumer.assign(self._topic_partitions())
         return consumer
 
     def _topic_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
 
-    def _state(self, consumer: AIOKafkaConsumer) -> str:
+    def _state(self, consumers: list[AIOKafkaConsumer]) -> str:
         """Describe what hasn't finished."""
-        ended = len(self.ledger.acknowledged) + len(self.ledger.failed)
+        pending = [one for one in self.recorder.operations if one.sent and one.status == "open"]
         return (
-            f"{sum(self.ledger.sent.values()) - ended} sends without an end, "
+            f"{len(pending)} sends without an end, "
             f"{len(self._unseen)} acknowledged messages not seen: {sorted(self._unseen)[:10]}; "
-            f"{self.ledger}; consumer: {consumer.metrics()}"
+            f"{sum(self._acknowledged)} acknowledged; "
+            f"consumers: {[consumer.metrics() for consumer in consumers]}"
         )
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -190,16 +185,15 @@ class DeliveryCheck:
 
     async def _send(self, producer: AIOKafkaProducer, partition: int) -> None:
         outstanding: set[asyncio.Task[None]] = set()
+        number = 0
         while not self._stop.is_set():
-            number = self.ledger.sent[partition]
-            self.ledger.sent[partition] += 1
             value = b"%d:%d" % (partition, number)
+            number += 1
             try:
                 delivery = await producer.send(self._topic, value, partition=partition)
-            except KafkaError as error:
-                self.ledger.failed[partition, number] = error
+            except KafkaError:
                 continue
-            task = asyncio.create_task(self._await_outcome(delivery, partition, number))
+            task = asyncio.create_task(self._await_outcome(delivery, partition))
             outstanding.add(task)
             task.add_done_callback(outstanding.discard)
             if self._pause_s:
@@ -208,15 +202,12 @@ class DeliveryCheck:
                 await asyncio.wait(outstanding, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.gather(*outstanding)
 
-    async def _await_outcome(self, delivery: Awaitable[Any], partition: int, number: int) -> None:
-        try:
+    async def _await_outcome(self, delivery: Awaitable[Any], partition: int) -> None:
+        with contextlib.suppress(KafkaError):  # the history has it
             offset = (await delivery).offset
-            self.ledger.acknowledged[partition, number] = offset
             self._acknowledged[partition] += 1
             if (partition, offset) not in self._seen:
                 self._unseen.add((partition, offset))
-        except KafkaError as error:
-            self.ledger.failed[partition, number] = error
         await self._notify()
 
     async def _receive(self, consumer: AIOKafkaConsumer) -> None:
@@ -226,29 +217,15 @@ class DeliveryCheck:
             except KafkaError as error:
                 if not self._consumer_may_fail:
                     raise
-                self.ledger.raised.append(error)
+                self.raised.append(error)
                 if isinstance(error, CorruptRecordException) and error.partition is not None:
                     consumer.seek(error.partition, await consumer.position(error.partition))
                 continue
-            for tp, records in batch.items():
+            for records in batch.values():
                 for record in records:
-                    place = record.partition, record.offset
-                    self.ledger.seen[tp.partition].append((record.offset, _number(record)))
-                    self._seen.add(place)
-                    self._unseen.discard(place)
+                    self._seen.add((record.partition, record.offset))
+                    self._unseen.discard((record.partition, record.offset))
             await self._notify()
-
-    async def _read_log(self) -> dict[int, dict[int, int]]:
-        """Return partition → offset → number, as a new consumer reads them."""
-        log: dict[int, dict[int, int]] = {part: {} for part in range(self._partitions)}
-        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
-        consumer.assign(self._topic_partitions())
-        async with consumer:
-            ends = await consumer.end_offsets(self._topic_partitions())
-            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-                for tp, records in (await consumer.getmany(timeout_ms=500)).items():
-                    log[tp.partition].update({one.offset: _number(one) for one in records})
-        return log
 
 
 async def _start(
@@ -265,9 +242,3 @@ async def _start(
         except NoBrokersAvailable:
             continue
     return await stack.enter_async_context(make())
-
-
-def _number(record: Any) -> int:
-    partition, _, number = record.value.partition(b":")
-    assert int(partition) == record.partition, f"a message of another partition: {record}"
-    return int(number)

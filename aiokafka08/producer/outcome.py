@@ -32,6 +32,7 @@ from aiokafka08.errors import (
     KafkaProtocolError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    NotLeaderForPartitionError,
     UnknownError,
     action_for,
     broker_error,
@@ -84,6 +85,8 @@ def decide(
     topic_partition: TopicPartition,
     messages: int,
     unexplained_retries: int,
+    *,
+    waits_for_replicas: bool = False,
 ) -> BatchDecision:
     """Decide the outcome of a batch from the broker's response.
 
@@ -92,6 +95,9 @@ def decide(
         topic_partition: the batch's partition.
         messages: number of messages in the batch.
         unexplained_retries: how often the batch was retried for unknown reasons.
+        waits_for_replicas: acks is neither 0 nor 1. A broker that ceases to lead the partition
+            while it waits returns NotLeaderForPartition, though it has appended the messages, and
+            the new leader may have them too (docs/brokers.md 5.16).
     """
     if response is not None and response.error_code == 0 and response.offset >= 0:
         return _STORED
@@ -110,7 +116,8 @@ def decide(
         return _decide_unexplained(error, unexplained_retries, may_be_stored=True)
     match action_for(code):
         case Action.REFRESH:
-            return BatchDecision(Outcome.RETRY, error, refresh=True)
+            may_be_stored = waits_for_replicas and code == NotLeaderForPartitionError.errno
+            return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=True)
         case Action.BACK_OFF | Action.NOT_STORED:
             return BatchDecision(Outcome.RETRY, error)
         case Action.MAYBE_STORED:
@@ -149,6 +156,7 @@ class BatchResolver:
         metadata: Metadata,
         config: NetConfig,
         telemetry: Telemetry,
+        required_acks: int,
     ) -> None:
         self.messages_sent = 0
         self.messages_failed = 0
@@ -157,6 +165,7 @@ class BatchResolver:
         self._metadata = metadata
         self._config = config
         self._telemetry = telemetry
+        self._waits_for_replicas = required_acks not in (0, 1)
 
     def resolve(
         self,
@@ -177,7 +186,11 @@ class BatchResolver:
             now: the time.
         """
         decision = decide(
-            response, batch.queue.topic_partition, batch.count, batch.unexplained_retries
+            response,
+            batch.queue.topic_partition,
+            batch.count,
+            batch.unexplained_retries,
+            waits_for_replicas=self._waits_for_replicas,
         )
         if decision.outcome is Outcome.STORED:
             assert response is not None

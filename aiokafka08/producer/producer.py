@@ -414,8 +414,8 @@ class AIOKafkaProducer:
             are `KafkaTimeoutError` (not acknowledged within `delivery_timeout_ms`; if the broker
             didn't respond, the message may be stored), `MessageSizeTooLargeError`, and the errors
             that brokers report. A batch may be stored twice when it is retried after a lost
-            connection, after error codes 7 and 20, or because another broker became the leader
-            while the first one was silent.
+            connection, after error codes 7 and 20, with acks="all" also after code 6, or because
+            another broker became the leader while the first one was silent.
 
         Raises:
             MessageSizeTooLargeError: larger than `max_request_size`.

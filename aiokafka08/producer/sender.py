@@ -84,7 +84,12 @@ class Sender:
             wake_sender=self.wake,
         )
         self.resolver = BatchResolver(
-            self.accumulator, memory, router.metadata, router.config, router.telemetry
+            self.accumulator,
+            memory,
+            router.metadata,
+            router.config,
+            router.telemetry,
+            options.required_acks,
         )
         self._router = router
         self._options = options

@@ -19,6 +19,7 @@ from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.protocol.api import ProduceRequest
 from aiokafka08.testing import Answer, Close, EmbeddedCluster
 from aiokafka08.testing.history import Message, Operation, Recorder, check, report
+from tests.waiting import until
 
 T0 = TopicPartition("orders", 0)
 QUICK: dict[str, Any] = {"request_timeout_ms": 2000, "retry_backoff_ms": 10}
@@ -87,7 +88,7 @@ async def test_each_sending_call_is_recorded_with_offsets() -> None:
     assert sent == [Message("orders/0", value, place) for place, value in enumerate("abcdefgh")]
     assert calls(recorder, "p") == [
         *("start", "send", "send", "send_many", "send_arrow", "send_batch", "flush", "stop"),
-        *("ready", "metrics"),
+        *("ready", "metrics", "left"),
     ]
     assert_right(recorder)
 
@@ -163,6 +164,27 @@ async def test_retry_that_may_store_twice_explains_a_duplicate() -> None:
     assert_right(recorder)
     unreported = [one for one in recorder.operations if one.call != "retried"]
     assert [one.name for one in check(unreported)] == ["duplicate"]
+
+
+async def test_leader_that_moves_during_the_wait_explains_a_duplicate() -> None:
+    """The old leader has appended the message, and returns NotLeaderForPartition for it."""
+    recorder = Recorder()
+    async with EmbeddedCluster(brokers=3) as cluster:
+        cluster.create_topic("orders", 1, 3)
+        async with made(recorder, cluster, "p", acks="all") as producer:
+            await producer.send_and_wait("orders", b"a")
+            silent, follower = (n for n in range(3) if n != cluster.leader("orders", 0))
+            cluster.kill(silent, then="unnoticed")  # it stays in the ISR, so the broker waits
+            sending = asyncio.create_task(producer.send_and_wait("orders", b"b"))
+            await until(lambda: len(cluster.log("orders", 0)) == 2, "the message is appended")
+            cluster.move_leader("orders", 0, follower)
+            cluster.notice(silent)
+            await sending
+        recorder.note_log(T0, cluster.log("orders", 0))
+        assert [one.value for one in cluster.log("orders", 0)] == [b"a", b"b", b"b"]
+    retries = [one.facts for one in recorder.operations if one.call == "retried"]
+    assert {"messages": 1, "may_be_stored": True} in retries
+    assert_right(recorder)
 
 
 async def test_errors_of_send_and_of_its_future_are_told_apart() -> None:

@@ -38,6 +38,12 @@ def test_stale_metadata_refreshes_and_retries(code: int) -> None:
     assert "t/3" in str(result.error)
 
 
+def test_new_leader_may_have_what_waited_for_replicas() -> None:
+    response = ProducedPartition(3, 6, -1)
+    assert decide(response, TP, 2, 0, waits_for_replicas=True).may_be_stored
+    assert not decide(ProducedPartition(3, 3, -1), TP, 2, 0, waits_for_replicas=True).may_be_stored
+
+
 @pytest.mark.parametrize(("code", "may_be_stored"), [(7, True), (20, True), (19, False)])
 def test_replica_errors_are_retried(code: int, may_be_stored: bool) -> None:
     result = decision(code, 17)  # 7 comes with an offset (docs/brokers.md 5.1)

@@ -13,6 +13,14 @@ from typing import Any
 from aiokafka08.testing.history.operations import Fact, Message, Status
 from aiokafka08.testing.history.recording import Entry, Recording, place
 
+_EMPTY_AT_END = (
+    "batches_unfinished",
+    "buffer_used_bytes",
+    "requests_in_flight",
+    "senders_waiting",
+)
+"""Gauges that are 0 after `stop()`."""
+
 
 class RecordedBatch:
     """A batch of `create_batch()`, and the (key, value) pairs that it holds."""
@@ -66,7 +74,9 @@ class RecordedProducer:
             await asyncio.sleep(0)  # callbacks of futures
             entry.end()
             self.ready()
-            self.metrics()
+            metrics = self.metrics()
+            left = {name: metrics[name] for name in _EMPTY_AT_END}
+            self._recorder.note(self._process, "left", facts=left)
 
     async def flush(self) -> None:
         await self._record("flush", self._producer.flush())
