@@ -125,6 +125,16 @@ def test_what_a_run_leaves_behind_is_an_error(
         world.run(scenario)
 
 
+def test_timers_of_the_cluster_are_not_left_behind(world: World) -> None:
+    """Retention's timer is set by the method that the scenario calls."""
+
+    async def append() -> None:
+        world.cluster.create_topic("t")
+        world.cluster.append("t", 0, [b"x"])
+
+    world.run(append)
+
+
 def test_an_exception_in_a_callback_fails_the_run(world: World) -> None:
     async def divide() -> None:
         asyncio.get_running_loop().call_soon(lambda: 1 / 0)
