@@ -31,6 +31,11 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 # For loops that pytest-asyncio doesn't create, too: in threads, and in processes of tests.
 os.environ["PYTHONASYNCIODEBUG"] = "1"
 
+# Debug mode checks that loops are called from their own threads, logs slow callbacks, and records
+# where coroutines were created. It also records the stack of each handle and future, if
+# `get_debug()` says so: that took a third of the CPU time of all tests.
+asyncio.BaseEventLoop.get_debug = lambda self: False  # type: ignore[method-assign]
+
 # A shell that runs pytest in the background ignores SIGINT. The processes that tests start, and
 # interrupt, would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

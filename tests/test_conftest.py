@@ -42,7 +42,8 @@ import asyncio, time
 import pytest
 
 async def test_debug(caplog):
-    assert asyncio.get_running_loop().get_debug()
+    with pytest.raises(RuntimeError, match="Non-thread-safe operation"):
+        await asyncio.to_thread(asyncio.get_running_loop().call_soon, print)
     time.sleep(0.2)  # debug mode itself would complain
     await asyncio.sleep(0)
     assert not caplog.records
