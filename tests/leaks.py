@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -67,7 +68,25 @@ def no_task_left_behind(request: pytest.FixtureRequest, garbage_collected: None)
         request.getfixturevalue("tasks_left_behind")
 
 
-def pytest_collection_finish() -> None:
-    # The objects that exist now stay; the collections after each test needn't visit them.
+TESTS_PER_FREEZE = 50
+
+_tests_ended = itertools.count(1)
+
+
+def _freeze() -> None:
+    """Exclude the objects that exist now from later garbage collections.
+
+    The collection after each test would visit all modules, and what pytest keeps of each test.
+    """
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    _freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    # Between two tests: what is frozen now belongs to no test.
+    if next(_tests_ended) % TESTS_PER_FREEZE == 0:
+        _freeze()
