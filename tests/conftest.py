@@ -3,7 +3,8 @@
 A test is a coroutine or a function; this module chooses the event loop. By default that is
 asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names other loops for all
 tests. All loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks` and
-`tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`.
+`tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`;
+`tests.schedule` decides which of xdist's processes runs a test.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ try:
 except ImportError:
     uvloop = None  # type: ignore[assignment]
 
-pytest_plugins = ["pytester", "tests.leaks", "tests.timeouts", "tests.brokers.fixtures"]
+pytest_plugins = [
+    *("pytester", "tests.leaks", "tests.timeouts", "tests.brokers.fixtures", "tests.schedule")
+]
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 

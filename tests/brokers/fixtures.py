@@ -1,8 +1,9 @@
 """Provide real clusters and topic names to tests; ``pytest_plugins`` in tests/conftest.py loads it.
 
 A cluster per version and number of brokers is started at its first use, and closed at the end of
-the session. Without Java or Maven a test on real brokers *fails*, with what to install: a suite
-that skips them silently proves nothing. AIOKAFKA08_NO_REAL_BROKERS=1 skips them.
+the session, or when `tests.schedule` knows that this process has no more tests for it. Without Java
+or Maven a test on real brokers *fails*, with what to install: a suite that skips them silently
+proves nothing. AIOKAFKA08_NO_REAL_BROKERS=1 skips them.
 """
 
 from __future__ import annotations
@@ -64,10 +65,19 @@ class BrokerClusters:
             self._clusters.popitem()[1].close()
 
 
+_clusters = pytest.StashKey[BrokerClusters]()
+
+
+def close_clusters(config: pytest.Config) -> None:
+    """Close the clusters that run; a later test starts its own again."""
+    if (clusters := config.stash.get(_clusters, None)) is not None:
+        clusters.close()
+
+
 @pytest.fixture(scope="session")
-def broker_clusters() -> Iterator[BrokerClusters]:
+def broker_clusters(pytestconfig: pytest.Config) -> Iterator[BrokerClusters]:
     """Return the session's real clusters: ``broker_clusters.get("0.8.2.2", brokers=3)``."""
-    clusters = BrokerClusters()
+    clusters = pytestconfig.stash[_clusters] = BrokerClusters()
     try:
         yield clusters
     finally:
