@@ -20,7 +20,6 @@ from examples.demo.ingest import ingest
 from examples.demo.input import Input, library, read_module, source_files
 from examples.demo.operate import operate
 from examples.demo.options import parse
-from examples.demo.picture import draw
 from examples.demo.progress import Meter
 from examples.demo.report import print_report
 from examples.demo.run import DemoError, Killed, Run, Speed, Stage, on_loop
@@ -68,6 +67,8 @@ def _demo(options: argparse.Namespace, console: Console) -> None:
             run.speeds.extend(stage(run))
         print_report(run)
         where = options.bootstrap or f"an embedded Kafka {options.version}"
+        from examples.demo.picture import draw  # importing matplotlib takes a second
+
         draw(run, where, options.output)
         console.print(f"picture: {options.output.resolve()}")
         operate(run)

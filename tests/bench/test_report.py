@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,10 +14,16 @@ from tests.bench.cases import BEFORE, CONSUME, PRODUCE, RATIOS, Client
 from tests.bench.growth import IN_FLIGHT, PARTITIONS, WIDE, Growth, Point, points
 from tests.bench.growth_report import section
 from tests.bench.peers import Peers, UnavailableError
-from tests.bench.plot import plot, plot_growth
 from tests.bench.report import Record, as_json, document, from_json
 
 MANY = PRODUCE.clients[0]
+
+
+def _plot() -> ModuleType:
+    """Return the module that draws; importing matplotlib takes a second in each process."""
+    from tests.bench import plot
+
+    return plot
 
 
 def measured(cpu_seconds: float, seconds: float = 1.0, **more: float) -> dict[str, float]:
@@ -120,7 +127,7 @@ def test_growth_of_one_table_shows_only_that(tmp_path: Path) -> None:
     text = "\n".join(section(growth))
     assert "### Up to 10,000 partitions" in text
     assert text.count("### ") == 1
-    plot_growth(growth, tmp_path / "growth.png")
+    _plot().plot_growth(growth, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 1000
 
 
@@ -134,7 +141,7 @@ def test_a_failed_point_of_growth_leaves_the_others(tmp_path: Path) -> None:
     text = document(made)
     assert "not done after 240 s" in text
     assert "| send_many, 1 broker | failed | " in text
-    plot_growth(growth, tmp_path / "growth.png")
+    _plot().plot_growth(growth, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 1000
 
 
@@ -143,7 +150,7 @@ def test_measurements_are_in_the_json_and_the_plot(tmp_path: Path) -> None:
     made.growth = grown(1.0)
     assert f'"{MANY.words}"' in as_json(made)
     assert '"round_trip_ms": 50.7' in as_json(made)
-    plot(made.results, tmp_path / "bench.png")
+    _plot().plot(made.results, tmp_path / "bench.png")
     assert (tmp_path / "bench.png").stat().st_size > 1000
 
 

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-import matplotlib.image
 import psutil
 import pytest
 
@@ -124,7 +123,9 @@ def test_demo_verifies_prints_and_draws(options: tuple[str, ...], tmp_path: Path
     assert ("group lag skipped" in shown) == ("0.8.0" in options)
     assert ("$ aiokafka08 group lag demo-" in shown) == ("0.8.0" not in options)
     assert "$ aiokafka08 doctor -b 127" in shown
-    height, width, _ = matplotlib.image.imread(picture).shape
+    from matplotlib.image import imread
+
+    height, width, _ = imread(picture).shape
     assert height > 500
     assert width > 800
 

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
 from rich.console import Console
 
 from aiokafka08.testing import EmbeddedCluster
@@ -22,7 +20,6 @@ from examples.demo.cluster import embedded
 from examples.demo.ingest import ingest
 from examples.demo.input import AT_LEAST, Input, Module, read_module, source_files
 from examples.demo.partition_check import PartitionCheck
-from examples.demo.picture import RATES, START_SPARK, figure
 from examples.demo.progress import Meter
 from examples.demo.run import DemoError, Killed, Run, Speed, on_loop
 from examples.demo.tally import Findings, Package, add_up, count_packages, largest
@@ -232,6 +229,8 @@ def test_percentile_is_the_smallest_value_above(percent: int, expected: int) -> 
 
 
 def drawn(spark: bool, killed: bool, fast: float) -> Run:
+    from examples.demo.picture import RATES, START_SPARK
+
     run = Run("", TOPIC, "snappy", Input(MODULES, 6), Console(file=StringIO()))
     run.findings.add({b"os": 1_712_345})
     for step in range(100):
@@ -258,6 +257,11 @@ def drawn(spark: bool, killed: bool, fast: float) -> Run:
 def test_no_label_of_the_picture_overlaps_or_is_cut_off(
     spark: bool, killed: bool, fast: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    from examples.demo.picture import figure
+
     boxes: dict[str, Any] = {}
     draw = Text.draw
 
