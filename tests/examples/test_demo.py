@@ -352,7 +352,7 @@ def test_ctrl_c_ends_the_demo_and_its_cluster(stage: str, tmp_path: Path) -> Non
     [
         ("^Spark starts", signal.SIGINT),
         pytest.param("^Spark .* started", signal.SIGINT, marks=pytest.mark.full),
-        ("^Spark .* started", signal.SIGKILL),
+        pytest.param("^Spark .* started", signal.SIGKILL, marks=pytest.mark.full),
     ],
 )
 def test_spark_ends_with_the_demo(

@@ -7,6 +7,7 @@ set for the test process.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from aiokafka08.spark.stream import Kafka08StreamReader
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = os.pathsep.join([str(ROOT), str(ROOT / "aiokafka08" / "spark" / "discovery")])
+"""What the wheel installs at the top level: the client, and the package that Spark looks for."""
 
 SHORT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options of a JVM that runs for seconds: the optimising compiler would cost more than it saves."""
@@ -37,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         # The JVM passes this environment on to its workers. The patch ends before other tests.
-        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("PYTHONPATH", PACKAGES)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.delenv("PYTHONASYNCIODEBUG", raising=False)

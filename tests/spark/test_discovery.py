@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import SHORT_JVM, fill
+from tests.spark.conftest import PACKAGES, fill, reading
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = os.pathsep.join([str(ROOT), str(ROOT / "aiokafka08" / "spark" / "discovery")])
-"""What the wheel installs at the top level: the client, and the package that Spark looks for."""
 
-
-def run(
-    *command: str, folder: Path | None = None, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": PACKAGES} | variables
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": PACKAGES}
     environment.pop("PYTHONASYNCIODEBUG", None)
     return subprocess.run(
-        [sys.executable, *command], env=environment, cwd=folder, capture_output=True, text=True
+        [sys.executable, *command], env=environment, capture_output=True, text=True
     )
 
 
 @pytest.mark.timeout(300)
-def test_session_reads_without_register(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+def test_new_session_reads_without_register(spark: Any, cluster: EmbeddedCluster) -> None:
     fill(cluster, [2, 3, 4])
-    done = run(
-        str(ROOT / "tests" / "spark" / "discovery_job.py"),
-        cluster.bootstrap_servers,
-        folder=tmp_path,
-        PYSPARK_PYTHON=sys.executable,
-        SPARK_LOCAL_IP="127.0.0.1",
-        SPARK_LOCAL_DIRS=str(tmp_path),
-        SPARK_SUBMIT_OPTS=SHORT_JVM,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found.pop("tasks with pushdown") < found.pop("tasks without pushdown")
-    assert set(found.values()) == {9}
+    new = spark.newSession()  # `register` was called for the other one
+    assert reading(new, cluster).count() == 9
+    assert reading(spark, cluster).count() == 9
+
+    def tasks(session: Any) -> int:
+        return int(reading(session, cluster).where("partition = 1").rdd.getNumPartitions())
+
+    assert tasks(spark) < tasks(new)  # without `register` Spark pushes down no condition
 
 
 @pytest.mark.parametrize("without", ["aiokafka08", "pyspark"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.spark.options import read_options
+from aiokafka08.spark.reader import Kafka08Reader
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.conftest import SHORT_JVM, spark_home
 
@@ -118,6 +121,35 @@ def copied(done: subprocess.CompletedProcess[str], cluster: EmbeddedCluster) -> 
     return found
 
 
+READ = """
+import pickle, sys
+import aiokafka08.spark
+reader, tasks = pickle.load(sys.stdin.buffer)
+rows = [value for task in tasks for batch in reader.read(task) for value in batch["value"]]
+numbers = sorted(int(value.as_py()) for value in rows)
+print(aiokafka08.__file__, numbers == sorted([*range(5000)] * 2))
+"""
+
+
+def test_zip_of_the_package_reads_tasks(filled: EmbeddedCluster, tmp_path: Path) -> None:
+    """In a process like Spark's executors; with `--full` in executors."""
+    given = {"kafka.bootstrap.servers": filled.bootstrap_servers, "subscribe": "t"}
+    reader = Kafka08Reader(read_options(given, streaming=False))
+    package = zipped(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONASYNCIODEBUG": ""}
+    environment.pop("AIOKAFKA08_IMPL", None)
+    done = subprocess.run(
+        [sys.executable, "-c", READ],
+        input=pickle.dumps((reader, reader.partitions())),
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().split() == [str(package / "aiokafka08" / "__init__.py"), "True"]
+
+
+@pytest.mark.full
 def test_zip_of_the_package_runs_on_two_executors(filled: EmbeddedCluster, tmp_path: Path) -> None:
     found = copied(run(filled, tmp_path, package=zipped(tmp_path)), filled)
     assert all(".zip" in file for file in found["files"])

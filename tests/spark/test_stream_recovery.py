@@ -117,6 +117,7 @@ def filled(cluster: EmbeddedCluster) -> EmbeddedCluster:
     return cluster
 
 
+@pytest.mark.full
 def test_killed_driver_resumes_exactly_once(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     fill(cluster, HALF)
     first = start(cluster.bootstrap_servers, tmp_path, "follow")
