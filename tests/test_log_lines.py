@@ -18,7 +18,8 @@ from aiokafka08.errors import (
     broker_error,
 )
 from aiokafka08.offset_store.responses import combined_error
-from aiokafka08.protocol.api import FetchRequest, ProduceRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.waiting import until

@@ -43,7 +43,7 @@ from aiokafka08.net.config import (
 )
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import TopicState
+from aiokafka08.protocol.requests.metadata import TopicState
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 from aiokafka08.zookeeper.groups import GroupNodes

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from aiokafka08.protocol.api import DescribedGroup
+from aiokafka08.protocol.requests.groups import DescribedGroup
 
 
 class MemberDescription(NamedTuple):

@@ -24,7 +24,7 @@ from aiokafka08.errors import (
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.retry import retry
 from aiokafka08.net.router import Lane, Router
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.requests.groups import (
     DeleteGroupsRequest,
     DescribedGroup,
     DescribeGroupsRequest,

@@ -35,7 +35,8 @@ from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.offset_store.choose import choose_offset_store
-from aiokafka08.protocol.api import LATEST, DescribedGroup
+from aiokafka08.protocol.requests.groups import DescribedGroup
+from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.session import is_node_name

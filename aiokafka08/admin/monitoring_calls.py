@@ -15,7 +15,7 @@ from aiokafka08.errors import KafkaError, KafkaUnavailableError, UnsupportedVers
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerVersion
-from aiokafka08.protocol.api import ListOffsetsRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.zookeeper.topic_states import TopicNode, read_topic_nodes
 
 

@@ -28,7 +28,6 @@ from aiokafka08.errors import CorruptRecordException, KafkaError, KafkaProtocolE
 from aiokafka08.net.list_offsets import list_reachable_offsets
 from aiokafka08.net.retry import is_final
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.protocol.offsets_topic import (
     GroupRecord,
@@ -39,6 +38,7 @@ from aiokafka08.protocol.offsets_topic import (
     decode_offset_record,
     decode_record_key,
 )
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _log = logging.getLogger("aiokafka08.admin")

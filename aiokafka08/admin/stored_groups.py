@@ -45,13 +45,9 @@ from aiokafka08.net.list_offsets import list_reachable_offsets
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store.group_offsets import fetch_group_offsets
 from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
-from aiokafka08.protocol.api import (
-    EARLIEST,
-    LATEST,
-    DescribedGroup,
-    ListOffsetsRequest,
-    MetadataResponse,
-)
+from aiokafka08.protocol.requests.groups import DescribedGroup
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataResponse
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.zookeeper.session import is_node_name
 

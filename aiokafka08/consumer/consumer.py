@@ -66,7 +66,7 @@ from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.offsets_for_times import offsets_for_times, wait_for_partitions
 from aiokafka08.net.router import Router
 from aiokafka08.protocol import twins
-from aiokafka08.protocol.api import EARLIEST, LATEST
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import KT, VT, ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 

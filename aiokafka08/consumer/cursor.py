@@ -27,7 +27,7 @@ from aiokafka08.errors import (
     broker_error,
 )
 from aiokafka08.net.backoff import Backoff
-from aiokafka08.protocol.api import FetchedPartition
+from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
 
 MAX_TRIES = 20

@@ -17,12 +17,12 @@ from aiokafka08.net.config import address_text
 from aiokafka08.net.router import Router
 from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.watchdog import ResponseWatchdog
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.requests.fetch import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    by_topic,
 )
 
 

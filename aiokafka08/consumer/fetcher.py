@@ -51,8 +51,8 @@ from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.net.watchdog import ResponseWatchdog
-from aiokafka08.protocol.api import FetchedPartition
 from aiokafka08.protocol.frame import held_bytes
+from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.telemetry import PartitionFailed
 
 OLD_LINES_WAIT_S = 0.1

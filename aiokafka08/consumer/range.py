@@ -52,8 +52,9 @@ from aiokafka08.errors import (
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.retry import is_final
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import EARLIEST, LATEST, FetchedPartition
 from aiokafka08.protocol.message_set import survey
+from aiokafka08.protocol.requests.fetch import FetchedPartition
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from aiokafka08 import environment
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.net.router import Lane, Router
-from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, by_topic
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
 from aiokafka08.structs import TopicPartition
 
 WAIT_S = 0.5

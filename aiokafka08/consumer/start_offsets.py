@@ -32,7 +32,7 @@ from aiokafka08.net.list_offsets import list_offsets_of_leader
 from aiokafka08.net.retry import attempt_timeout, is_final
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
-from aiokafka08.protocol.api import EARLIEST, LATEST
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import OffsetReset, PartitionFailed
 

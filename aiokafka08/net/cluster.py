@@ -26,8 +26,9 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     broker_error,
 )
+from aiokafka08.fields import FrozenFields
 from aiokafka08.net.versions import BrokerVersion
-from aiokafka08.protocol.api import Broker, MetadataResponse, TopicState
+from aiokafka08.protocol.requests.metadata import Broker, MetadataResponse, TopicState
 from aiokafka08.structs import TopicPartition
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
@@ -67,8 +68,8 @@ class TopicInfo:
         return broker_error(self.error_code, where)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
+@dataclass(slots=True, eq=False, repr=False)
+class ClusterSnapshot(FrozenFields):
     """The brokers and topics at one moment."""
 
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
@@ -131,8 +132,8 @@ class ClusterSnapshot:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLeaders:
+@dataclass(slots=True, eq=False, repr=False)
+class PartitionLeaders(FrozenFields):
     """The leaders of some partitions, with their addresses and versions.
 
     Picklable. A router in another process starts with them instead of a Metadata request.

@@ -21,7 +21,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.retry import retry
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import GroupCoordinatorRequest, GroupCoordinatorResponse
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 
 ATTEMPT_S = 5.0
 """How long one lookup request may take."""

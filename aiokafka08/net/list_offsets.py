@@ -32,12 +32,12 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.retry import attempt_timeout, is_final, retry
 from aiokafka08.net.router import Lane, Router
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.requests.list_offsets import (
     ListedOffsets,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    by_topic,
 )
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 

@@ -41,7 +41,7 @@ from aiokafka08.net.metadata_fetcher import MetadataFetcher, MetadataReply
 from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.net.retry import is_final, retry
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.protocol.api import MetadataResponse
+from aiokafka08.protocol.requests.metadata import MetadataResponse
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
 
 _logger = logging.getLogger("aiokafka08.net")

@@ -20,7 +20,7 @@ from aiokafka08.net.cluster import has_only_errors, is_failed_by_one_topic
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.node_registry import ATTEMPT_S, NodeRegistry
-from aiokafka08.protocol.api import MetadataRequest, MetadataResponse
+from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
 
 
 class MetadataReply(NamedTuple):

@@ -36,13 +36,9 @@ from aiokafka08.net.list_offsets import (
 )
 from aiokafka08.net.retry import retry
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import (
-    LATEST,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    by_topic,
-)
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 FILE_TIME_GRAIN_MS = 1000

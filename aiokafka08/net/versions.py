@@ -30,17 +30,11 @@ from aiokafka08.errors import (
     UnrecognizedBrokerVersion,
     UnsupportedVersionError,
 )
-from aiokafka08.protocol.api import (
-    ApiKey,
-    ApiVersionsRequest,
-    FetchRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetFetchRequest,
-    Request,
-    Topic,
-    decode_response,
-)
+from aiokafka08.protocol.api import ApiKey, Request, Topic, decode_response
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 
 T = TypeVar("T")
 
@@ -295,6 +289,9 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
     0.8.2 responds as 0.8.1 for a topic that was deleted after the Metadata response. So ask for
     several topics, and a second time if no other code was among the first response.
     """
+    # Few callers get here, so most programs don't need to import the structs.
+    from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+
     for _ in range(2):
         frame = yield from _probe_twice(MetadataRequest([]), 0)
         if frame is None:

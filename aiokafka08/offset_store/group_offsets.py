@@ -29,7 +29,7 @@ from aiokafka08.offset_store.responses import (
     read_fetch_response,
     with_text,
 )
-from aiokafka08.protocol.api import OffsetFetchRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 GroupOffsets = dict[TopicPartition, OffsetAndMetadata]

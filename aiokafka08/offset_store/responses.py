@@ -25,13 +25,13 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.requests.committed_offsets import (
     CommitPartition,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    by_topic,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 

@@ -23,6 +23,7 @@ from aiokafka08.errors import (
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
+from aiokafka08.fields import FrozenFields
 from aiokafka08.net.config import boolean, not_negative, one_of, positive
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.compression import Codec, compress
@@ -39,8 +40,8 @@ Acks = Literal["all"] | int
 CompressionType = Literal["gzip", "snappy", "lz4"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerOptions:
+@dataclass(slots=True, eq=False, repr=False)
+class ProducerOptions(FrozenFields):
     """Checked options; sizes in bytes, times in seconds.
 
     Attributes:

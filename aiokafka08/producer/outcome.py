@@ -42,7 +42,7 @@ from aiokafka08.net.metadata import Metadata
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.memory import BufferMemory
-from aiokafka08.protocol.api import ProducedPartition
+from aiokafka08.protocol.requests.produce import ProducedPartition
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry
 

@@ -50,16 +50,16 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
-from aiokafka08.protocol.api import (
-    ListOffsetsRequest,
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.compression import LONG_COMPRESS_BYTES, Codec
+from aiokafka08.protocol.message_set import MessageSetBuilder
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.produce import (
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
-    by_topic,
 )
-from aiokafka08.protocol.compression import LONG_COMPRESS_BYTES, Codec
-from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.telemetry import Acks0Unknown
 

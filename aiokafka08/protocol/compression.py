@@ -24,16 +24,6 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, assert_never
 
-try:
-    import cramjam
-    import snappy
-
-    _missing: str | None = None
-except ModuleNotFoundError as error:
-    # Both are dependencies, but a Spark executor that gets this package as a zip of its sources has
-    # neither. The package must work there too, as long as messages are uncompressed or gzip.
-    _missing = error.name or "python-snappy"
-
 __all__ = [
     "LONG_COMPRESS_BYTES",
     "LONG_DECOMPRESS_BYTES",
@@ -177,12 +167,25 @@ def decompress_unless_long(
 
 
 def _require_library(codec: Codec) -> None:
-    if _missing is not None and codec in (Codec.SNAPPY, Codec.LZ4):
+    """Import what the codec needs, unless that is done.
+
+    python-snappy and cramjam are imported on first use: they take as long as six modules of this
+    package, and many programs need neither. Both are dependencies, but a Spark executor that gets
+    this package as a zip of its sources has neither. The package must work there too, as long as
+    messages are uncompressed or gzip.
+    """
+    if codec not in (Codec.SNAPPY, Codec.LZ4):
+        return
+    try:
+        import cramjam  # noqa: F401
+        import snappy  # noqa: F401
+    except ModuleNotFoundError as error:
+        missing = error.name or "python-snappy"
         raise ModuleNotFoundError(
-            f"codec {codec.name.lower()}: no module named {_missing!r}. Install python-snappy and "
+            f"codec {codec.name.lower()}: no module named {missing!r}. Install python-snappy and "
             "cramjam",
-            name=_missing,
-        )
+            name=missing,
+        ) from None
 
 
 class _Output(io.BytesIO):
@@ -302,6 +305,8 @@ _UINT32_BIG: Final = struct.Struct(">I")
 
 
 def _snappy_stream(data: memoryview, room: int) -> io.BytesIO:
+    import snappy
+
     output = _Output(room + len(_XERIAL_HEADER), room).append(_XERIAL_HEADER)
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block: bytes = snappy.compress(data[start : start + _XERIAL_BLOCK_BYTES])
@@ -310,6 +315,8 @@ def _snappy_stream(data: memoryview, room: int) -> io.BytesIO:
 
 
 def _unsnappy(data: memoryview, limit: int) -> io.BytesIO:
+    import cramjam
+
     # All sizes are checked before memory is allocated for any block.
     total = sum(_snappy_size(block, limit) for block in _snappy_blocks(data))
     if total > limit:
@@ -397,6 +404,8 @@ _LZ4_RESERVED_BLOCK_BITS: Final = 0b1000_1111
 
 
 def _lz4_frame(data: memoryview, magic: int, room: int) -> io.BytesIO:
+    import cramjam
+
     header = _LZ4_HEADER if magic else _LZ4_HEADER_FORMAT_0
     blocks = -(-len(data) // _LZ4_BLOCK_BYTES)
     most = cramjam.lz4.compress_block_bound(data[:_LZ4_BLOCK_BYTES]) + _UINT32_LITTLE.size
@@ -419,6 +428,8 @@ def _lz4_frame(data: memoryview, magic: int, room: int) -> io.BytesIO:
 
 
 def _unlz4(data: memoryview, limit: int) -> io.BytesIO:
+    import cramjam
+
     flags, block_max, first = _lz4_header(data)
     reserved = 0
     for is_stored, block in _lz4_blocks(data, first, block_max, flags):

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from aiokafka08.errors import CorrelationIdError
 from aiokafka08.protocol.api import (
-    GroupCoordinatorRequest,
-    ProduceRequest,
+    ApiKey,
     Request,
     Response,
     decode_correlation_id,
@@ -25,6 +24,7 @@ from aiokafka08.protocol.api import (
     encode_request,
 )
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES, FrameReader
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.protocol.single_produce import decode_single_produce, encode_single_produce
 from aiokafka08.protocol.types import Buffer
 
@@ -112,7 +112,7 @@ class ClientConnection:
         expected = self._in_flight[0]
         if correlation_id != expected.correlation_id and not (
             # 0.8.2 sends 0 while it can't create the offsets topic (docs/brokers.md 8.9)
-            correlation_id == 0 and expected.request is GroupCoordinatorRequest
+            correlation_id == 0 and expected.request.api is ApiKey.GROUP_COORDINATOR
         ):
             raise CorrelationIdError(
                 f"a response has the correlation id {correlation_id}; expected "

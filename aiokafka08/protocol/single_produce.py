@@ -14,13 +14,8 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-from aiokafka08.protocol.api import (
-    ApiKey,
-    ProducedPartition,
-    ProduceRequest,
-    ProduceResponse,
-    Topic,
-)
+from aiokafka08.protocol.api import ApiKey, Topic
+from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
 from aiokafka08.protocol.types import Buffer
 
 _HEADER: Final = struct.Struct(">ihhi")

@@ -1,8 +1,9 @@
 """Wire types, and the compiler from declared structs to readers and writers.
 
-A struct is a `@dataclass(slots=True)` whose fields are annotated with the wire types below. `api`,
-`coordinator.protocol` and the sticky assignor declare structs; `compiled(struct, version)` compiles
-each once per version. Neighbouring fixed-width fields become one `struct.Struct`.
+A struct is a `@dataclass(slots=True)` whose fields are annotated with the wire types below.
+`requests`, `coordinator.protocol` and the sticky assignor declare structs; `compiled(struct,
+version)` compiles each once per version. Neighbouring fixed-width fields become one
+`struct.Struct`.
 
 Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are.
 Before a reader allocates memory, it checks that the remaining bytes can hold the stated length (for
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.fields import FrozenFields
 
 Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
@@ -32,15 +34,15 @@ Writer = Callable[[Any, list[Buffer]], None]
 """`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fixed:
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
+class Fixed(FrozenFields):
     """A fixed-width big-endian integer; `code` is its letter in `struct` formats."""
 
     code: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sized:
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
+class Sized(FrozenFields):
     """A length field, then that many bytes; a negative length means null.
 
     `code` is the letter of the length field in `struct` formats.
@@ -51,8 +53,8 @@ class Sized:
     nullable: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Since:
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
+class Since(FrozenFields):
     """The field is in versions `first` to `last`; in others its value is `absent`."""
 
     first: int
@@ -60,8 +62,8 @@ class Since:
     last: int = 0x7FFF
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NullSince:
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
+class NullSince(FrozenFields):
     """The array may be null from version `first` on. Before, null can't be encoded or decoded."""
 
     first: int

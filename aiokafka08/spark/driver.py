@@ -40,8 +40,8 @@ from aiokafka08.net.retry import is_final
 from aiokafka08.net.router import Router
 from aiokafka08.net.tls import ssl_context
 from aiokafka08.properties import TlsOptions
-from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.spark.offsets import PartitionOffsets
 from aiokafka08.spark.options import NoMatchStrategy, ReadOptions, TimestampBound
 from aiokafka08.spark.planning import ResolvedOffsets, choose_partitions, find_ends_below
@@ -216,7 +216,7 @@ class DriverClient:
         """
 
         async def fetch(router: Router, existing: Collection[TopicPartition]) -> ResolvedOffsets:
-            return await _list_offsets(router, existing, api.EARLIEST)
+            return await _list_offsets(router, existing, EARLIEST)
 
         return self._call_for_existing(partitions, fetch, missing_ok)
 
@@ -239,14 +239,14 @@ class DriverClient:
         """
 
         async def fetch(router: Router, existing: Collection[TopicPartition]) -> ResolvedOffsets:
-            ends = await _list_offsets(router, existing, api.LATEST)
+            ends = await _list_offsets(router, existing, LATEST)
             for _ in range(self._options.fetch_offset_retries):
                 below = find_ends_below(ends, known)
                 if not below:
                     break
                 await asyncio.sleep(self._options.fetch_offset_interval_s)
                 router.metadata.request_refresh()
-                ends.update(await _list_offsets(router, list(below), api.LATEST))
+                ends.update(await _list_offsets(router, list(below), LATEST))
             return ends
 
         return self._call_for_existing(partitions, fetch, missing_ok)
@@ -395,7 +395,7 @@ async def _start_router(config: NetConfig, leaders: PartitionLeaders | None) -> 
 async def _list_offsets(
     router: Router, partitions: Collection[TopicPartition], timestamp: int
 ) -> ResolvedOffsets:
-    """Return one offset per partition; `timestamp` is `api.EARLIEST` or `api.LATEST`.
+    """Return one offset per partition; `timestamp` is `EARLIEST` or `LATEST`.
 
     Raises:
         UnknownTopicOrPartitionError: the metadata lacks a partition. As long as it has the

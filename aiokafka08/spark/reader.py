@@ -46,8 +46,8 @@ from aiokafka08.errors import (
 from aiokafka08.net.cluster import PartitionLeaders
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import EARLIEST, LATEST
 from aiokafka08.protocol.message_set import Columns
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.spark.driver import (
     BlockingClient,
     DriverClient,

@@ -31,7 +31,9 @@ from aiokafka08.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import APIS, ApiKey, MetadataRequest, Request, RequestHeader
+from aiokafka08.protocol.api import ApiKey, Request, RequestHeader
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.protocol.types import Buffer, TooManyItems, compiled, read_limited
 
 

@@ -20,7 +20,8 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08.errors import IllegalStateError
-from aiokafka08.protocol.api import MetadataRequest, Request
+from aiokafka08.protocol.api import Request
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.controls import Controls

@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka08.protocol.api import FetchRequest, Request
+from aiokafka08.protocol.api import Request
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.types import Buffer
 
 

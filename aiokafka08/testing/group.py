@@ -35,7 +35,7 @@ from aiokafka08.errors import (
     UnknownError,
     UnknownMemberIdError,
 )
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.requests.groups import (
     DescribedGroup,
     DescribedMember,
     GroupProtocol,

@@ -27,7 +27,7 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka08.errors import KafkaUnavailableError, NonEmptyGroup
-from aiokafka08.protocol.api import DescribedGroup, DescribedMember
+from aiokafka08.protocol.requests.groups import DescribedGroup, DescribedMember
 from aiokafka08.structs import TopicPartition
 from aiokafka08.zookeeper.offsets import decode_offset
 from aiokafka08.zookeeper.session import (

@@ -21,7 +21,6 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
     NotCoordinatorForGroupError,
 )
-from aiokafka08.protocol.api import DescribeGroupsRequest, ListOffsetsRequest, OffsetFetchRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.offsets_topic import (
@@ -30,6 +29,9 @@ from aiokafka08.protocol.offsets_topic import (
     encode_record_key,
     encode_record_value,
 )
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import Answer, Close, EmbeddedCluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

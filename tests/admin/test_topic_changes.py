@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka08.errors import IllegalArgumentError, KafkaTimeoutError
-from aiokafka08.protocol.api import MetadataRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
 from aiokafka08.zookeeper.topics import ReplicaAssignment, TopicNodes
 

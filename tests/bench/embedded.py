@@ -14,19 +14,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from aiokafka08.protocol.api import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    MetadataRequest,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    Topic,
-    decode_response,
-    encode_request,
-)
+from aiokafka08.protocol.api import Topic, decode_response, encode_request
 from aiokafka08.protocol.message_set import MessageSetBuilder, survey
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest, FetchResponse
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest, ProduceResponse
 from aiokafka08.protocol.types import Buffer
 
 MESSAGE_BYTES = 1024

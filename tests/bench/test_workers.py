@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.bench.measure import WARM_UP
 from tests.bench.run import measure

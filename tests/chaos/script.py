@@ -18,6 +18,10 @@ from typing import Any
 
 from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import (
     Answer,
     Close,
@@ -41,13 +45,13 @@ UNSAFE = ("0.8.0", "0.8.1")
 """They don't know `min.insync.replicas`."""
 
 CODES: dict[type[api.Request[Any]], list[Answer]] = {
-    api.ProduceRequest: [
+    ProduceRequest: [
         *(Answer(code) for code in (-1, 3, 5, 6, 8, 19, 99)),
         *(Answer(code, perform=True) for code in (-1, 7, 20)),
     ],
-    api.FetchRequest: [Answer(code) for code in (-1, 1, 3, 5, 6, 99)],
-    api.MetadataRequest: [Answer(code) for code in (-1, 3, 5)],
-    api.ListOffsetsRequest: [Answer(code) for code in (-1, 3, 6)],
+    FetchRequest: [Answer(code) for code in (-1, 1, 3, 5, 6, 99)],
+    MetadataRequest: [Answer(code) for code in (-1, 3, 5)],
+    ListOffsetsRequest: [Answer(code) for code in (-1, 3, 6)],
 }
 """Error codes that a broker may send for a while."""
 
@@ -65,7 +69,7 @@ class Strike:
     @property
     def is_unexplained(self) -> bool:
         """A producer tries again a few times only (`producer.outcome`)."""
-        return self.request is api.ProduceRequest and (
+        return self.request is ProduceRequest and (
             isinstance(self.then, Omit)
             or (isinstance(self.then, Answer) and self.then.code in (-1, 99))
         )
@@ -213,7 +217,7 @@ def _steps(seed: int, rng: random.Random, may_shrink: bool) -> Iterator[Step]:
 def _strike(seed: int, rng: random.Random) -> Strike:
     [request] = rng.choices(list(CODES), weights=[4, 4, 2, 1])
     kinds = ["code"] * 4 + ["close", "cut", "reset", "delay", "truncate", "silence", "hang", "id"]
-    kinds += ["omit"] + (["corrupt"] if request is api.FetchRequest else [])
+    kinds += ["omit"] + (["corrupt"] if request is FetchRequest else [])
     then: Effect
     match rng.choice(kinds):
         case "code":

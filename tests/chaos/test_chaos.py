@@ -15,7 +15,8 @@ import pytest
 from aiokafka08 import TopicPartition
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
-from aiokafka08.protocol.api import FetchRequest, ProduceRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import (
     Close,
     Corrupt,

@@ -21,7 +21,7 @@ from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.cli.commands.exporter import parse_listen
 from aiokafka08.cli.main import INTERRUPTED, TERMINATED
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.protocol.api import ListOffsetsRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.brokers.ports import free_port
 from tests.cli.conftest import RunCommand, command_line

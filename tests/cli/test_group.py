@@ -13,12 +13,9 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.errors import GroupAuthorizationFailedError, KafkaConnectionError
 from aiokafka08.net.config import OffsetsStorage
-from aiokafka08.protocol.api import (
-    DescribeGroupsRequest,
-    GroupCoordinatorRequest,
-    MetadataRequest,
-    OffsetCommitRequest,
-)
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
+from aiokafka08.protocol.requests.groups import DescribeGroupsRequest, GroupCoordinatorRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import LINES, Answer, EmbeddedCluster
 from aiokafka08.zookeeper.groups import GroupNodes
 from tests.cli.conftest import RunCommand

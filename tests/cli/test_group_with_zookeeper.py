@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from aiokafka08.errors import NonEmptyGroup
-from aiokafka08.protocol.api import OffsetCommitRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.zookeeper.groups import GroupNodes
 from tests.brokers.fixtures import require_real_brokers

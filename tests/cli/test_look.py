@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
-from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import LINES, EmbeddedCluster
 from tests.cli.conftest import RunCommand
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka08.protocol.api import MetadataRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.cli.conftest import RunCommand
 
@@ -200,7 +200,7 @@ def test_end_after_the_log_is_waited_for(
     cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]
 ) -> None:
     """The last offsets come while the command waits for them."""
-    from aiokafka08.protocol.api import FetchRequest
+    from aiokafka08.protocol.requests.fetch import FetchRequest
 
     kafka_cluster.append("orders", 0, [b"a"])
     waits = kafka_cluster.next_request(

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.protocol.api import FetchRequest, MetadataRequest, ProduceRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Silence
 from tests.cli.conftest import RunCommand, command_line
 from tests.waiting import until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.consumer import AIOKafkaConsumer
-from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.waiting import until

@@ -6,8 +6,8 @@ from aiokafka08.consumer.cursor import Cursor, FetchResult, PartitionFetch, Resp
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
 from aiokafka08.consumer.record_buffer import Decoding
-from aiokafka08.protocol.api import FetchedPartition
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
 
 KIB = 1 << 10

@@ -6,15 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from aiokafka08.protocol.api import (
-    ProducePartition,
-    ProduceRequest,
-    Topic,
-    decode_response,
-    encode_request,
-)
+from aiokafka08.protocol.api import Topic, decode_response, encode_request
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 
 
 class Writer:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
 from aiokafka08.testing.state import Partition
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp

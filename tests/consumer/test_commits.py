@@ -19,7 +19,7 @@ from aiokafka08.errors import (
     IllegalStateError,
     KafkaTimeoutError,
 )
-from aiokafka08.protocol.api import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka08.telemetry import CommitFailed, Event
 from aiokafka08.testing import Answer, Delay, EmbeddedCluster, Silence
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values

@@ -22,8 +22,8 @@ from aiokafka08.errors import (
     TopicAuthorizationFailedError,
     UnknownError,
 )
-from aiokafka08.protocol.api import FetchedPartition
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
 
 TP = TopicPartition("t", 3)

@@ -11,7 +11,7 @@ from aiokafka08.errors import (
     TopicAuthorizationFailedError,
     UnknownError,
 )
-from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import (
     Answer,
     Close,

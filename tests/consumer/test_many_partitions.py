@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import Consumer, tp, until_no_fetch_is_in_flight, values
 from tests.waiting import until

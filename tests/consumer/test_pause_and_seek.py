@@ -7,7 +7,7 @@ import pytest
 from aiokafka08.errors import (
     IllegalStateError,
 )
-from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, take, tp, values
 from tests.waiting import until

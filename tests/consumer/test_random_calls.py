@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.structs import ConsumerRecord
 from aiokafka08.testing import Answer, Close, EmbeddedCluster, Omit
 from aiokafka08.testing.faults import Effect

@@ -22,9 +22,9 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.config import net_config
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import FetchedPartition, FetchRequest
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang

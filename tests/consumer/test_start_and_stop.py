@@ -15,7 +15,9 @@ from aiokafka08.errors import (
     NoBrokersAvailable,
 )
 from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
-from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import Close, EmbeddedCluster, Silence
 from tests.brokers.ports import free_port
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values

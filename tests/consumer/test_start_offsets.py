@@ -12,7 +12,8 @@ from aiokafka08.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.telemetry import Event, OffsetReset, PartitionFailed
 from aiokafka08.testing import (
     Answer,

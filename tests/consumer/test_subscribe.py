@@ -14,7 +14,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka08.protocol.api import MetadataRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced
 from aiokafka08.testing import EmbeddedCluster

@@ -10,7 +10,12 @@ import pytest
 from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import IllegalArgumentError, IllegalStateError, InvalidTopicError
 from aiokafka08.net.cluster import ClusterSnapshot
-from aiokafka08.protocol.api import Broker, MetadataResponse, PartitionState, TopicState
+from aiokafka08.protocol.requests.metadata import (
+    Broker,
+    MetadataResponse,
+    PartitionState,
+    TopicState,
+)
 from aiokafka08.structs import TopicPartition
 
 

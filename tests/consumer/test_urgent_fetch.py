@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from aiokafka08.protocol.api import FetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.faults import Effect
 from tests.consumer.conftest import Consumer, MakeConsumer, has_partition, take, tp, values

@@ -16,7 +16,7 @@ from aiokafka08 import (
     TopicPartition,
 )
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
-from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, Close, EmbeddedCluster
 from aiokafka08.testing.history import Message, Operation, Recorder, check, report
 from tests.waiting import until

@@ -20,6 +20,15 @@ from aiokafka08.errors import (
     KafkaConfigurationError,
 )
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.groups import (
+    GroupCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
 from aiokafka08.structs import OffsetAndMetadata
 from aiokafka08.telemetry import Event, GroupLeft
 from aiokafka08.testing import EmbeddedCluster
@@ -95,7 +104,7 @@ async def test_stop_sends_leave_group(cluster: EmbeddedCluster, make_member: Mak
     member = make_member("t")
     await member.start()
     await member.stop()
-    [request] = cluster.requests(api.LeaveGroupRequest)
+    [request] = cluster.requests(LeaveGroupRequest)
     assert request.group == "g"
     assert member.metrics()["group_leaves"] == 1
 
@@ -111,23 +120,23 @@ async def test_silent_member_is_replaced_after_its_session(
     # The broker receives nothing from it any more.
     mine = dying._engine._member_state.member
     fault: dict[str, Any] = {"then": Silence(perform=False), "times": None}
-    cluster.fault(api.HeartbeatRequest, where=lambda request: request.member == mine, **fault)
-    cluster.fault(api.LeaveGroupRequest, where=lambda request: request.member == mine, **fault)
+    cluster.fault(HeartbeatRequest, where=lambda request: request.member == mine, **fault)
+    cluster.fault(LeaveGroupRequest, where=lambda request: request.member == mine, **fault)
     await until(lambda: one.assignment() == ALL, "taking over")
 
 
 async def test_cancelled_start_leaves_the_group(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
-    cluster.fault(api.SyncGroupRequest, then=Delay(30), times=None)
+    cluster.fault(SyncGroupRequest, then=Delay(30), times=None)
     member = make_member("t")
-    joined = cluster.next_request(api.SyncGroupRequest)
+    joined = cluster.next_request(SyncGroupRequest)
     starting = asyncio.create_task(member.start())
     await asyncio.wrap_future(joined)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert len(cluster.requests(api.LeaveGroupRequest)) == 1
+    assert len(cluster.requests(LeaveGroupRequest)) == 1
 
 
 # --- rebalances -----------------------------------------------------------------------------------
@@ -194,7 +203,7 @@ async def test_heartbeats_continue_while_listener_works(
     listener.gate.clear()
     starting = asyncio.create_task(make_member("t").start())
     await until(lambda: listener.calls[-1][0] == "revoked", "revoking")
-    await asyncio.wrap_future(cluster.next_request(api.HeartbeatRequest, nth=3))
+    await asyncio.wrap_future(cluster.next_request(HeartbeatRequest, nth=3))
     listener.gate.set()
     await starting
 
@@ -204,8 +213,8 @@ async def test_heartbeats_are_not_delayed_by_long_polls(
 ) -> None:
     member = make_member("t", fetch_max_wait_ms=60_000)
     await member.start()
-    cluster.fault(api.FetchRequest, then=Delay(60), times=None)
-    await asyncio.wrap_future(cluster.next_request(api.HeartbeatRequest, nth=5))
+    cluster.fault(FetchRequest, then=Delay(60), times=None)
+    await asyncio.wrap_future(cluster.next_request(HeartbeatRequest, nth=5))
 
 
 async def test_leader_assigns_new_partitions(
@@ -277,12 +286,12 @@ async def test_refused_heartbeat_triggers_rejoin(
     # The broker waits for the old member id until its session expires.
     member = make_member("t", session_timeout_ms=SESSION_MS)
     await member.start()
-    joins = len(cluster.requests(api.JoinGroupRequest))
-    cluster.fault(api.HeartbeatRequest, then=Answer(code))
-    await until(lambda: len(cluster.requests(api.JoinGroupRequest)) > joins, "joining again")
+    joins = len(cluster.requests(JoinGroupRequest))
+    cluster.fault(HeartbeatRequest, then=Answer(code))
+    await until(lambda: len(cluster.requests(JoinGroupRequest)) > joins, "joining again")
     await until(lambda: member.assignment() == ALL, "coming back")
-    again = cluster.requests(api.JoinGroupRequest)[-1]
-    first = cluster.requests(api.SyncGroupRequest)[0]
+    again = cluster.requests(JoinGroupRequest)[-1]
+    first = cluster.requests(SyncGroupRequest)[0]
     assert again.member == ("" if code == 25 else first.member)
 
 
@@ -292,10 +301,10 @@ async def test_fenced_commit_raises_and_triggers_rejoin(
 ) -> None:
     member = make_member("t", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=300)
     await member.start()
-    cluster.fault(api.OffsetCommitRequest, then=Answer(code))
+    cluster.fault(OffsetCommitRequest, then=Answer(code))
     with pytest.raises(CommitFailedError):
         await member.commit({TopicPartition("t", 0): OffsetAndMetadata(1, "")})
-    await until(lambda: len(cluster.requests(api.JoinGroupRequest)) == 2, "joining again")
+    await until(lambda: len(cluster.requests(JoinGroupRequest)) == 2, "joining again")
     await until(lambda: member.assignment() == ALL, "coming back")
 
 
@@ -322,8 +331,8 @@ async def test_commit_request_has_generation_and_member(
     member = make_member("t")
     await member.start()
     await member.commit({TopicPartition("t", 0): 1})
-    [commit] = cluster.requests(api.OffsetCommitRequest)
-    [sync] = cluster.requests(api.SyncGroupRequest)
+    [commit] = cluster.requests(OffsetCommitRequest)
+    [sync] = cluster.requests(SyncGroupRequest)
     assert (commit.generation, commit.member) == (sync.generation, sync.member)
 
 
@@ -386,16 +395,16 @@ async def test_waiting_for_records_counts_as_polling(
     member = make_member("t", max_poll_interval_ms=100)
     await member.start()
     waiting = asyncio.create_task(member.getone())
-    await asyncio.wrap_future(cluster.next_request(api.HeartbeatRequest, nth=15))
+    await asyncio.wrap_future(cluster.next_request(HeartbeatRequest, nth=15))
     cluster.append("t", 0, [b"v"])
     assert (await waiting).value == b"v"
-    assert cluster.requests(api.LeaveGroupRequest) == []
+    assert cluster.requests(LeaveGroupRequest) == []
 
 
 # --- brokers that fail ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("request_class", [api.JoinGroupRequest, api.SyncGroupRequest])
+@pytest.mark.parametrize("request_class", [JoinGroupRequest, SyncGroupRequest])
 @pytest.mark.parametrize("effect", [Answer(14), Answer(15), Answer(16), Answer(-1), Close()])
 async def test_retriable_join_error_is_retried(
     cluster: EmbeddedCluster,
@@ -419,7 +428,7 @@ async def test_killed_coordinator_moves_the_group(
     coordinator = cluster.coordinator("g")
     assert coordinator is not None
     cluster.kill(coordinator)
-    beat = cluster.next_request(api.HeartbeatRequest, node=1 - coordinator, nth=4)
+    beat = cluster.next_request(HeartbeatRequest, node=1 - coordinator, nth=4)
     await asyncio.wrap_future(beat)
     await until(lambda: shared(one, two, among=ALL), "sharing")
     await one.commit(dict.fromkeys(one.assignment(), 1))
@@ -443,7 +452,7 @@ async def test_refused_session_timeout_or_strategy_raises(
 async def test_start_without_coordinator_raises(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
-    cluster.fault(api.GroupCoordinatorRequest, then=Answer(15), times=None)
+    cluster.fault(GroupCoordinatorRequest, then=Answer(15), times=None)
     member = make_member("t", request_timeout_ms=300)
     with pytest.raises(GroupCoordinatorNotAvailableError, match="group 'g': no coordinator within"):
         await member.start()
@@ -455,7 +464,7 @@ async def test_refused_heartbeat_for_good_fails_the_calls(
     member = make_member("t")
     await member.start()
     waiting = asyncio.create_task(member.getone())
-    cluster.fault(api.HeartbeatRequest, then=Answer(30))
+    cluster.fault(HeartbeatRequest, then=Answer(30))
     with pytest.raises(Exception, match="the client is not authorized to use this group"):
         await waiting
     with pytest.raises(Exception, match="the client is not authorized to use this group"):

@@ -18,6 +18,8 @@ from aiokafka08 import (
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.contract.wire.wire_client import WireClient
@@ -67,14 +69,14 @@ class Group:
         topic, numbers = next(iter(self._all)).topic, list(range(PARTITIONS))
         with WireClient(self._address) as wire:
             [topic_response] = wire.request(
-                api.OffsetFetchRequest(self._name, [api.Topic(topic, numbers)]), version=1
+                OffsetFetchRequest(self._name, [api.Topic(topic, numbers)]), version=1
             ).topics
         committed = {one.partition: one.offset for one in topic_response.partitions}
         return [max(committed[number], 0) for number in numbers]
 
     def _members(self) -> list[tuple[str, list[TopicPartition]]]:
         with WireClient(self._address) as wire:
-            [group] = wire.request(api.DescribeGroupsRequest([self._name])).groups
+            [group] = wire.request(DescribeGroupsRequest([self._name])).groups
         return [
             (
                 member.client_id,

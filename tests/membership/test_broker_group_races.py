@@ -14,7 +14,14 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka08.errors import CommitFailedError
-from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka08.protocol.requests.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Delay
 from tests.consumer.conftest import take
@@ -39,7 +46,7 @@ async def test_listener_raising_cancelled_error_is_ignored(
         await one.start()
         await two.start()
     await until(lambda: shared(one, two, among=ALL), "sharing")
-    beat = cluster.next_request(api.HeartbeatRequest, nth=4)
+    beat = cluster.next_request(HeartbeatRequest, nth=4)
     await asyncio.wrap_future(beat)
     await two.stop()
     await until(lambda: one.assignment() == ALL, "taking over")
@@ -52,11 +59,11 @@ async def test_seek_to_committed_ends_with_its_generation(
     await member.start()
     cluster.append("t", 0, [b"v"] * 10)
     await member.commit({TopicPartition("t", 0): 3})
-    fault = cluster.fault(api.OffsetFetchRequest, then=Answer(14), times=None)
+    fault = cluster.fault(OffsetFetchRequest, then=Answer(14), times=None)
     seeking = asyncio.create_task(member.seek_to_committed(TopicPartition("t", 0)))
     await until(lambda: fault.hits, "OffsetFetch")
     joins = member.metrics()["group_joins"]
-    cluster.fault(api.HeartbeatRequest, then=Answer(27))
+    cluster.fault(HeartbeatRequest, then=Answer(27))
     await until(lambda: member.metrics()["group_joins"] > joins, "joining again")
     await until(lambda: member.assignment() == ALL, "coming back")
     member.seek(TopicPartition("t", 0), 7)
@@ -68,9 +75,9 @@ async def test_seek_to_committed_ends_with_its_generation(
 async def test_unsubscribe_during_start_ends_the_start(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
-    cluster.fault(api.SyncGroupRequest, then=Delay(0.2))
+    cluster.fault(SyncGroupRequest, then=Delay(0.2))
     member = make_member("t")
-    joined = cluster.next_request(api.SyncGroupRequest)
+    joined = cluster.next_request(SyncGroupRequest)
     starting = asyncio.create_task(member.start())
     await asyncio.wrap_future(joined)
     member.unsubscribe()
@@ -88,7 +95,7 @@ async def test_refused_member_commits_and_revokes(
     await member.start()
     cluster.append("t", 0, [b"v"] * 10)
     await take(member, 10)
-    cluster.fault(api.HeartbeatRequest, then=Answer(30))
+    cluster.fault(HeartbeatRequest, then=Answer(30))
     with pytest.raises(Exception, match="the client is not authorized to use this group"):
         await member.getone()
     await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
@@ -104,9 +111,7 @@ async def test_unsubscribe_commits_before_it_leaves(
     await member.start()
     cluster.append("t", 0, [b"v"] * 10)
     await take(member, 10)
-    cluster.fault(
-        api.OffsetCommitRequest, then=Answer(14), times=3
-    )  # the commit takes three retries
+    cluster.fault(OffsetCommitRequest, then=Answer(14), times=3)  # the commit takes three retries
     member.unsubscribe()
     await until(lambda: member.metrics()["group_leaves"] == 1, "leaving")
     assert cluster.committed("g", "t", 0) == (10, "")
@@ -121,8 +126,8 @@ async def test_commit_while_leaving_belongs_to_no_member(
     """The coordinator has removed the member, and its response is on the way."""
     member, tp = make_member("t"), TopicPartition("t", 1)
     await member.start()
-    cluster.fault(api.LeaveGroupRequest, then=Delay(0.2))
-    leaving = cluster.next_request(api.LeaveGroupRequest)
+    cluster.fault(LeaveGroupRequest, then=Delay(0.2))
+    leaving = cluster.next_request(LeaveGroupRequest)
     member.unsubscribe()
     member.assign([tp])
     await asyncio.wrap_future(leaving)
@@ -193,8 +198,8 @@ async def test_commit_of_lost_partitions_is_refused(
     for tp in ALL:
         cluster.append("t", tp.partition, [b"v"])
     await take(one, 4)
-    cluster.fault(api.SyncGroupRequest, then=Delay(0.2), times=2)
-    joined = cluster.next_request(api.SyncGroupRequest)
+    cluster.fault(SyncGroupRequest, then=Delay(0.2), times=2)
+    joined = cluster.next_request(SyncGroupRequest)
     starting = asyncio.create_task(two.start())
     await asyncio.wrap_future(joined)
     one.subscribe(["t"], listener=listener)
@@ -220,7 +225,7 @@ async def test_commit_after_garbage_assignment_is_refused(
     await take(member, 4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ConsumerProtocolMemberAssignment, "encode", lambda self: b"\xff")
-        cluster.fault(api.HeartbeatRequest, then=Answer(27))
+        cluster.fault(HeartbeatRequest, then=Answer(27))
         await until(lambda: member.metrics()["group_join_failures"], "joining")
         with pytest.raises(CommitFailedError):
             await member.commit()
@@ -234,10 +239,10 @@ async def test_seek_during_a_join_ends_with_the_join(
     member, tp = make_member("t"), TopicPartition("t", 0)
     await member.start()
     await member.position(tp)
-    fault = cluster.fault(api.ListOffsetsRequest, then=Answer(6), times=None)
-    cluster.fault(api.JoinGroupRequest, then=Delay(0.2))
-    cluster.fault(api.HeartbeatRequest, then=Answer(27))
-    await asyncio.wrap_future(cluster.next_request(api.JoinGroupRequest))
+    fault = cluster.fault(ListOffsetsRequest, then=Answer(6), times=None)
+    cluster.fault(JoinGroupRequest, then=Delay(0.2))
+    cluster.fault(HeartbeatRequest, then=Answer(27))
+    await asyncio.wrap_future(cluster.next_request(JoinGroupRequest))
     former = member._engine.cursor(tp)
     seeking = asyncio.create_task(member.seek_to_end(tp))
     await until(lambda: fault.hits, "searching the end")

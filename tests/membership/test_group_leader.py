@@ -16,7 +16,7 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
-from aiokafka08.protocol.api import JoinedMember
+from aiokafka08.protocol.requests.groups import JoinedMember
 from tests.coordinator.groups import subscriptions
 
 

@@ -15,7 +15,13 @@ from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka08.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    MemberAssignment,
+    SyncGroupRequest,
+)
 from aiokafka08.telemetry import Event, GroupJoined
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Silence
@@ -38,7 +44,7 @@ class Owners:
         self._owners: dict[tuple[int, frozenset[str], TopicPartition], str] = {}
         self.conflicts: list[str] = []
 
-    def record_sync(self, request: api.SyncGroupRequest) -> bool:
+    def record_sync(self, request: SyncGroupRequest) -> bool:
         """Record the members of a generation; return False to be called again."""
         members = frozenset(one.member for one in request.assignments)
         for member in members:
@@ -61,10 +67,8 @@ def test_owner_log_finds_two_owners_in_one_generation() -> None:
     owners, zero = Owners(), TopicPartition("t", 0)
 
     def sync(generation: int, *members: str) -> None:
-        assignments = [api.MemberAssignment(member, b"") for member in members]
-        assert not owners.record_sync(
-            api.SyncGroupRequest("g", generation, members[0], assignments)
-        )
+        assignments = [MemberAssignment(member, b"") for member in members]
+        assert not owners.record_sync(SyncGroupRequest("g", generation, members[0], assignments))
 
     def join(generation: int, member: str) -> None:
         owners.record_event(GroupJoined("g", generation, member, False, (zero,)))
@@ -82,7 +86,7 @@ def test_owner_log_finds_two_owners_in_one_generation() -> None:
 
 async def rebalance_at_random(cluster: EmbeddedCluster, count: int, seed: int) -> None:
     rng, owners = random.Random(seed), Owners()
-    cluster.next_request(api.SyncGroupRequest, where=owners.record_sync)
+    cluster.next_request(SyncGroupRequest, where=owners.record_sync)
     members: list[AIOKafkaConsumer] = []
     dead: list[AIOKafkaConsumer] = []
     options: dict[str, Any] = member_options(
@@ -99,7 +103,7 @@ async def rebalance_at_random(cluster: EmbeddedCluster, count: int, seed: int) -
     def silence(member: AIOKafkaConsumer) -> None:
         """Drop all its requests about the group from now on."""
         name = member._engine._member_state.member
-        for kind in (api.HeartbeatRequest, api.LeaveGroupRequest, api.JoinGroupRequest):
+        for kind in (HeartbeatRequest, LeaveGroupRequest, JoinGroupRequest):
             cluster.fault(
                 kind,
                 then=Silence(perform=False),

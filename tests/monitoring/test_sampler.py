@@ -14,12 +14,9 @@ from aiokafka08.admin import AIOKafkaAdminClient, NewTopic, monitoring_calls
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable, UnsupportedVersionError
 from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.monitoring.sampler import ClusterSampler
-from aiokafka08.protocol.api import (
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-    ListOffsetsRequest,
-    OffsetFetchRequest,
-)
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.groups import DescribeGroupsRequest, ListGroupsRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.session import temporary_session

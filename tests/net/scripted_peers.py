@@ -16,19 +16,11 @@ from typing import Any
 
 from aiokafka08.errors import NotCoordinatorForGroupError
 from aiokafka08.net.config import Address
-from aiokafka08.protocol.api import (
-    ApiKey,
-    CommittedPartition,
-    FetchResponse,
-    ListOffsetsResponse,
-    MetadataResponse,
-    OffsetFetchResponse,
-    PartitionState,
-    Response,
-    Topic,
-    TopicState,
-    encode_response,
-)
+from aiokafka08.protocol.api import ApiKey, Response, Topic, encode_response
+from aiokafka08.protocol.requests.committed_offsets import CommittedPartition, OffsetFetchResponse
+from aiokafka08.protocol.requests.fetch import FetchResponse
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsResponse
+from aiokafka08.protocol.requests.metadata import MetadataResponse, PartitionState, TopicState
 from tests.protocol.decoding import Envelope, decode_request
 
 

@@ -14,8 +14,8 @@ from aiokafka08.net.config import NetConfig, address_text
 from aiokafka08.net.probe import probe_version
 from aiokafka08.net.transport import open_connection
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
-from aiokafka08.protocol.api import ListOffsetsRequest
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.zookeeper.session import temporary_session
 from tests.net.conftest import MakeConfig
 from tests.net.scripted_peers import PeerConnection, listening

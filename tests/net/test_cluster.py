@@ -13,7 +13,12 @@ from aiokafka08.net.cluster import (
     check_topic_names,
     is_failed_by_one_topic,
 )
-from aiokafka08.protocol.api import Broker, MetadataResponse, PartitionState, TopicState
+from aiokafka08.protocol.requests.metadata import (
+    Broker,
+    MetadataResponse,
+    PartitionState,
+    TopicState,
+)
 from aiokafka08.structs import TopicPartition
 
 P = PartitionState

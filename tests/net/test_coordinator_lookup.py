@@ -16,12 +16,9 @@ from aiokafka08.errors import (
 from aiokafka08.net.config import Address
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import (
-    ApiKey,
-    GroupCoordinatorRequest,
-    GroupCoordinatorResponse,
-    OffsetFetchRequest,
-)
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from aiokafka08.testing import EmbeddedCluster
 from tests.net.conftest import MakeConfig, Recorder
 from tests.net.scripted_peers import OF_0_8_2, ScriptedPeer, listening

@@ -19,7 +19,8 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.list_offsets import find_first_messages, list_offsets
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import EARLIEST, LATEST, ListOffsetsRequest, MetadataRequest
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 from aiokafka08.testing import Answer, Close, EmbeddedCluster, Hang, Omit, Silence
 from tests.net.conftest import MakeConfig, Recorder

@@ -19,7 +19,8 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import FetchRequest, MetadataRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang

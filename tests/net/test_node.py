@@ -15,12 +15,9 @@ from aiokafka08.net.config import Address, NetConfig
 from aiokafka08.net.node import IDLE, Lane, Node
 from aiokafka08.net.transport import open_connection
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
-from aiokafka08.protocol.api import (
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    OffsetFetchRequest,
-)
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
 from aiokafka08.testing import Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.faults import is_version_probe

@@ -10,7 +10,8 @@ import pytest
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.config import parse_bootstrap_servers
 from aiokafka08.net.node import Lane, Node
-from aiokafka08.protocol.api import ListOffsetsPartition, ListOffsetsRequest, Topic
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from aiokafka08.telemetry import Connected, Disconnected
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.proxy import TcpProxy

@@ -23,12 +23,9 @@ from aiokafka08.net.config import NetConfig
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.net.probe import probe_version
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.protocol.api import (
-    ApiKey,
-    ApiVersionsResponse,
-    ListOffsetsResponse,
-    VersionRange,
-)
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.requests.api_versions import ApiVersionsResponse, VersionRange
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsResponse
 from aiokafka08.testing import LINES, EmbeddedCluster
 from tests.net.conftest import MakeConfig, Recorder
 from tests.net.scripted_peers import (

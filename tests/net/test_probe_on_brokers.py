@@ -18,7 +18,7 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndMetadata, To
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.protocol.api import ListOffsetsRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.net.conftest import MakeConfig, Recorder

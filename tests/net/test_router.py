@@ -23,23 +23,15 @@ from aiokafka08.errors import (
 from aiokafka08.net.config import Address
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.protocol.api import (
-    ApiKey,
-    ApiVersionsResponse,
-    FetchPartition,
-    FetchRequest,
-    GroupCoordinatorRequest,
-    GroupCoordinatorResponse,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetFetchRequest,
-    ProducePartition,
-    ProduceRequest,
-    Topic,
-    VersionRange,
-)
+from aiokafka08.protocol.api import ApiKey, Topic
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.api_versions import ApiVersionsResponse, VersionRange
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
 from aiokafka08.testing import (

@@ -27,16 +27,12 @@ from aiokafka08.net.node import Node
 from aiokafka08.net.probe import probe_version
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.protocol.api import (
-    LATEST,
-    GroupCoordinatorRequest,
-    ListOffsetsRequest,
-    OffsetFetchRequest,
-    ProducePartition,
-    ProduceRequest,
-    Topic,
-)
+from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest
+from aiokafka08.protocol.requests.list_offsets import LATEST, ListOffsetsRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from aiokafka08.structs import TopicPartition
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters, require_real_brokers

@@ -21,21 +21,20 @@ from aiokafka08.errors import (
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.transport import BrokerConnection, open_connection
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.api import Topic, encode_response
+from aiokafka08.protocol.connection import ClientConnection
+from aiokafka08.protocol.requests.groups import (
     GroupCoordinatorRequest,
     GroupCoordinatorResponse,
     JoinGroupRequest,
+)
+from aiokafka08.protocol.requests.list_offsets import (
     ListedOffsets,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    Topic,
-    encode_response,
 )
-from aiokafka08.protocol.connection import ClientConnection
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest, ProduceResponse
 from tests.net.conftest import MakeConfig
 from tests.net.scripted_peers import Peer, PeerConnection, listening
 from tests.waiting import until

@@ -21,36 +21,36 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.versions import LINE_APIS, BrokerLine, BrokerVersion, detect_version
-from aiokafka08.protocol.api import (
-    APIS,
-    ApiKey,
+from aiokafka08.protocol.api import ApiKey, Request, Response, Topic, encode_response
+from aiokafka08.protocol.requests.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
-    Broker,
+    VersionRange,
+)
+from aiokafka08.protocol.requests.committed_offsets import (
     CommittedPartition,
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    FetchRequest,
-    FetchResponse,
-    GroupCoordinatorRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
     OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    PartitionState,
-    ProduceRequest,
-    Request,
-    Response,
-    Topic,
-    TopicState,
-    VersionRange,
-    encode_response,
 )
+from aiokafka08.protocol.requests.fetch import FetchRequest, FetchResponse
+from aiokafka08.protocol.requests.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    GroupCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+)
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from aiokafka08.protocol.requests.metadata import (
+    Broker,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionState,
+    TopicState,
+)
+from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.registry import APIS
 
 Reply = memoryview | None
 CLOSES: Reply = None

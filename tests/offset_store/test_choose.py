@@ -18,7 +18,7 @@ from aiokafka08.offset_store.choose import default_storage
 from aiokafka08.offset_store.deferred_store import DeferredOffsetStore
 from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
-from aiokafka08.protocol.api import OffsetFetchRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.offset_store.conftest import NewStore, at, tp
 

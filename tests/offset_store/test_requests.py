@@ -14,11 +14,8 @@ from aiokafka08.errors import (
     OffsetMetadataTooLargeError,
 )
 from aiokafka08.offset_store import CommitIdentity
-from aiokafka08.protocol.api import (
-    GroupCoordinatorRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-)
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest
 from aiokafka08.structs import OffsetAndMetadata
 from aiokafka08.testing import Answer, Close, EmbeddedCluster, Omit, Silence
 from aiokafka08.testing.state import OFFSETS_TOPIC

@@ -21,12 +21,12 @@ from aiokafka08.offset_store.responses import (
     read_commit_response,
     read_fetch_response,
 )
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.requests.committed_offsets import (
     CommittedPartition,
     OffsetCommitResponse,
     OffsetFetchResponse,
     PartitionError,
-    Topic,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from tests.offset_store.conftest import tp

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried
 from aiokafka08.testing import LINES, Close, Delay, EmbeddedCluster, Hang
 from tests.producer.conftest import Producer

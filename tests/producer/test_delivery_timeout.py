@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 
 from aiokafka08.errors import KafkaTimeoutError
-from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
 from tests.waiting import until

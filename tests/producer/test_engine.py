@@ -13,7 +13,7 @@ from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.outcome import BatchResolver
 from aiokafka08.producer.sender import Sender
-from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
 from tests.waiting import until

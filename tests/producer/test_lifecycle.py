@@ -19,12 +19,10 @@ from aiokafka08.errors import (
     ProducerClosed,
 )
 from aiokafka08.producer import AIOKafkaProducer
-from aiokafka08.protocol.api import (
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetFetchRequest,
-    ProduceRequest,
-)
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
 from tests.producer.conftest import Producer
 from tests.waiting import until

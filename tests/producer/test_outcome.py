@@ -17,7 +17,7 @@ from aiokafka08.producer.outcome import (
     Outcome,
     decide,
 )
-from aiokafka08.protocol.api import ProducedPartition
+from aiokafka08.protocol.requests.produce import ProducedPartition
 from aiokafka08.structs import TopicPartition
 
 TP = TopicPartition("t", 3)

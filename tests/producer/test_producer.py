@@ -22,7 +22,8 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.producer import AIOKafkaProducer, DeliveryFuture
-from aiokafka08.protocol.api import MetadataRequest, ProduceRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.testing import LINES, Answer, EmbeddedCluster, Hang
 from tests.producer.conftest import Producer

@@ -25,8 +25,9 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.config import net_config
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import FetchPartition, FetchRequest, Topic
+from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from aiokafka08.telemetry import Acks0Unknown, BatchRetried, Telemetry
 from tests.brokers.cluster import RealCluster

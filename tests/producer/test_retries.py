@@ -17,7 +17,9 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
 )
 from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
-from aiokafka08.protocol.api import ListOffsetsRequest, MetadataRequest, ProduceRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.telemetry import BatchFailed, BatchRetried
 from aiokafka08.testing import (
     Answer,

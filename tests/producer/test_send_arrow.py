@@ -20,7 +20,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.partitioner import PARTITIONERS, murmur2
 from aiokafka08.protocol import _murmur2_py
-from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.fake_pandas import imports_pandas

@@ -14,7 +14,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.partitioner import murmur2
-from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
 

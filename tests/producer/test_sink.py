@@ -10,7 +10,8 @@ import pytest
 from aiokafka08.net.node import Lane
 from aiokafka08.net.send_window import MIN_GROWTH_BYTES, SendWindow
 from aiokafka08.producer.sink import _BATCHES_PER_ITERATION
-from aiokafka08.protocol.api import OffsetFetchRequest, ProduceRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Delay, EmbeddedCluster
 from tests.producer.conftest import MakeProducer as ProducerFor
 from tests.waiting import until

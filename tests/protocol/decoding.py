@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka08.protocol.api import APIS, Request, RequestHeader
+from aiokafka08.protocol.api import Request, RequestHeader
 from aiokafka08.protocol.connection import ClientConnection, MatchedResponse
 from aiokafka08.protocol.frame import FrameReader
+from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.protocol.types import Buffer, compiled
 
 

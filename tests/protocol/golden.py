@@ -15,6 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.api_versions import ApiVersionsResponse
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.protocol.types import Since
 from tests.protocol.decoding import decode_request
 
@@ -61,7 +65,7 @@ def _load() -> list[Vector]:
         vectors += [
             Vector(
                 entry["name"],
-                api.APIS[entry["api"]],
+                APIS[entry["api"]],
                 entry["api_version"],
                 int(entry["response_layout"].removeprefix("v")),
                 bytes.fromhex(entry["request_hex"]),
@@ -75,8 +79,8 @@ def _load() -> list[Vector]:
 
 
 VECTORS = _load()
-FETCHES = [vector for vector in VECTORS if vector.request_class is api.FetchRequest]
-PRODUCES = [vector for vector in VECTORS if vector.request_class is api.ProduceRequest]
+FETCHES = [vector for vector in VECTORS if vector.request_class is FetchRequest]
+PRODUCES = [vector for vector in VECTORS if vector.request_class is ProduceRequest]
 
 every_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 every_fetch = pytest.mark.parametrize("vector", FETCHES, ids=lambda vector: vector.name)
@@ -87,7 +91,7 @@ def message_sets(vector: Vector) -> list[bytes]:
     """The message sets of a Produce request or a Fetch response, in wire order."""
     struct: Any = (
         vector.decoded_request()
-        if vector.request_class is api.ProduceRequest
+        if vector.request_class is ProduceRequest
         else vector.decoded_response()
     )
     return [
@@ -125,7 +129,7 @@ def _compact(value: Any, version: int) -> Any:
 def response_fields(response: api.Response, version: int) -> dict[str, Any]:
     """Return a response in the JSON shape of the vectors, without the content of message sets."""
     fields = _by_name(response, version)
-    if isinstance(response, api.ApiVersionsResponse):
+    if isinstance(response, ApiVersionsResponse):
         fields["api_versions"] = [list(one.values()) for one in fields["api_versions"]]
     return fields
 

@@ -11,6 +11,8 @@ from typing import Any
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.message_set import entries
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from tests.protocol.decoding import decode_request
 from tests.protocol.oracle import reader
 from tests.protocol.twins import twin
@@ -43,7 +45,7 @@ def endure_response(
         seen.errors += 1
         return
     seen.values += 1
-    if request is api.FetchRequest:
+    if request is FetchRequest:
         for topic in response.topics:
             for partition in topic.partitions:
                 endure_message_set(bytes(partition.message_set), 5, seen)
@@ -56,7 +58,7 @@ def endure_request(frame: bytes, seen: Endured) -> None:
         seen.errors += 1
         return
     seen.values += 1
-    if isinstance(envelope.body, api.ProduceRequest):
+    if isinstance(envelope.body, ProduceRequest):
         for topic in envelope.body.topics:
             for partition in topic.partitions:
                 endure_message_set(bytes(partition.message_set), 0, seen)

@@ -11,25 +11,33 @@ from hypothesis import strategies as st
 from aiokafka08.errors import CorrelationIdError, KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.connection import ClientConnection, MatchedResponse
+from aiokafka08.protocol.requests.groups import (
+    GroupCoordinatorRequest,
+    GroupCoordinatorResponse,
+    GroupError,
+    HeartbeatRequest,
+)
+from aiokafka08.protocol.requests.metadata import Broker, MetadataRequest, MetadataResponse
+from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
 from tests.protocol.decoding import decode_request, receive
 from tests.protocol.strategies import examples
 
-HEARTBEAT = api.HeartbeatRequest("group", 1, "member")
-COORDINATOR = api.GroupCoordinatorRequest("group")
+HEARTBEAT = HeartbeatRequest("group", 1, "member")
+COORDINATOR = GroupCoordinatorRequest("group")
 
 
 def framed(correlation_id: int, error_code: int = 0) -> bytes:
     """Return the frame of a Heartbeat response."""
-    return b"".join(api.encode_response(api.GroupError(error_code), 0, correlation_id))
+    return b"".join(api.encode_response(GroupError(error_code), 0, correlation_id))
 
 
 def coordinator_frame(correlation_id: int) -> bytes:
-    response = api.GroupCoordinatorResponse(15, -1, "", -1)
+    response = GroupCoordinatorResponse(15, -1, "", -1)
     return b"".join(api.encode_response(response, 0, correlation_id))
 
 
-def produce(required_acks: int) -> api.ProduceRequest:
-    return api.ProduceRequest(required_acks, 1000, [])
+def produce(required_acks: int) -> ProduceRequest:
+    return ProduceRequest(required_acks, 1000, [])
 
 
 def connection_with(*requests: api.Request[Any]) -> ClientConnection:
@@ -57,9 +65,7 @@ def test_pipelined_requests_get_responses_in_order() -> None:
     assert connection.in_flight == 100
     stream = b"".join(framed(index, index % 30) for index in range(1, 101))
     matched = list(receive(connection, stream))
-    assert matched == [
-        MatchedResponse(index, api.GroupError(index % 30)) for index in range(1, 101)
-    ]
+    assert matched == [MatchedResponse(index, GroupError(index % 30)) for index in range(1, 101)]
     assert connection.in_flight == 0
     assert connection.eof() == []
 
@@ -72,15 +78,15 @@ def test_response_is_decoded_by_its_own_request(cuts: list[int]) -> None:
         COORDINATOR,
         produce(1),
         produce(0),
-        api.MetadataRequest([]),
+        MetadataRequest([]),
         HEARTBEAT,
     ]
     responses: list[api.Response] = [
-        api.GroupError(27),
-        api.GroupCoordinatorResponse(0, 1, "host", 9092),
-        api.ProduceResponse([api.Topic("t", [api.ProducedPartition(0, 0, 42)])]),
-        api.MetadataResponse([api.Broker(1, "host", 9092)], -1, []),
-        api.GroupError(0),
+        GroupError(27),
+        GroupCoordinatorResponse(0, 1, "host", 9092),
+        ProduceResponse([api.Topic("t", [ProducedPartition(0, 0, 42)])]),
+        MetadataResponse([Broker(1, "host", 9092)], -1, []),
+        GroupError(0),
     ]
     connection = connection_with(*requests)
     ids = [1, 2, 3, 5, 6]
@@ -99,7 +105,7 @@ def test_response_is_read_from_the_frame_readers_buffer() -> None:
     connection = connection_with(HEARTBEAT)
     frame = framed(1, 27)
     connection.frames.get_buffer()[: len(frame)] = frame
-    assert list(connection.received(len(frame))) == [MatchedResponse(1, api.GroupError(27))]
+    assert list(connection.received(len(frame))) == [MatchedResponse(1, GroupError(27))]
 
 
 def test_wrong_id_raises_and_names_both_ids() -> None:
@@ -152,7 +158,7 @@ def test_id_0_matches_the_oldest_request_only() -> None:
 def test_right_id_matches_a_group_coordinator_request() -> None:
     connection = connection_with(COORDINATOR)
     (only,) = receive(connection, coordinator_frame(1))
-    assert only == MatchedResponse(1, api.GroupCoordinatorResponse(15, -1, "", -1))
+    assert only == MatchedResponse(1, GroupCoordinatorResponse(15, -1, "", -1))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +209,7 @@ def test_request_that_fails_to_encode_is_not_in_flight() -> None:
     with pytest.raises(ValueError, match="version 9; expected"):
         connection.send(HEARTBEAT, 9)
     with pytest.raises(ValueError, match="null"):
-        connection.send(api.HeartbeatRequest(None, 1, ""), 0)  # type: ignore[arg-type]
+        connection.send(HeartbeatRequest(None, 1, ""), 0)  # type: ignore[arg-type]
     assert connection.in_flight == 1
     correlation_id, _ = connection.send(HEARTBEAT, 0)
     assert correlation_id is not None

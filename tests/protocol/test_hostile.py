@@ -18,6 +18,14 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.connection import ClientConnection
 from aiokafka08.protocol.frame import FrameReader
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.groups import (
+    GroupCoordinatorRequest,
+    GroupError,
+    HeartbeatRequest,
+)
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.registry import APIS
 from tests.protocol.decoding import Envelope, decode_request, feed, receive
 from tests.protocol.hostile import (
     LENGTHS,
@@ -34,7 +42,7 @@ from tests.protocol.twins import each_twin
 
 pytestmark = each_twin
 
-SPOKEN = [(request, version) for request in api.APIS.values() for version in request.versions]
+SPOKEN = [(request, version) for request in APIS.values() for version in request.versions]
 each_api_and_version = pytest.mark.parametrize(
     ("request_class", "version"), SPOKEN, ids=lambda it: getattr(it, "__name__", f"v{it}")
 )
@@ -74,21 +82,21 @@ def coordinator_frame(host: bytes, *, length: int | None = None) -> bytes:
 )
 def test_bad_string_raises_protocol_error(frame: bytes, why: str) -> None:
     with pytest.raises(KafkaProtocolError, match=why):
-        api.decode_response(api.GroupCoordinatorRequest, 0, frame)
+        api.decode_response(GroupCoordinatorRequest, 0, frame)
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 2**30, 1000, -1, -2, -(2**31)])
 def test_bad_array_count_raises_without_allocating(count: int, traced: None) -> None:
     frame = struct.pack(">ii", 1, count) + bytes(20)
     with bounded(len(frame)), pytest.raises(KafkaProtocolError, match=f"{count}"):
-        api.decode_response(api.ListOffsetsRequest, 0, frame)
+        api.decode_response(ListOffsetsRequest, 0, frame)
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 1000, -1, -2, -(2**31)])
 def test_bad_message_set_length_raises_without_allocating(length: int, traced: None) -> None:
     frame = struct.pack(">ii", 1, 1) + b"\0\1t" + struct.pack(">iihqi", 1, 0, 0, 5, length)
     with bounded(len(frame)), pytest.raises(KafkaProtocolError, match=f"{length}"):
-        api.decode_response(api.FetchRequest, 0, frame + b"message set")
+        api.decode_response(FetchRequest, 0, frame + b"message set")
 
 
 def test_array_of_least_items_takes_memory_in_proportion(traced: None) -> None:
@@ -96,7 +104,7 @@ def test_array_of_least_items_takes_memory_in_proportion(traced: None) -> None:
     count = 20_000
     frame = struct.pack(">ii", 1, count) + (b"\0\0" + bytes(4)) * count
     with bounded(len(frame)):
-        response = api.decode_response(api.ListOffsetsRequest, 0, frame)
+        response = api.decode_response(ListOffsetsRequest, 0, frame)
     assert len(response.topics) == count
 
 
@@ -143,10 +151,10 @@ def test_arbitrary_bytes_decode_or_raise_protocol_error(
 def test_arbitrary_stream_is_responses_or_protocol_error(stream: bytes, requests: int) -> None:
     client = ClientConnection("me", max_frame_bytes=1000)
     for _ in range(requests):
-        client.send(api.HeartbeatRequest("group", 1, "member"), 0)
+        client.send(HeartbeatRequest("group", 1, "member"), 0)
     try:
         for matched in receive(client, stream):
-            assert isinstance(matched.response, api.GroupError)
+            assert isinstance(matched.response, GroupError)
     except KafkaProtocolError:
         assert len(client.eof()) <= requests
     try:

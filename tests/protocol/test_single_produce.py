@@ -1,4 +1,4 @@
-"""Produce for one partition: the same bytes and values as by the declarations in `api`."""
+"""Produce for one partition: the same bytes and values as by the declarations in `requests`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.produce import (
+    ProducedPartition,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
 from aiokafka08.protocol.single_produce import decode_single_produce, encode_single_produce
 from tests.protocol.strategies import examples, values
 
-VERSIONS = st.sampled_from(api.ProduceRequest.versions)
+VERSIONS = st.sampled_from(ProduceRequest.versions)
 ODD = st.one_of(st.none(), st.integers(), st.text(), st.just("\ud800"), st.just("x" * 40_000))
 
 
@@ -27,7 +33,7 @@ def encoded(request: Any, version: int, client_id: Any) -> list[bytes] | type[Ex
 @examples(200)
 @given(VERSIONS, st.data())
 def test_requests_of_all_shapes_have_the_declared_bytes(version: int, data: st.DataObject) -> None:
-    request = data.draw(values(api.ProduceRequest, version))
+    request = data.draw(values(ProduceRequest, version))
     frame = encode_single_produce(request, version, 7, "me")
     if [len(topic.partitions) for topic in request.topics] != [1]:
         assert frame is None
@@ -41,8 +47,8 @@ def test_requests_of_all_shapes_have_the_declared_bytes(version: int, data: st.D
 def test_odd_values_are_left_to_the_declarations(
     version: int, client_id: Any, acks: Any, timeout: Any, topic: Any, partition: Any
 ) -> None:
-    one = api.Topic(topic, [api.ProducePartition(partition, b"set")])
-    request = api.ProduceRequest(acks, timeout, [one])
+    one = api.Topic(topic, [ProducePartition(partition, b"set")])
+    request = ProduceRequest(acks, timeout, [one])
     frame = encode_single_produce(request, version, 7, client_id)
     expected = encoded(request, version, client_id)
     if isinstance(expected, type):
@@ -56,7 +62,7 @@ def test_odd_values_are_left_to_the_declarations(
 def test_responses_of_all_shapes_have_the_declared_values(
     version: int, data: st.DataObject
 ) -> None:
-    response = data.draw(values(api.ProduceResponse, version))
+    response = data.draw(values(ProduceResponse, version))
     frame = bytearray(b"".join(api.encode_response(response, version, 7))[4:])
     decoded = decode_single_produce(version, memoryview(frame))
     single = [len(topic.partitions) for topic in response.topics] == [1]
@@ -66,14 +72,14 @@ def test_responses_of_all_shapes_have_the_declared_values(
 @examples(500)
 @given(VERSIONS, st.data())
 def test_mutated_responses_are_decoded_as_declared(version: int, data: st.DataObject) -> None:
-    response = api.ProduceResponse([api.Topic("abc", [api.ProducedPartition(1, 0, 42)])])
+    response = ProduceResponse([api.Topic("abc", [ProducedPartition(1, 0, 42)])])
     frame = bytearray(b"".join(api.encode_response(response, version, 7))[4:])
     for _ in range(data.draw(st.integers(0, 3))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     frame = frame[: data.draw(st.integers(0, len(frame)))] + data.draw(st.binary(max_size=2))
     decoded = decode_single_produce(version, memoryview(frame))
     if decoded is not None:
-        assert decoded == api.decode_response(api.ProduceRequest, version, memoryview(frame))
+        assert decoded == api.decode_response(ProduceRequest, version, memoryview(frame))
 
 
 def test_a_frame_cut_short_is_left_to_the_declarations() -> None:
@@ -81,4 +87,4 @@ def test_a_frame_cut_short_is_left_to_the_declarations() -> None:
         frame = memoryview(bytes(size))
         if decode_single_produce(0, frame) is None and size != 8:
             with pytest.raises(KafkaProtocolError):
-                api.decode_response(api.ProduceRequest, 0, frame)
+                api.decode_response(ProduceRequest, 0, frame)

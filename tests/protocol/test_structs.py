@@ -14,11 +14,16 @@ from hypothesis import strategies as st
 
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchRequest, FetchResponse
+from aiokafka08.protocol.requests.groups import HeartbeatRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
+from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.protocol.types import Int16, Int32, Int64, NullableString, String, compiled
 from tests.protocol.decoding import Envelope, decode_request
 from tests.protocol.strategies import examples, since_of, texts, values
 
-SPOKEN = [(request, version) for request in api.APIS.values() for version in request.versions]
+SPOKEN = [(request, version) for request in APIS.values() for version in request.versions]
 each_api_and_version = pytest.mark.parametrize(
     ("request_class", "version"), SPOKEN, ids=lambda it: getattr(it, "__name__", f"v{it}")
 )
@@ -100,11 +105,9 @@ def test_request_cut_raises_and_bytes_after_it_are_ignored(
 
 
 def test_byte_fields_of_a_memoryview_are_views() -> None:
-    response = api.FetchResponse(
-        0, [api.Topic("t", [api.FetchedPartition(0, 0, 1, b"message set")])]
-    )
+    response = FetchResponse(0, [api.Topic("t", [FetchedPartition(0, 0, 1, b"message set")])])
     frame = bytearray(b"".join(api.encode_response(response, 0, 1))[4:])
-    decoded = api.decode_response(api.FetchRequest, 0, memoryview(frame))
+    decoded = api.decode_response(FetchRequest, 0, memoryview(frame))
     view = decoded.topics[0].partitions[0].message_set
     assert isinstance(view, memoryview)
     assert view.obj is frame
@@ -112,7 +115,7 @@ def test_byte_fields_of_a_memoryview_are_views() -> None:
 
 def test_message_set_is_encoded_without_a_copy() -> None:
     message_set = b"message set"
-    request = api.ProduceRequest(1, 1000, [api.Topic("t", [api.ProducePartition(0, message_set)])])
+    request = ProduceRequest(1, 1000, [api.Topic("t", [ProducePartition(0, message_set)])])
     assert any(part is message_set for part in api.encode_request(request, 0, 1, "me"))
 
 
@@ -177,14 +180,14 @@ def test_value_without_a_field_in_the_version_raises(
 
 
 def test_all_topics_is_null_in_metadata_version_1_only() -> None:
-    encoded = api.encode_request(api.MetadataRequest(None), 1, 1, "me")
+    encoded = api.encode_request(MetadataRequest(None), 1, 1, "me")
     frame = b"".join(encoded)[4:]
     assert frame.endswith(b"\xff\xff\xff\xff")
-    assert decode_request(frame).body == api.MetadataRequest(None)
+    assert decode_request(frame).body == MetadataRequest(None)
     negative = frame[:-4] + (-5).to_bytes(4, "big", signed=True)
-    assert decode_request(negative).body == api.MetadataRequest(None)
+    assert decode_request(negative).body == MetadataRequest(None)
     with pytest.raises(ValueError, match="null"):
-        api.encode_request(api.MetadataRequest(None), 0, 1, "me")
+        api.encode_request(MetadataRequest(None), 0, 1, "me")
     with pytest.raises(KafkaProtocolError, match="count -1"):
         decode_request(frame[:3] + b"\x00" + frame[4:])
 
@@ -224,8 +227,8 @@ def test_value_outside_its_wire_type_raises_value_error(type_: Any, value: Any) 
 def test_request_over_two_gigabytes_raises() -> None:
     pages = memoryview(mmap.mmap(-1, 1 << 30))  # never touched, so it takes no memory
     for count in (2, 5):
-        partitions = [api.ProducePartition(index, pages) for index in range(count)]
-        request = api.ProduceRequest(1, 1000, [api.Topic("t", partitions)])
+        partitions = [ProducePartition(index, pages) for index in range(count)]
+        request = ProduceRequest(1, 1000, [api.Topic("t", partitions)])
         with pytest.raises(ValueError, match="expected at most 2147483647"):
             api.encode_request(request, 0, 1, "me")
 
@@ -234,7 +237,7 @@ def test_request_over_two_gigabytes_raises() -> None:
 
 
 def test_apis_has_each_api_with_its_versions() -> None:
-    assert {request.api.name: list(request.versions) for request in api.APIS.values()} == {
+    assert {request.api.name: list(request.versions) for request in APIS.values()} == {
         "PRODUCE": [0, 1, 2],
         "FETCH": [0, 1, 2],
         "LIST_OFFSETS": [0, 1],
@@ -251,13 +254,13 @@ def test_apis_has_each_api_with_its_versions() -> None:
         "API_VERSIONS": [0],
         "DELETE_GROUPS": [0],
     }
-    assert all(key == request.api for key, request in api.APIS.items())
+    assert all(key == request.api for key, request in APIS.items())
 
 
 @pytest.mark.parametrize("key", [4, 5, 6, 7])
 def test_keys_between_brokers_are_not_in_apis(key: int) -> None:
     assert api.ApiKey(key).name
-    assert key not in api.APIS
+    assert key not in APIS
 
 
 @pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 17, 19, 36, 32767])
@@ -281,7 +284,7 @@ def test_unknown_version_decodes_without_a_body(
 
 
 def test_only_produce_without_acks_expects_no_response() -> None:
-    assert not api.ProduceRequest(0, 1000, []).expects_response
-    assert api.ProduceRequest(1, 1000, []).expects_response
-    assert api.ProduceRequest(-1, 1000, []).expects_response
-    assert api.HeartbeatRequest("group", 1, "member").expects_response
+    assert not ProduceRequest(0, 1000, []).expects_response
+    assert ProduceRequest(1, 1000, []).expects_response
+    assert ProduceRequest(-1, 1000, []).expects_response
+    assert HeartbeatRequest("group", 1, "member").expects_response

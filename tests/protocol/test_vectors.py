@@ -18,6 +18,10 @@ from aiokafka08.protocol.message_set import (
     MessageSetReader,
     entries,
 )
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.groups import HeartbeatRequest
+from aiokafka08.protocol.requests.metadata import Broker, MetadataRequest, MetadataResponse
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from tests.protocol.decoding import decode_request, feed, pending_bytes, receive
 from tests.protocol.golden import (
@@ -124,7 +128,7 @@ def test_captured_response_decodes_to_its_content(vector: Vector) -> None:
         "correlation_id": api.decode_correlation_id(vector.response_body),
         **response_fields(vector.decoded_response(), vector.layout),
     }
-    if vector.request_class is api.FetchRequest:
+    if vector.request_class is FetchRequest:
         fetch_offsets = {
             (topic, partition): fetch_offset
             for topic, partitions in vector.request["topics"]
@@ -173,7 +177,7 @@ def chunkings(stream: bytes) -> Iterator[list[bytes]]:
 def client_with_requests(vector: Vector) -> tuple[ClientConnection, bytes]:
     """Return a client with the vector's request in flight, under its id, and the frame."""
     client = ClientConnection(vector.request["client_id"])
-    nothing = api.ProduceRequest(0, 0, [])  # assigns an id, but isn't in flight
+    nothing = ProduceRequest(0, 0, [])  # assigns an id, but isn't in flight
     for _ in range(vector.request["correlation_id"] - 1):
         client.send(nothing, 0)
     correlation_id, buffers = client.send(vector.decoded_request(), vector.layout)
@@ -184,7 +188,7 @@ def client_with_requests(vector: Vector) -> tuple[ClientConnection, bytes]:
 @every_vector
 def test_client_gets_the_response_with_any_chunking(vector: Vector) -> None:
     expected = MatchedResponse(vector.request["correlation_id"], vector.decoded_response())
-    neighbour = api.MetadataResponse([api.Broker(1, "behind", 9092)], -1, [])
+    neighbour = MetadataResponse([Broker(1, "behind", 9092)], -1, [])
     for behind in (False, True):
         for chunks in chunkings(
             vector.response_frame
@@ -194,7 +198,7 @@ def test_client_gets_the_response_with_any_chunking(vector: Vector) -> None:
             client, sent = client_with_requests(vector)
             if vector.layout == vector.version:
                 assert sent == vector.request_frame
-            client.send(api.MetadataRequest([]), 0)
+            client.send(MetadataRequest([]), 0)
             matched = [one for chunk in chunks for one in receive(client, chunk)]
             assert matched[0] == expected
             assert matched[1:] == [MatchedResponse(expected.correlation_id + 1, neighbour)] * behind
@@ -204,7 +208,7 @@ def test_client_gets_the_response_with_any_chunking(vector: Vector) -> None:
 
 @every_vector
 def test_server_gets_the_request_with_any_chunking(vector: Vector) -> None:
-    neighbour = b"".join(api.encode_request(api.HeartbeatRequest("g", 1, "m"), 0, 7, "behind"))
+    neighbour = b"".join(api.encode_request(HeartbeatRequest("g", 1, "m"), 0, 7, "behind"))
     expected = [decode_request(vector.request_body), decode_request(neighbour[4:])]
     for behind in (False, True):
         for chunks in chunkings(vector.request_frame + behind * neighbour):

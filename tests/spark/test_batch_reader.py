@@ -150,7 +150,7 @@ def test_reading_missing_topic_does_not_create_it(spark: Any, cluster: EmbeddedC
 
 def test_requests_do_not_grow_with_partitions(spark: Any) -> None:
     """The driver and the one task send no request per partition."""
-    from aiokafka08.protocol.api import ListOffsetsRequest
+    from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 
     with EmbeddedCluster(brokers=2, topics={"t": 40}) as cluster:
         cluster.append("t", 0, [b"x"])

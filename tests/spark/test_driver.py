@@ -16,8 +16,10 @@ from aiokafka08.errors import (
     RecordTooLargeError,
 )
 from aiokafka08.properties import TlsOptions
-from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.spark import driver as driver_module
 from aiokafka08.spark.driver import DriverClient
 from aiokafka08.spark.options import ReadOptions, TimestampBound, TopicSelection, read_options

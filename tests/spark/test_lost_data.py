@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from aiokafka08.errors import OffsetOutOfRangeError
-from aiokafka08.protocol.api import ListOffsetsRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Omit
 from tests.brokers.fixtures import BrokerClusters

@@ -30,8 +30,8 @@ from aiokafka08.errors import (
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
-from aiokafka08.protocol.api import FetchRequest
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.spark import reader
 from aiokafka08.spark.driver import BlockingClient, DriverClient
 from aiokafka08.spark.options import read_options, write_options

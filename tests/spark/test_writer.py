@@ -15,7 +15,7 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import ProduceRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.spark.options import write_options
 from aiokafka08.spark.source import Kafka08DataSource
 from aiokafka08.spark.writer import write_task

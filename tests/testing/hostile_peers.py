@@ -21,19 +21,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiokafka08.protocol.api import (
-    FetchPartition,
-    FetchRequest,
-    MetadataRequest,
-    OffsetFetchRequest,
-    ProducePartition,
-    ProduceRequest,
-    Request,
-    Topic,
-    encode_request,
-)
+from aiokafka08.protocol.api import Request, Topic, encode_request
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 
 FULL_TOPIC = "full"
 """A topic with data in partition 0, for `hoard_responses`."""

@@ -15,14 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiokafka08.protocol.api import (
-    ListOffsetsRequest,
-    MetadataRequest,
-    ProducePartition,
-    ProduceRequest,
-    Topic,
-)
+from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from tests.brokers.waiting import wait_for
 from tests.contract.wire.wire_client import WireClient
 from tests.testing.hostile_peers import FULL_TOPIC

@@ -18,6 +18,10 @@ from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, HeartbeatRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import LINES, EmbeddedCluster, LoggedMessage, runtime
 from tests.contract.wire.requests import (
     commit,
@@ -54,7 +58,7 @@ def start_long_poll(
     cluster: EmbeddedCluster, wire: WireClient, node: int = 0, offset: int = 0
 ) -> None:
     """Send a long poll and wait until the broker has begun it."""
-    begun = cluster.next_request(api.FetchRequest, node=node)
+    begun = cluster.next_request(FetchRequest, node=node)
     wire.send(fetch_request("t", offset, max_wait_ms=10_000))
     begun.result(5)
 
@@ -82,15 +86,15 @@ def test_runs_in_thread_of_its_own() -> None:
 async def test_runs_in_callers_loop() -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         reader, writer = await asyncio.open_connection(*address(cluster))
-        writer.write(b"".join(api.encode_request(api.MetadataRequest(["t"]), 0, 5, "x")))
+        writer.write(b"".join(api.encode_request(MetadataRequest(["t"]), 0, 5, "x")))
         size = int.from_bytes(await reader.readexactly(4), "big")
-        response = api.decode_response(api.MetadataRequest, 0, await reader.readexactly(size))
+        response = api.decode_response(MetadataRequest, 0, await reader.readexactly(size))
         assert response.topics[0].topic == "t"
         # All methods work from within the loop.
-        seen = cluster.next_request(api.MetadataRequest)
+        seen = cluster.next_request(MetadataRequest)
         cluster.append("t", 0, [b"x"])
         assert cluster.log("t", 0)[0].value == b"x"
-        writer.write(b"".join(api.encode_request(api.MetadataRequest([]), 0, 6, "x")))
+        writer.write(b"".join(api.encode_request(MetadataRequest([]), 0, 6, "x")))
         assert (await asyncio.wrap_future(seen)).correlation_id == 6
         cluster.kill(0)
         assert await reader.read() != b"unexpected"
@@ -121,9 +125,9 @@ async def test_client_gone_before_large_response_logs_no_warning(
     async with EmbeddedCluster(topics={"t": 12}) as cluster:
         for partition in range(12):
             cluster.append("t", partition, [bytes(100_000)])
-        items = [api.FetchPartition(partition, 0, 1 << 20) for partition in range(12)]
-        request = api.FetchRequest(-1, 100, 1, [api.Topic("t", items)])
-        begun = cluster.next_request(api.FetchRequest)
+        items = [FetchPartition(partition, 0, 1 << 20) for partition in range(12)]
+        request = FetchRequest(-1, 100, 1, [api.Topic("t", items)])
+        begun = cluster.next_request(FetchRequest)
         with socket.create_connection(address(cluster)) as client:
             # All of it before the cluster, which is in this loop too, runs again.
             client.sendall(b"".join(api.encode_request(request, 0, 1, "hasty")))
@@ -135,7 +139,7 @@ def test_ended_threads_leave_nothing() -> None:
     for number in range(30):
         with EmbeddedCluster() as cluster, socket.create_connection(address(cluster)):
             if number % 2:
-                metadata_frame = api.encode_request(api.MetadataRequest([]), 0, 1, "x")
+                metadata_frame = api.encode_request(MetadataRequest([]), 0, 1, "x")
                 with socket.create_connection(address(cluster)) as other:
                     other.sendall(b"".join(metadata_frame))
     gc.collect()
@@ -144,7 +148,7 @@ def test_ended_threads_leave_nothing() -> None:
 def test_exit_does_not_wait_for_delayed_requests() -> None:
     with EmbeddedCluster(topics={"t": 1}) as cluster, WireClient(address(cluster)) as wire:
         start_long_poll(cluster, wire)
-        never = cluster.next_request(api.HeartbeatRequest)
+        never = cluster.next_request(HeartbeatRequest)
     assert wire.socket.fileno() == -1
     with pytest.raises(concurrent.futures.CancelledError):
         never.result(0)
@@ -285,12 +289,12 @@ def test_unnoticed_death_keeps_metadata(three: EmbeddedCluster) -> None:
         assert {one.partition: one.leader for one in response.topics[0].partitions}[1] == 1
         assert produce(wire, "t", plain(b"x"), partition=1) == (6, -1)
         # acks=-1 waits for the dead follower until it has left the ISR.
-        begun = three.next_request(api.ProduceRequest)
+        begun = three.next_request(ProduceRequest)
         wire.send(produce_request("t", plain(b"y"), acks=-1, timeout_ms=10_000))
         begun.result(5)
         assert three.offsets("t", 0) == (0, 0, 1)
         three.notice(1)
-        produced = wire.receive(api.ProduceRequest)
+        produced = wire.receive(ProduceRequest)
         assert produced.topics[0].partitions[0].error_code == 0
         assert three.offsets("t", 0) == (0, 1, 1)
         assert three.leader("t", 1) == 2
@@ -327,7 +331,7 @@ def test_stop_moves_leaders_first(three: EmbeddedCluster) -> None:
         start_long_poll(three, wire)
         three.stop(0)
         # The long poll gets a response before the connection ends.
-        assert fetched(wire.receive(api.FetchRequest), "t") == (6, -1, b"")
+        assert fetched(wire.receive(FetchRequest), "t") == (6, -1, b"")
         assert wire.is_closed()
     assert three.leader("t", 0) == 1
     three.restart(0)
@@ -378,7 +382,7 @@ def test_move_leader_completes_delayed_requests(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire, WireClient(address(three, 1)) as other:
         start_long_poll(three, wire)
         assert three.move_leader("t", 0) == 1
-        assert fetched(wire.receive(api.FetchRequest), "t") == (6, -1, b"")
+        assert fetched(wire.receive(FetchRequest), "t") == (6, -1, b"")
         assert produce(wire, "t", plain(b"x")) == (6, -1)
         assert produce(other, "t", plain(b"x"), acks=-1) == (0, 0)
         [state] = [p for p in metadata(wire, ["t"]).topics[0].partitions if not p.partition]
@@ -420,7 +424,7 @@ def test_metadata_shows_stale_isr_on_0_8(version: str) -> None:
 def test_coordinator_moves_with_leader(three: EmbeddedCluster) -> None:
     assert three.coordinator("g") is None
     with WireClient(address(three)) as wire:
-        wire.request(api.GroupCoordinatorRequest("g"))
+        wire.request(GroupCoordinatorRequest("g"))
         first = three.coordinator("g")
         assert first is not None
         with WireClient(address(three, first)) as there:
@@ -430,7 +434,7 @@ def test_coordinator_moves_with_leader(three: EmbeddedCluster) -> None:
         assert second not in (None, first)
     assert second is not None
     with WireClient(address(three, second)) as wire:
-        assert wire.request(api.GroupCoordinatorRequest("g")).node_id == second
+        assert wire.request(GroupCoordinatorRequest("g")).node_id == second
     assert three.committed("g", "t", 0) == (5, "note")
     assert three.committed("g", "t", 0, "zookeeper") is None
 
@@ -461,7 +465,7 @@ def test_append_completes_long_poll(solo: EmbeddedCluster) -> None:
     with WireClient(address(solo)) as wire:
         start_long_poll(solo, wire)
         solo.append("t", 0, [b"x"])
-        assert fetched(wire.receive(api.FetchRequest), "t").values() == [(0, b"x")]
+        assert fetched(wire.receive(FetchRequest), "t").values() == [(0, b"x")]
 
 
 def test_append_raw_stores_corrupt_bytes(solo: EmbeddedCluster) -> None:
@@ -503,7 +507,7 @@ def test_delete_topic_completes_delayed_requests(solo: EmbeddedCluster) -> None:
     with WireClient(address(solo)) as wire:
         start_long_poll(solo, wire)
         solo.delete_topic("t")
-        assert fetched(wire.receive(api.FetchRequest), "t") == (3, -1, b"")
+        assert fetched(wire.receive(FetchRequest), "t") == (3, -1, b"")
 
 
 def test_offsets_by_time_with_controlled_clock() -> None:
@@ -535,9 +539,9 @@ def test_history_has_all_requests(three: EmbeddedCluster) -> None:
     [first, second, third] = three.history
     assert (first.node, first.client_id, first.api_version) == (0, "peer", 0)
     assert second.connection == third.connection != first.connection
-    assert three.requests(api.MetadataRequest) == [api.MetadataRequest(["t"])]
-    assert len(three.requests(api.ProduceRequest)) == 2
-    [request] = three.requests(api.ProduceRequest, node=1)
+    assert three.requests(MetadataRequest) == [MetadataRequest(["t"])]
+    assert len(three.requests(ProduceRequest)) == 2
+    [request] = three.requests(ProduceRequest, node=1)
     assert bytes(request.topics[0].partitions[0].message_set) == plain(b"y")
 
 
@@ -583,22 +587,22 @@ def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPat
     with WireClient(address(solo)) as wire:
         for number in range(20):
             produce(wire, "t", plain(bytes([number]) * (1000 - 26)))
-        kept = solo.requests(api.ProduceRequest)
+        kept = solo.requests(ProduceRequest)
         assert [one.topics[0].partitions[0].message_set[-1] for one in kept] == [15, 16, 17, 18, 19]
         for _ in range(9):
             metadata(wire)
     assert len(solo.history) == 10
-    assert len(solo.requests(api.ProduceRequest)) == 1
+    assert len(solo.requests(ProduceRequest)) == 1
 
 
 def test_next_request_resolves_at_nth_request(solo: EmbeddedCluster) -> None:
-    third = solo.next_request(api.MetadataRequest, nth=3)
-    where = solo.next_request(api.MetadataRequest, where=lambda one: one.topics == ["b"])
+    third = solo.next_request(MetadataRequest, nth=3)
+    where = solo.next_request(MetadataRequest, where=lambda one: one.topics == ["b"])
     with WireClient(address(solo)) as wire:
         for name in ("a", "b", "c"):
             metadata(wire, [name])
-    assert third.result(5).request == api.MetadataRequest(["c"])
-    assert where.result(5).request == api.MetadataRequest(["b"])
+    assert third.result(5).request == MetadataRequest(["c"])
+    assert where.result(5).request == MetadataRequest(["b"])
 
 
 def test_client_that_does_not_read_is_not_read_from(solo: EmbeddedCluster) -> None:
@@ -614,7 +618,7 @@ def test_client_that_does_not_read_is_not_read_from(solo: EmbeddedCluster) -> No
         # Some megabytes fit into the sockets' buffers, but not 45 MB.
         assert len(solo.history) < 40
         for _ in range(50):
-            assert fetched(wire.receive(api.FetchRequest), "t").error_code == 0
+            assert fetched(wire.receive(FetchRequest), "t").error_code == 0
 
 
 def test_requests_behind_long_poll_are_bounded(solo: EmbeddedCluster) -> None:
@@ -652,5 +656,5 @@ def test_frame_sent_byte_by_byte(version: str) -> None:
     with EmbeddedCluster(1, version, {"t": 1}) as cluster, WireClient(address(cluster)) as wire:
         for at in range(len(frame)):
             wire.socket.sendall(frame[at : at + 1])
-        response = wire.receive(api.ProduceRequest)
+        response = wire.receive(ProduceRequest)
         assert response.topics[0].partitions[0].error_code == 0

@@ -11,6 +11,29 @@ import pytest
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic, encode_response
+from aiokafka08.protocol.requests.committed_offsets import (
+    CommitPartition,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.groups import (
+    DescribeGroupsRequest,
+    GroupCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import (
+    ProducedPartition,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
 from aiokafka08.testing import (
     Answer,
     Close,
@@ -61,7 +84,7 @@ def end(cluster: EmbeddedCluster) -> int:
 def test_fault_strikes_from_nth_request_so_many_times(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
-    fault = cluster.fault(api.ProduceRequest, nth=2, times=2, then=Answer(6))
+    fault = cluster.fault(ProduceRequest, nth=2, times=2, then=Answer(6))
     metadata(wire)
     codes = [produce(wire, "t", plain(b"x")).error_code for _ in range(5)]
     assert codes == [0, 6, 6, 0, 0]
@@ -71,40 +94,38 @@ def test_fault_strikes_from_nth_request_so_many_times(
 
 def test_fault_counts_from_its_creation(cluster: EmbeddedCluster, wire: WireClient) -> None:
     produce(wire, "t", plain(b"x"))
-    cluster.fault(api.ProduceRequest, then=Answer(6))
+    cluster.fault(ProduceRequest, then=Answer(6))
     assert produce(wire, "t", plain(b"x")).error_code == 6
 
 
 def test_unlimited_fault_strikes_until_cancelled(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
-    fault = cluster.fault(api.ProduceRequest, times=None, then=Answer(6))
+    fault = cluster.fault(ProduceRequest, times=None, then=Answer(6))
     assert {produce(wire, "t", plain(b"x")).error_code for _ in range(5)} == {6}
     fault.cancel()
     assert produce(wire, "t", plain(b"x")).error_code == 0
-    cluster.fault(api.ProduceRequest, times=None, then=Answer(6))
+    cluster.fault(ProduceRequest, times=None, then=Answer(6))
     cluster.clear_faults()
     assert produce(wire, "t", plain(b"x")).error_code == 0
 
 
 def test_fault_at_one_broker(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(api.ListOffsetsRequest, node=1, then=Answer(3))
+    cluster.fault(ListOffsetsRequest, node=1, then=Answer(3))
     assert list_offsets(wire, "t", -1) == (0, [0])
     with WireClient(address(cluster, 1)) as other:
         assert list_offsets(other, "t", -1, partition=1) == (3, [])
 
 
 def test_fault_with_predicate(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(
-        api.ProduceRequest, where=lambda request: request.required_acks == -1, then=Answer(7)
-    )
+    cluster.fault(ProduceRequest, where=lambda request: request.required_acks == -1, then=Answer(7))
     assert produce(wire, "t", plain(b"x"), acks=1).error_code == 0
     assert produce(wire, "t", plain(b"x"), acks=-1).error_code == 7
 
 
 def test_two_faults_count_the_same_requests(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(api.ProduceRequest, then=Answer(6))
-    cluster.fault(api.ProduceRequest, nth=2, then=Answer(5))
+    cluster.fault(ProduceRequest, then=Answer(6))
+    cluster.fault(ProduceRequest, nth=2, then=Answer(5))
     codes = [produce(wire, "t", plain(b"x")).error_code for _ in range(3)]
     assert codes == [6, 5, 0]
 
@@ -112,16 +133,16 @@ def test_two_faults_count_the_same_requests(cluster: EmbeddedCluster, wire: Wire
 @pytest.mark.parametrize(("nth", "times"), [(0, 1), (1, 0)])
 def test_counts_below_1_raise(cluster: EmbeddedCluster, nth: int, times: int) -> None:
     with pytest.raises(ValueError, match="expected integers >= 1"):
-        cluster.fault(api.ProduceRequest, nth=nth, times=times, then=Silence())
+        cluster.fault(ProduceRequest, nth=nth, times=times, then=Silence())
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         ({"request": "Produce", "then": Silence()}, r"request='Produce': .*ProduceRequest"),
-        ({"request": api.ProduceRequest, "then": Silence}, r"then=<class .*Answer\(6\)"),
+        ({"request": ProduceRequest, "then": Silence}, r"then=<class .*Answer\(6\)"),
         (
-            {"request": api.ProduceRequest, "then": Silence(), "node": 2},
+            {"request": ProduceRequest, "then": Silence(), "node": 2},
             "broker 2 doesn't exist; expected one of: 0, 1",
         ),
     ],
@@ -139,7 +160,7 @@ def test_fault_that_could_never_strike_raises(
 def test_answer_with_perform_carries_out_the_request(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
-    cluster.fault(api.ProduceRequest, then=Answer(20, perform=True))
+    cluster.fault(ProduceRequest, then=Answer(20, perform=True))
     assert produce(wire, "t", plain(b"x")) == (20, -1)
     assert end(cluster) == 1
 
@@ -149,37 +170,37 @@ def test_answer_only_for_some_partitions(
     cluster: EmbeddedCluster, wire: WireClient, perform: bool
 ) -> None:
     cluster.create_topic("u", 4, 1)
-    cluster.fault(api.ProduceRequest, then=Answer(6, perform=perform, only={("u", 0)}))
-    sets = [api.ProducePartition(number, plain(b"x")) for number in (0, 2)]
-    request = api.ProduceRequest(-1, 1000, [Topic("u", sets)])
+    cluster.fault(ProduceRequest, then=Answer(6, perform=perform, only={("u", 0)}))
+    sets = [ProducePartition(number, plain(b"x")) for number in (0, 2)]
+    request = ProduceRequest(-1, 1000, [Topic("u", sets)])
     [one] = wire.request(request).topics
     responses = {done.partition: (done.error_code, done.offset) for done in one.partitions}
     assert responses == {0: (6, -1), 2: (0, 0)}
     assert cluster.offsets("u", 0).end == int(perform)
-    cluster.fault(api.OffsetFetchRequest, then=Answer(14, only=[("u", 1)]))
-    [one] = wire.request(api.OffsetFetchRequest("g", [Topic("u", [0, 1])])).topics
+    cluster.fault(OffsetFetchRequest, then=Answer(14, only=[("u", 1)]))
+    [one] = wire.request(OffsetFetchRequest("g", [Topic("u", [0, 1])])).topics
     assert {got.partition: got.error_code for got in one.partitions} == {0: 3, 1: 14}
     with pytest.raises(ValueError, match="has no partitions"):
-        cluster.fault(api.MetadataRequest, then=Answer(5, only=[("u", 0)]))
+        cluster.fault(MetadataRequest, then=Answer(5, only=[("u", 0)]))
 
 
 def test_answer_only_for_some_partitions_of_long_poll(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
     cluster.create_topic("u", 4, 1)
-    cluster.fault(api.FetchRequest, then=Answer(6, only={("u", 0)}))
-    items = [api.FetchPartition(number, 0, 1000) for number in (0, 2)]
-    begun = cluster.next_request(api.FetchRequest)
-    wire.send(api.FetchRequest(-1, 10_000, 1, [Topic("u", items)]))
+    cluster.fault(FetchRequest, then=Answer(6, only={("u", 0)}))
+    items = [FetchPartition(number, 0, 1000) for number in (0, 2)]
+    begun = cluster.next_request(FetchRequest)
+    wire.send(FetchRequest(-1, 10_000, 1, [Topic("u", items)]))
     begun.result(5)
     cluster.append("u", 2, [b"x"])
-    [one] = wire.receive(api.FetchRequest).topics
+    [one] = wire.receive(FetchRequest).topics
     responses = {got.partition: (got.error_code, len(got.message_set)) for got in one.partitions}
     assert responses == {0: (6, 0), 2: (0, 27)}
 
 
 def test_answer_to_acks_0_closes(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(api.ProduceRequest, then=Answer(6))
+    cluster.fault(ProduceRequest, then=Answer(6))
     wire.send(produce_request("t", plain(b"x"), acks=0))
     assert wire.is_closed()
     assert end(cluster) == 0
@@ -188,17 +209,17 @@ def test_answer_to_acks_0_closes(cluster: EmbeddedCluster, wire: WireClient) -> 
 REQUESTS: list[api.Request] = [
     produce_request("t", plain(b"x")),
     fetch_request("t", 0),
-    api.ListOffsetsRequest(-1, [Topic("t", [api.ListOffsetsPartition(0, -1, 1)])]),
-    api.MetadataRequest(["t"]),
-    api.OffsetCommitRequest("g", -1, "", -1, [Topic("t", [api.CommitPartition(0, 1, -1, "")])]),
-    api.OffsetFetchRequest("g", [Topic("t", [0])]),
-    api.GroupCoordinatorRequest("g"),
-    api.JoinGroupRequest("g", 1000, "", "consumer", []),
-    api.SyncGroupRequest("g", 1, "m", []),
-    api.HeartbeatRequest("g", 1, "m"),
-    api.LeaveGroupRequest("g", "m"),
-    api.DescribeGroupsRequest(["g"]),
-    api.ListGroupsRequest(),
+    ListOffsetsRequest(-1, [Topic("t", [ListOffsetsPartition(0, -1, 1)])]),
+    MetadataRequest(["t"]),
+    OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, 1, -1, "")])]),
+    OffsetFetchRequest("g", [Topic("t", [0])]),
+    GroupCoordinatorRequest("g"),
+    JoinGroupRequest("g", 1000, "", "consumer", []),
+    SyncGroupRequest("g", 1, "m", []),
+    HeartbeatRequest("g", 1, "m"),
+    LeaveGroupRequest("g", "m"),
+    DescribeGroupsRequest(["g"]),
+    ListGroupsRequest(),
 ]
 
 
@@ -221,10 +242,10 @@ def test_omit_leaves_topics_out(
 
 
 def test_delay_holds_back_later_requests(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(api.ProduceRequest, then=Delay(0.2))
+    cluster.fault(ProduceRequest, then=Delay(0.2))
     started = time.monotonic()
     first = wire.send(produce_request("t", plain(b"x")))
-    second = wire.send(api.MetadataRequest([]))
+    second = wire.send(MetadataRequest([]))
     ids = [int.from_bytes(wire.read_frame()[:4], "big") for _ in range(2)]
     assert ids == [first, second]
     assert time.monotonic() - started >= 0.19
@@ -235,7 +256,7 @@ def test_delay_holds_back_later_requests(cluster: EmbeddedCluster, wire: WireCli
 def test_close_before_the_request_is_carried_out(
     cluster: EmbeddedCluster, wire: WireClient, reset: bool
 ) -> None:
-    cluster.fault(api.ProduceRequest, then=Close(reset=reset))
+    cluster.fault(ProduceRequest, then=Close(reset=reset))
     wire.send(produce_request("t", plain(b"x")))
     if reset:
         with pytest.raises(ConnectionResetError):
@@ -247,9 +268,9 @@ def test_close_before_the_request_is_carried_out(
 
 @pytest.mark.parametrize("count", [0, 3, 4, 10])
 def test_close_within_the_response(cluster: EmbeddedCluster, wire: WireClient, count: int) -> None:
-    cluster.fault(api.ProduceRequest, then=Close(after_bytes=count))
+    cluster.fault(ProduceRequest, then=Close(after_bytes=count))
     correlation_id = wire.send(produce_request("t", plain(b"x")))
-    response = api.ProduceResponse([Topic("t", [api.ProducedPartition(0, 0, 0)])])
+    response = ProduceResponse([Topic("t", [ProducedPartition(0, 0, 0)])])
     whole = b"".join(encode_response(response, 0, correlation_id))
     assert wire.read_exactly(count) == whole[:count]
     assert wire.is_closed()
@@ -257,14 +278,14 @@ def test_close_within_the_response(cluster: EmbeddedCluster, wire: WireClient, c
 
 
 def test_close_after_request_without_response(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(api.ProduceRequest, then=Close(after_bytes=0))
+    cluster.fault(ProduceRequest, then=Close(after_bytes=0))
     wire.send(produce_request("t", plain(b"x"), acks=0))
     assert wire.is_closed()
     assert end(cluster) == 1
 
 
 def test_truncate_cuts_the_response(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(api.ListOffsetsRequest, then=Truncate(3))
+    cluster.fault(ListOffsetsRequest, then=Truncate(3))
     with pytest.raises(KafkaProtocolError):
         list_offsets(wire, "t", -1)
     assert list_offsets(wire, "t", -1) == (0, [0])
@@ -274,17 +295,17 @@ def test_truncate_cuts_the_response(cluster: EmbeddedCluster, wire: WireClient) 
 def test_silence_sends_no_response(
     cluster: EmbeddedCluster, wire: WireClient, perform: bool
 ) -> None:
-    cluster.fault(api.ProduceRequest, then=Silence(perform=perform))
+    cluster.fault(ProduceRequest, then=Silence(perform=perform))
     wire.send(produce_request("t", plain(b"x")))
-    correlation_id = wire.send(api.MetadataRequest([]))
+    correlation_id = wire.send(MetadataRequest([]))
     assert int.from_bytes(wire.read_frame()[:4], "big") == correlation_id
     assert end(cluster) == int(perform)
 
 
 def test_hang_reads_nothing_more(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(api.ProduceRequest, then=Hang())
+    cluster.fault(ProduceRequest, then=Hang())
     wire.send(produce_request("t", plain(b"x")))
-    wire.send(api.MetadataRequest([]))
+    wire.send(MetadataRequest([]))
     assert wire.is_silent(0.1)
     assert end(cluster) == 1
     cluster.kill(0)
@@ -292,25 +313,25 @@ def test_hang_reads_nothing_more(cluster: EmbeddedCluster, wire: WireClient) -> 
 
 
 def test_wrong_correlation_id(cluster: EmbeddedCluster, wire: WireClient) -> None:
-    cluster.fault(api.MetadataRequest, then=WrongCorrelationId(plus=-7))
-    correlation_id = wire.send(api.MetadataRequest([]))
+    cluster.fault(MetadataRequest, then=WrongCorrelationId(plus=-7))
+    correlation_id = wire.send(MetadataRequest([]))
     assert int.from_bytes(wire.read_frame()[:4], "big", signed=True) == correlation_id - 7
 
 
 def test_corrupt_changes_one_byte(cluster: EmbeddedCluster, wire: WireClient) -> None:
     produce(wire, "t", plain(b"good", b"bad"))
-    cluster.fault(api.FetchRequest, then=Corrupt())
+    cluster.fault(FetchRequest, then=Corrupt())
     assert [entry.crc_ok for entry in fetch(wire, "t", 0).entries()] == [True, False]
     assert all(entry.crc_ok for entry in fetch(wire, "t", 0).entries())
-    cluster.fault(api.MetadataRequest, then=Corrupt(at=0, xor=0x80))
-    correlation_id = wire.send(api.MetadataRequest([]))
+    cluster.fault(MetadataRequest, then=Corrupt(at=0, xor=0x80))
+    correlation_id = wire.send(MetadataRequest([]))
     assert wire.read_frame()[:4] == (correlation_id | 0x80000000).to_bytes(4, "big")
 
 
 def test_fault_on_long_poll_strikes_its_response(
     cluster: EmbeddedCluster, wire: WireClient
 ) -> None:
-    cluster.fault(api.FetchRequest, then=Close(after_bytes=8))
+    cluster.fault(FetchRequest, then=Close(after_bytes=8))
     correlation_id = wire.send(fetch_request("t", 0, max_wait_ms=5000))
     cluster.append("t", 0, [b"x"])
     assert wire.read_exactly(8)[4:] == correlation_id.to_bytes(4, "big")

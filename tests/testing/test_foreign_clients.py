@@ -15,7 +15,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.java_process import write_logging_files
@@ -125,7 +125,7 @@ def test_librdkafka_commits(version: str) -> None:
 def test_librdkafka_survives_a_failover() -> None:
     with EmbeddedCluster(3, topics={"t": 3}) as cluster:
         producer = confluent_kafka.Producer({**librdkafka(cluster), "acks": -1})
-        begun = cluster.next_request(api.ProduceRequest, nth=20)
+        begun = cluster.next_request(ProduceRequest, nth=20)
         killed = False
         for number in range(MESSAGES):
             producer.produce("t", b"value %d" % number, key=b"%d" % number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.requests.groups import (
     GroupProtocol,
     JoinGroupRequest,
     JoinGroupResponse,

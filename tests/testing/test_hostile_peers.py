@@ -21,6 +21,10 @@ import pytest
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.message_sets import MAX_DECOMPRESSED_BYTES, MAX_REWRITTEN_MESSAGES
@@ -39,7 +43,7 @@ from tests.testing.hostile_peers import ATTACKS
 from tests.testing.hostile_run import attacked, cluster_process, ping
 
 MIB = 1 << 20
-PING = api.ListOffsetsRequest(-1, [])
+PING = ListOffsetsRequest(-1, [])
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -126,21 +130,21 @@ def test_history_counts_what_its_requests_hold() -> None:
         for _ in range(5):
             wire.socket.sendall(struct.pack(">i", len(body)) + body)
             wire.read_frame()
-        assert len(cluster.requests(api.ProduceRequest)) == 1
+        assert len(cluster.requests(ProduceRequest)) == 1
 
 
 # --- limits of one request ------------------------------------------------------------------------
 
 
-def many_offsets(topics: int) -> api.OffsetFetchRequest:
-    return api.OffsetFetchRequest("g", [Topic(str(number), [0]) for number in range(topics)])
+def many_offsets(topics: int) -> OffsetFetchRequest:
+    return OffsetFetchRequest("g", [Topic(str(number), [0]) for number in range(topics)])
 
 
 @pytest.mark.parametrize("version", list(LINES))
 def test_too_many_items_are_unreadable(version: str, warnings: Callable[[], list[str]]) -> None:
     with EmbeddedCluster(version=version) as cluster, WireClient(address(cluster)) as wire:
         names = ["" for _ in range(MAX_REQUEST_ITEMS + 1)]
-        wire.send(api.MetadataRequest(names))
+        wire.send(MetadataRequest(names))
         if version == "0.9":
             assert wire.is_silent(0.1)
         else:
@@ -191,18 +195,18 @@ def test_auto_creation_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- time -----------------------------------------------------------------------------------------
 
 
-def large_bomb() -> api.ProduceRequest:
+def large_bomb() -> ProduceRequest:
     return produce_request("t", wrapper(Codec.GZIP, plain(bytes(100 * MIB))))
 
 
-def fine_bomb() -> api.ProduceRequest:
+def fine_bomb() -> ProduceRequest:
     return produce_request("t", wrapper(Codec.GZIP, plain(b"") * 400_000))
 
 
 LONG_REQUESTS: dict[str, Callable[[], tuple[api.Request, int]]] = {
     "large bomb": lambda: (large_bomb(), 0),
     "fine bomb": lambda: (fine_bomb(), 0),
-    "new topics": lambda: (api.MetadataRequest([str(one) for one in range(9_000)]), 0),
+    "new topics": lambda: (MetadataRequest([str(one) for one in range(9_000)]), 0),
     "offsets": lambda: (many_offsets(40_000), 1),
 }
 

@@ -19,6 +19,11 @@ import pytest
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
 from aiokafka08.protocol.message_set import entries
+from aiokafka08.protocol.requests.fetch import FetchRequest, FetchResponse
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from aiokafka08.protocol.requests.metadata import MetadataResponse
+from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.message_sets import walk_entries
 from tests.contract.wire.requests import commit, metadata
@@ -33,7 +38,7 @@ class Vector:
 
     @property
     def request(self) -> type[api.Request[Any]]:
-        return api.APIS[self.raw["api"]]
+        return APIS[self.raw["api"]]
 
     @property
     def layout(self) -> int:
@@ -74,15 +79,15 @@ def vectors(file: str, broker: str, topic: str | None = None) -> list[Vector]:
 def comparable(response: Any) -> Any:
     """Return a response without the parts that may differ."""
     match response:
-        case api.MetadataResponse():
+        case MetadataResponse():
             for broker in response.brokers:
                 broker.port = 0
             for state in response.topics:
                 state.partitions.sort(key=lambda one: one.partition)
             response.topics.sort(key=lambda one: one.topic)
-        case api.GroupCoordinatorResponse():
+        case GroupCoordinatorResponse():
             pass
-        case api.FetchResponse():
+        case FetchResponse():
             return response.throttle_time_ms, {
                 (topic.topic, one.partition): (
                     one.error_code,
@@ -115,10 +120,10 @@ def opened(message_set: Any) -> list[object]:
 
 def check(vector: Vector, wire: WireClient) -> None:
     ours, theirs = vector.send_to(wire), vector.captured_response
-    if vector.request is api.FetchRequest and "cut" not in vector.raw["description"]:
+    if vector.request is FetchRequest and "cut" not in vector.raw["description"]:
         # The position of a cut after a wrapper depends on its compressed size.
         assert comparable(ours) == comparable(theirs), vector.raw["description"]
-    elif vector.request is api.FetchRequest:
+    elif vector.request is FetchRequest:
         assert comparable(ours)[1].keys() == comparable(theirs)[1].keys()
     else:
         assert comparable(ours) == comparable(theirs), vector.raw["description"]
@@ -202,11 +207,11 @@ def test_isr_shrinks_while_produce_waits() -> None:
         [vector] = vectors("produce", "0.8.2.2", "mi2")
         with WireClient(address(cluster, 1)) as wire:
             cluster.kill(2, then="unnoticed")
-            items = cluster.next_request(api.ProduceRequest)
+            items = cluster.next_request(ProduceRequest)
             wire.socket.sendall(bytes.fromhex(vector.raw["request_hex"]))
             items.result(5)
             cluster.notice(2)
-            response = api.decode_response(api.ProduceRequest, 0, wire.read_frame())
+            response = api.decode_response(ProduceRequest, 0, wire.read_frame())
             assert comparable(response) == comparable(vector.captured_response)
 
 
@@ -286,14 +291,14 @@ def test_offsets_and_coordinators() -> None:
             check(vector, wire)
     with EmbeddedCluster(3, "0.8.2", {"rf3": 1}) as cluster:
         with WireClient(address(cluster)) as wire:
-            wire.request(api.GroupCoordinatorRequest("cg"))
+            wire.request(GroupCoordinatorRequest("cg"))
             metadata(wire)
         coordinator = cluster.coordinator("cg")
         for node in {0, 1, 2} - {coordinator}:
             with WireClient(address(cluster, node)) as wire:
                 check(elsewhere, wire)
     with EmbeddedCluster(1, "0.9", {"vec": 3}) as cluster, WireClient(address(cluster)) as wire:
-        wire.request(api.GroupCoordinatorRequest("grp"))
+        wire.request(GroupCoordinatorRequest("grp"))
         commit(wire, "grp", "vec", 2, "m2", version=1)
         commit(wire, "grp", "vec", 0, "", partition=1, version=1)
         [vector] = vectors("offsets_and_coordinator", "0.9.0.1")

@@ -21,14 +21,10 @@ from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.net.list_offsets import list_offsets_of_leader
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.protocol.api import (
-    LATEST,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    by_topic,
-)
+from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import TopicPartition
 
 _HEAD_BYTES = 64

@@ -57,7 +57,7 @@ from aiokafka08.errors import (
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.node import Lane
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.requests.groups import (
     GroupProtocol,
     JoinGroupRequest,
     JoinGroupResponse,

@@ -22,7 +22,7 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaProtocolError
-from aiokafka08.protocol.api import JoinedMember, MemberAssignment
+from aiokafka08.protocol.requests.groups import JoinedMember, MemberAssignment
 from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.consumer")

@@ -22,7 +22,7 @@ from aiokafka08.consumer.membership.generation import Generation, NextStep, next
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.api import HeartbeatRequest
+from aiokafka08.protocol.requests.groups import HeartbeatRequest
 
 
 class Heartbeat:

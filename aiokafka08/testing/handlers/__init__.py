@@ -16,6 +16,21 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.groups import (
+    DescribeGroupsRequest,
+    GroupCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing.handlers.api_versions import api_versions
 from aiokafka08.testing.handlers.failures import failed
 from aiokafka08.testing.handlers.fetch import fetch
@@ -39,20 +54,20 @@ __all__ = ["HANDLERS", "handle"]
 _Handler = Callable[[RequestContext, Any], Outcome | Steps[Outcome]]
 
 HANDLERS: dict[type[api.Request[Any]], _Handler] = {
-    api.ProduceRequest: produce,
-    api.FetchRequest: fetch,
-    api.ListOffsetsRequest: list_offsets,
-    api.MetadataRequest: metadata,
-    api.OffsetCommitRequest: offset_commit,
-    api.OffsetFetchRequest: offset_fetch,
-    api.GroupCoordinatorRequest: group_coordinator,
-    api.JoinGroupRequest: join_group,
-    api.HeartbeatRequest: heartbeat,
-    api.LeaveGroupRequest: leave_group,
-    api.SyncGroupRequest: sync_group,
-    api.DescribeGroupsRequest: describe_groups,
-    api.ListGroupsRequest: list_groups,
-    api.ApiVersionsRequest: api_versions,
+    ProduceRequest: produce,
+    FetchRequest: fetch,
+    ListOffsetsRequest: list_offsets,
+    MetadataRequest: metadata,
+    OffsetCommitRequest: offset_commit,
+    OffsetFetchRequest: offset_fetch,
+    GroupCoordinatorRequest: group_coordinator,
+    JoinGroupRequest: join_group,
+    HeartbeatRequest: heartbeat,
+    LeaveGroupRequest: leave_group,
+    SyncGroupRequest: sync_group,
+    DescribeGroupsRequest: describe_groups,
+    ListGroupsRequest: list_groups,
+    ApiVersionsRequest: api_versions,
 }
 
 

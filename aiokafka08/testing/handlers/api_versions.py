@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 from aiokafka08.errors import UnsupportedVersionError
-from aiokafka08.protocol.api import ApiVersionsRequest, ApiVersionsResponse, VersionRange
+from aiokafka08.protocol.requests.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    VersionRange,
+)
 from aiokafka08.testing.handlers.outcome import Outcome, Reply, RequestContext
 
 

@@ -15,6 +15,35 @@ from typing import Any, TypeVar
 
 from aiokafka08.errors import UnknownError
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aiokafka08.protocol.requests.committed_offsets import (
+    CommittedPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    PartitionError,
+)
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchRequest, FetchResponse
+from aiokafka08.protocol.requests.groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    GroupCoordinatorRequest,
+    GroupCoordinatorResponse,
+    GroupError,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
+from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
 from aiokafka08.testing.handlers.list_offsets import offsets_error
 from aiokafka08.testing.handlers.metadata import known_brokers, select_brokers
 from aiokafka08.testing.handlers.outcome import (
@@ -38,50 +67,50 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
     JoinGroup has generation -1; errors of the coordinator itself have 0 (`group.join_error`).
     """
     match request:
-        case api.ProduceRequest(topics=topics):
-            return api.ProduceResponse(
-                _map_partitions(topics, lambda p: api.ProducedPartition(p.partition, code, -1))
+        case ProduceRequest(topics=topics):
+            return ProduceResponse(
+                _map_partitions(topics, lambda p: ProducedPartition(p.partition, code, -1))
             )
-        case api.FetchRequest(topics=topics):
-            return api.FetchResponse(
+        case FetchRequest(topics=topics):
+            return FetchResponse(
                 0,
-                _map_partitions(topics, lambda p: api.FetchedPartition(p.partition, code, -1, b"")),
+                _map_partitions(topics, lambda p: FetchedPartition(p.partition, code, -1, b"")),
             )
-        case api.ListOffsetsRequest(topics=topics):
-            return api.ListOffsetsResponse(
+        case ListOffsetsRequest(topics=topics):
+            return ListOffsetsResponse(
                 _map_partitions(topics, lambda p: offsets_error(context.layout, p.partition, code))
             )
-        case api.MetadataRequest():
+        case MetadataRequest():
             names = request.topics or list(context.state.topics)
-            states = [api.TopicState(code, name, False, []) for name in names]
+            states = [TopicState(code, name, False, []) for name in names]
             brokers = select_brokers(context, known_brokers(context), states)
-            return api.MetadataResponse(brokers, -1, states)
-        case api.OffsetCommitRequest(topics=topics):
-            return api.OffsetCommitResponse(
-                _map_partitions(topics, lambda p: api.PartitionError(p.partition, code))
+            return MetadataResponse(brokers, -1, states)
+        case OffsetCommitRequest(topics=topics):
+            return OffsetCommitResponse(
+                _map_partitions(topics, lambda p: PartitionError(p.partition, code))
             )
-        case api.OffsetFetchRequest(topics=topics):
+        case OffsetFetchRequest(topics=topics):
             if topics is None:
-                return api.OffsetFetchResponse([], code)
-            return api.OffsetFetchResponse(
-                _map_partitions(topics, lambda p: api.CommittedPartition(p, -1, "", code))
+                return OffsetFetchResponse([], code)
+            return OffsetFetchResponse(
+                _map_partitions(topics, lambda p: CommittedPartition(p, -1, "", code))
             )
-        case api.GroupCoordinatorRequest():
-            return api.GroupCoordinatorResponse(code, -1, "", -1)
-        case api.JoinGroupRequest():
-            return api.JoinGroupResponse(code, -1, "", "", request.member, [])
-        case api.SyncGroupRequest():
-            return api.SyncGroupResponse(code, b"")
-        case api.HeartbeatRequest() | api.LeaveGroupRequest():
-            return api.GroupError(code)
-        case api.DescribeGroupsRequest():
-            return api.DescribeGroupsResponse(
-                [api.DescribedGroup(code, group, "", "", "", []) for group in request.groups]
+        case GroupCoordinatorRequest():
+            return GroupCoordinatorResponse(code, -1, "", -1)
+        case JoinGroupRequest():
+            return JoinGroupResponse(code, -1, "", "", request.member, [])
+        case SyncGroupRequest():
+            return SyncGroupResponse(code, b"")
+        case HeartbeatRequest() | LeaveGroupRequest():
+            return GroupError(code)
+        case DescribeGroupsRequest():
+            return DescribeGroupsResponse(
+                [DescribedGroup(code, group, "", "", "", []) for group in request.groups]
             )
-        case api.ListGroupsRequest():
-            return api.ListGroupsResponse(code, [])
-        case api.ApiVersionsRequest():
-            return api.ApiVersionsResponse(code, [])
+        case ListGroupsRequest():
+            return ListGroupsResponse(code, [])
+        case ApiVersionsRequest():
+            return ApiVersionsResponse(code, [])
     raise TypeError(f"{type(request).__name__} has no response with an error code")
 
 
@@ -93,7 +122,7 @@ def failed(context: RequestContext, request: api.Request[Any]) -> Steps[Outcome]
     if not request.expects_response:
         return Disconnect()
     response = error_response(context, request, UnknownError.errno)
-    if isinstance(response, api.MetadataResponse):
+    if isinstance(response, MetadataResponse):
         response.brokers = []
     elif hasattr(response, "topics"):
         items = yield from by_partition(response.topics)

@@ -16,7 +16,12 @@ from aiokafka08.errors import (
     UnknownError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from aiokafka08.protocol.requests.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.format_1 import down_convert

@@ -22,7 +22,8 @@ from aiokafka08.errors import (
     UnknownError,
     UnknownMemberIdError,
 )
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.api import Response
+from aiokafka08.protocol.requests.groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -33,7 +34,6 @@ from aiokafka08.protocol.api import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
-    Response,
     SyncGroupRequest,
     SyncGroupResponse,
 )

@@ -14,7 +14,7 @@ from aiokafka08.errors import (
     UnknownError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.requests.list_offsets import (
     ListedOffsets,
     ListOffsetsPartition,
     ListOffsetsRequest,

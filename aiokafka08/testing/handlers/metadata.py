@@ -14,7 +14,7 @@ from aiokafka08.errors import (
     UnknownError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import (
+from aiokafka08.protocol.requests.metadata import (
     Broker,
     MetadataRequest,
     MetadataResponse,

@@ -18,17 +18,6 @@ from aiokafka08.errors import (
     UnknownError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import (
-    CommitPartition,
-    CommittedPartition,
-    GroupCoordinatorRequest,
-    GroupCoordinatorResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    PartitionError,
-)
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.offsets_topic import (
     OffsetRecord,
@@ -36,6 +25,16 @@ from aiokafka08.protocol.offsets_topic import (
     encode_record_key,
     encode_record_value,
 )
+from aiokafka08.protocol.requests.committed_offsets import (
+    CommitPartition,
+    CommittedPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    PartitionError,
+)
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import (

@@ -16,8 +16,8 @@ from aiokafka08.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.api import ProducedPartition, ProducePartition, ProduceRequest
-from aiokafka08.protocol.api import ProduceResponse as Response
+from aiokafka08.protocol.requests.produce import ProducedPartition, ProducePartition, ProduceRequest
+from aiokafka08.protocol.requests.produce import ProduceResponse as Response
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,

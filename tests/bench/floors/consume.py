@@ -25,8 +25,9 @@ from typing import cast
 import uvloop
 
 from aiokafka08 import TopicPartition
-from aiokafka08.protocol.api import FetchPartition, FetchRequest, Topic, encode_request
+from aiokafka08.protocol.api import Topic, encode_request
 from aiokafka08.protocol.message_set import ColumnMemory, Columns, MessageSetReader, survey
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from tests.bench.cases import PARTITIONS
 
 FETCH_BYTES = 1024 * 1024

@@ -25,13 +25,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import cast
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka08.protocol.api import (
-    FetchPartition,
-    FetchRequest,
-    HeartbeatRequest,
-    Topic,
-    encode_request,
-)
+from aiokafka08.protocol.api import Topic, encode_request
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.groups import HeartbeatRequest
 
 WAIT_MS = 500
 """The default of `fetch_max_wait_ms`."""

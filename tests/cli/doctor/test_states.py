@@ -10,8 +10,10 @@ from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.cli.doctor.examination import examine
 from aiokafka08.cli.doctor.finding import Finding
 from aiokafka08.cli.doctor.gathering import look
-from aiokafka08.protocol.api import FetchRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import Close, EmbeddedCluster
 from tests.cli.conftest import RunCommand
 from tests.cli.doctor.samples import settings_of, told

@@ -19,6 +19,8 @@ from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
 from aiokafka08.protocol.message_set import Entry, entries
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from aiokafka08.structs import ConsumerRecord
 from tests.contract.targets import version_numbers
 from tests.names import unique_name
@@ -164,8 +166,8 @@ class Broker:
 
     async def append_raw(self, topic: str, message_set: bytes) -> None:
         """Append bytes unchanged to partition 0."""
-        sets = [api.ProducePartition(0, message_set)]
-        response = await self.request(api.ProduceRequest(1, 5000, [api.Topic(topic, sets)]))
+        sets = [ProducePartition(0, message_set)]
+        response = await self.request(ProduceRequest(1, 5000, [api.Topic(topic, sets)]))
         [produced] = response.topics[0].partitions
         assert not produced.error_code
 
@@ -174,8 +176,8 @@ class Broker:
         logged: list[Logged] = []
         while True:
             offset = logged[-1].offset + 1 if logged else 0
-            items = [api.FetchPartition(partition, offset, 4 << 20)]
-            request = api.FetchRequest(-1, 0, 0, [api.Topic(topic, items)])
+            items = [FetchPartition(partition, offset, 4 << 20)]
+            request = FetchRequest(-1, 0, 0, [api.Topic(topic, items)])
             response = await self.request(request, 2 if self.has_timestamps else 0)
             [fetched] = response.topics[0].partitions
             assert not fetched.error_code, f"{topic}/{partition}: {fetched.error_code}"

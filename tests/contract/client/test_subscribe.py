@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka08 import ConsumerRebalanceListener, TopicPartition
 from aiokafka08.errors import IllegalStateError, InvalidTopicError
-from aiokafka08.protocol.api import GroupCoordinatorRequest
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest
 from tests.contract.client.broker import AUTO_PARTITIONS, Broker, read_records
 from tests.contract.targets import on_targets
 from tests.waiting import eventually

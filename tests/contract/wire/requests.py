@@ -6,10 +6,25 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import Entry, encode_entry, entries
+from aiokafka08.protocol.requests.committed_offsets import (
+    CommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest, FetchResponse
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from aiokafka08.protocol.requests.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest, ProduceResponse
 from tests.contract.wire.wire_client import WireClient
 
 Pair = tuple[bytes | None, bytes | None]
@@ -44,9 +59,9 @@ class Produced(NamedTuple):
 
 def produce_request(
     topic: str, message_set: bytes, partition: int = 0, acks: int = 1, timeout_ms: int = 15_000
-) -> api.ProduceRequest:
-    sets = [api.ProducePartition(partition, message_set)]
-    return api.ProduceRequest(acks, timeout_ms, [Topic(topic, sets)])
+) -> ProduceRequest:
+    sets = [ProducePartition(partition, message_set)]
+    return ProduceRequest(acks, timeout_ms, [Topic(topic, sets)])
 
 
 def produce(
@@ -58,7 +73,7 @@ def produce(
     timeout_ms: int = 15_000,
 ) -> Produced:
     request = produce_request(topic, message_set, partition, acks, timeout_ms)
-    response: api.ProduceResponse = wire.request(request)
+    response: ProduceResponse = wire.request(request)
     [one] = response.topics
     assert one.topic == topic
     [done] = one.partitions
@@ -86,9 +101,9 @@ def fetch_request(
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     replica_id: int = -1,
-) -> api.FetchRequest:
-    items = [api.FetchPartition(partition, offset, max_bytes)]
-    return api.FetchRequest(replica_id, max_wait_ms, min_bytes, [Topic(topic, items)])
+) -> FetchRequest:
+    items = [FetchPartition(partition, offset, max_bytes)]
+    return FetchRequest(replica_id, max_wait_ms, min_bytes, [Topic(topic, items)])
 
 
 def fetch(
@@ -104,11 +119,11 @@ def fetch(
     layout: int | None = None,
 ) -> Fetched:
     request = fetch_request(topic, offset, partition, max_bytes, max_wait_ms, min_bytes, replica_id)
-    response: api.FetchResponse = wire.request(request, version, layout)
+    response: FetchResponse = wire.request(request, version, layout)
     return fetched(response, topic, partition)
 
 
-def fetched(response: api.FetchResponse, topic: str, partition: int = 0) -> Fetched:
+def fetched(response: FetchResponse, topic: str, partition: int = 0) -> Fetched:
     [one] = response.topics
     assert one.topic == topic
     [got] = one.partitions
@@ -124,9 +139,9 @@ def list_offsets(
     partition: int = 0,
     replica_id: int = -1,
 ) -> tuple[int, list[int]]:
-    items = [api.ListOffsetsPartition(partition, timestamp, count)]
-    response: api.ListOffsetsResponse = wire.request(
-        api.ListOffsetsRequest(replica_id, [Topic(topic, items)])
+    items = [ListOffsetsPartition(partition, timestamp, count)]
+    response: ListOffsetsResponse = wire.request(
+        ListOffsetsRequest(replica_id, [Topic(topic, items)])
     )
     [one] = response.topics
     [got] = one.partitions
@@ -134,8 +149,8 @@ def list_offsets(
     return got.error_code, got.offsets
 
 
-def metadata(wire: WireClient, topics: Sequence[str] = ()) -> api.MetadataResponse:
-    response: api.MetadataResponse = wire.request(api.MetadataRequest(list(topics)))
+def metadata(wire: WireClient, topics: Sequence[str] = ()) -> MetadataResponse:
+    response: MetadataResponse = wire.request(MetadataRequest(list(topics)))
     return response
 
 
@@ -151,9 +166,9 @@ def commit(
     generation: int = -1,
     member: str = "",
 ) -> int:
-    items = [api.CommitPartition(partition, offset, -1, metadata)]
-    request = api.OffsetCommitRequest(group, generation, member, -1, [Topic(topic, items)])
-    response: api.OffsetCommitResponse = wire.request(request, version)
+    items = [CommitPartition(partition, offset, -1, metadata)]
+    request = OffsetCommitRequest(group, generation, member, -1, [Topic(topic, items)])
+    response: OffsetCommitResponse = wire.request(request, version)
     [one] = response.topics
     [done] = one.partitions
     assert (one.topic, done.partition) == (topic, partition)
@@ -164,20 +179,20 @@ def committed(
     wire: WireClient, group: str | None, topic: str, *, partition: int = 0, version: int = 0
 ) -> tuple[int, str | None, int]:
     """Return the committed offset, its metadata and the error code."""
-    request = api.OffsetFetchRequest(group, [Topic(topic, [partition])])
-    response: api.OffsetFetchResponse = wire.request(request, version)
+    request = OffsetFetchRequest(group, [Topic(topic, [partition])])
+    response: OffsetFetchResponse = wire.request(request, version)
     [one] = response.topics
     [got] = one.partitions
     assert (one.topic, got.partition) == (topic, partition)
     return got.offset, got.metadata, got.error_code
 
 
-def find_coordinator(wire: WireClient, group: str) -> api.GroupCoordinatorResponse:
+def find_coordinator(wire: WireClient, group: str) -> GroupCoordinatorResponse:
     """Request the coordinator until the group has one."""
     deadline = time.monotonic() + 30
     while True:
-        response: api.GroupCoordinatorResponse = wire.request(api.GroupCoordinatorRequest(group))
+        response: GroupCoordinatorResponse = wire.request(GroupCoordinatorRequest(group))
         if not response.error_code or time.monotonic() > deadline:
             return response
-        assert response == api.GroupCoordinatorResponse(15, -1, "", -1)
+        assert response == GroupCoordinatorResponse(15, -1, "", -1)
         time.sleep(0.02)

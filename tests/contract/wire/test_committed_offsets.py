@@ -8,6 +8,13 @@ import pytest
 
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.requests.committed_offsets import (
+    CommitPartition,
+    CommittedPartition,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest
 from aiokafka08.testing.broker_lines import SupportedVersions
 from tests.contract.targets import on_lines
 from tests.contract.wire.requests import commit, committed, find_coordinator
@@ -40,9 +47,9 @@ def ready(target: Target, wire: WireClient, topic: str, group: str) -> None:
 
 def test_offset_requests_close_0_8_0(target: Target, topic: str) -> None:
     for request in (
-        api.OffsetCommitRequest("g", -1, "", -1, []),
-        api.OffsetFetchRequest("g", []),
-        api.GroupCoordinatorRequest("g"),
+        OffsetCommitRequest("g", -1, "", -1, []),
+        OffsetFetchRequest("g", []),
+        GroupCoordinatorRequest("g"),
     ):
         if request.api not in target.line.apis:
             with WireClient(target.address(0)) as wire:
@@ -85,7 +92,7 @@ def test_commit_v0_limits_metadata(
 
 @commits
 def test_commit_and_fetch_of_no_topics(wire: WireClient, topic: str, group: str) -> None:
-    assert wire.request(api.OffsetFetchRequest(group, [])).topics == []
+    assert wire.request(OffsetFetchRequest(group, [])).topics == []
 
 
 @commits
@@ -102,16 +109,16 @@ def test_null_group(target: Target, wire: WireClient, topic: str) -> None:
 def test_0_8_1_reads_commit_v1_as_v0_and_stores_nothing(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
-    items = [Topic(topic, [api.CommitPartition(0, 5, -1, "")])]
+    items = [Topic(topic, [CommitPartition(0, 5, -1, "")])]
     for version in (1, 2):
-        response = wire.request(api.OffsetCommitRequest(group, -1, "", -1, items), version)
+        response = wire.request(OffsetCommitRequest(group, -1, "", -1, items), version)
         assert response.topics == []
     assert committed(wire, group, topic) == (-1, "", 3)
 
 
 @on_lines(lambda line: line.name in ("0.8.2", "0.9", "0.10"))
 def test_commit_v2(target: Target, wire: WireClient, topic: str, group: str) -> None:
-    request = api.OffsetCommitRequest(group, -1, "", -1, [])
+    request = OffsetCommitRequest(group, -1, "", -1, [])
     if target.line.name == "0.8.2":
         wire.send(request, 2)
         assert wire.is_closed()
@@ -194,11 +201,11 @@ def test_commit_with_generation_without_group(
 def test_offset_fetch_v1_of_no_topics(
     target: Target, wire: WireClient, topic: str, group: str
 ) -> None:
-    assert wire.request(api.OffsetFetchRequest(group, []), 1).topics == []
+    assert wire.request(OffsetFetchRequest(group, []), 1).topics == []
     commit(wire, group, topic, 12, "text", version=1)
-    topics = wire.request(api.OffsetFetchRequest(group, []), 1).topics
+    topics = wire.request(OffsetFetchRequest(group, []), 1).topics
     if target.line.fetch_of_no_topics_is_all:
-        assert topics == [Topic(topic, [api.CommittedPartition(0, 12, "text", 0)])]
+        assert topics == [Topic(topic, [CommittedPartition(0, 12, "text", 0)])]
     else:
         assert topics == []
 
@@ -206,13 +213,13 @@ def test_offset_fetch_v1_of_no_topics(
 @on_lines(lambda line: 2 in line.apis.get(api.ApiKey.OFFSET_FETCH, _NOTHING).known)
 @pytest.mark.usefixtures("ready")
 def test_offset_fetch_v2_of_null_topics(wire: WireClient, topic: str, group: str) -> None:
-    response = wire.request(api.OffsetFetchRequest(group, None), 2)
+    response = wire.request(OffsetFetchRequest(group, None), 2)
     assert (response.topics, response.error_code) == ([], 0)
     commit(wire, group, topic, 12, "text", version=1)
-    response = wire.request(api.OffsetFetchRequest(group, None), 2)
-    assert response.topics == [Topic(topic, [api.CommittedPartition(0, 12, "text", 0)])]
-    assert wire.request(api.OffsetFetchRequest(group, []), 2).topics == []
-    response = wire.request(api.OffsetFetchRequest(group, [Topic(topic, [0, 1])]), 2)
+    response = wire.request(OffsetFetchRequest(group, None), 2)
+    assert response.topics == [Topic(topic, [CommittedPartition(0, 12, "text", 0)])]
+    assert wire.request(OffsetFetchRequest(group, []), 2).topics == []
+    response = wire.request(OffsetFetchRequest(group, [Topic(topic, [0, 1])]), 2)
     [found] = response.topics
     assert {one.partition: (one.offset, one.error_code) for one in found.partitions} == {
         0: (12, 0),
@@ -223,11 +230,11 @@ def test_offset_fetch_v2_of_null_topics(wire: WireClient, topic: str, group: str
 @coordinates
 @pytest.mark.usefixtures("ready")
 def test_null_group_has_no_coordinator(target: Target, wire: WireClient) -> None:
-    correlation_id = wire.send(api.GroupCoordinatorRequest(None))
+    correlation_id = wire.send(GroupCoordinatorRequest(None))
     if target.line.null_coordinator_group_closes:
         assert wire.is_closed()
         return
     frame = wire.read_frame()
     assert correlation_id != 0
     assert frame[:4] == bytes(4)
-    assert api.decode_response(api.GroupCoordinatorRequest, 0, frame).error_code == 15
+    assert api.decode_response(GroupCoordinatorRequest, 0, frame).error_code == 15

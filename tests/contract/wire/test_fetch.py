@@ -9,9 +9,16 @@ from collections.abc import Callable
 import pytest
 
 from aiokafka08.errors import ReplicaNotAvailableError
-from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.list_offsets import (
+    ListedOffsets,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+)
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from tests.contract.targets import on_lines
 from tests.contract.wire.requests import (
     fetch,
@@ -119,7 +126,7 @@ def test_fetch_without_wait(
 
 
 def test_fetch_of_no_topics_returns_at_once(wire: WireClient) -> None:
-    assert wire.request(api.FetchRequest(-1, LONG_MS, 1, [])).topics == []
+    assert wire.request(FetchRequest(-1, LONG_MS, 1, [])).topics == []
 
 
 def test_min_bytes_not_reached_returns_available_data(wire: WireClient, filled: str) -> None:
@@ -142,12 +149,12 @@ def test_new_data_ends_wait(target: Target, wire: WireClient, filled: str) -> No
 
 
 def test_min_bytes_counts_all_partitions(target: Target, wire: WireClient, topic: str) -> None:
-    items = [Topic(topic, [api.FetchPartition(i, 0, 1000) for i in range(3)])]
-    wire.send(api.FetchRequest(-1, until_data(target), 2 * (ENTRY + 10), items))
+    items = [Topic(topic, [FetchPartition(i, 0, 1000) for i in range(3)])]
+    wire.send(FetchRequest(-1, until_data(target), 2 * (ENTRY + 10), items))
     with WireClient(target.address(0)) as other:
         produce(other, topic, plain(bytes(10)), partition=0)
         produce(other, topic, plain(bytes(10)), partition=2)
-    response = wire.receive(api.FetchRequest)
+    response = wire.receive(FetchRequest)
     sizes = {p.partition: len(p.message_set) for t in response.topics for p in t.partitions}
     assert sizes == {0: 36, 1: 0, 2: 36}
 
@@ -156,7 +163,7 @@ def test_responses_come_in_request_order(target: Target, filled: str) -> None:
     with WireClient(target.address(0)) as wire:
         started = time.monotonic()
         first = wire.send(fetch_request(filled, 5, max_wait_ms=WAIT_MS))
-        second = wire.send(api.MetadataRequest([filled]))
+        second = wire.send(MetadataRequest([filled]))
         frames = [wire.read_frame(), wire.read_frame()]
         ids = [int.from_bytes(frame[:4], "big") for frame in frames]
         assert ids == [first, second]
@@ -168,11 +175,9 @@ def test_produce_behind_long_poll_is_stored_after_it(
 ) -> None:
     with WireClient(target.address(0)) as busy:
         busy.send(fetch_request(filled, 5, max_wait_ms=WAIT_MS))
-        busy.send(
-            api.ProduceRequest(1, 1000, [Topic(filled, [api.ProducePartition(0, plain(b"x"))])])
-        )
-        assert fetched(busy.receive(api.FetchRequest), filled) == (0, 5, b"")
-        assert busy.receive(api.ProduceRequest).topics[0].partitions[0].offset == 5
+        busy.send(ProduceRequest(1, 1000, [Topic(filled, [ProducePartition(0, plain(b"x"))])]))
+        assert fetched(busy.receive(FetchRequest), filled) == (0, 5, b"")
+        assert busy.receive(ProduceRequest).topics[0].partitions[0].offset == 5
 
 
 def test_offset_inside_wrapper_returns_whole_wrapper(wire: WireClient, topic: str) -> None:
@@ -183,8 +188,8 @@ def test_offset_inside_wrapper_returns_whole_wrapper(wire: WireClient, topic: st
 
 
 def test_duplicate_partition_gets_one_response(wire: WireClient, filled: str) -> None:
-    items = [api.FetchPartition(0, 0, 1000), api.FetchPartition(0, 4, 1000)]
-    response = wire.request(api.FetchRequest(-1, 0, 1, [Topic(filled, items)]))
+    items = [FetchPartition(0, 0, 1000), FetchPartition(0, 4, 1000)]
+    response = wire.request(FetchRequest(-1, 0, 1, [Topic(filled, items)]))
     assert fetched(response, filled).values() == [(4, bytes([4]) * 100)]
 
 
@@ -195,8 +200,8 @@ def test_negative_replica_id_on_leader(wire: WireClient, filled: str, replica_id
 
 def test_replica_id_of_no_replica(target: Target, wire: WireClient, filled: str) -> None:
     """From 0.8.1 on the whole fetch fails; 0.8.0 serves it."""
-    items = [api.FetchPartition(number, 0, 1000) for number in (0, 99)]
-    response = wire.request(api.FetchRequest(5, 0, 0, [Topic(filled, items)]))
+    items = [FetchPartition(number, 0, 1000) for number in (0, 99)]
+    response = wire.request(FetchRequest(5, 0, 0, [Topic(filled, items)]))
     codes = {one.partition: one.error_code for one in response.topics[0].partitions}
     assert codes == ({0: 0, 99: 3} if target.line.name == "0.8.0" else {0: -1, 99: -1})
     unknown = fetch(wire, filled, 0, partition=99, replica_id=-2)
@@ -246,19 +251,19 @@ def test_list_offsets_of_empty_partition(wire: WireClient, topic: str) -> None:
 def test_list_offsets_of_no_topics(wire: WireClient, topic: str) -> None:
     assert list_offsets(wire, topic, -1, partition=99) == (3, [])
     assert list_offsets(wire, unique_name("missing"), -1) == (3, [])
-    assert wire.request(api.ListOffsetsRequest(-1, [])).topics == []
+    assert wire.request(ListOffsetsRequest(-1, [])).topics == []
 
 
 def test_list_offsets_of_duplicate_partition(wire: WireClient, filled: str) -> None:
-    items = [api.ListOffsetsPartition(0, -1, 1), api.ListOffsetsPartition(0, -2, 1)]
-    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(filled, items)])).topics
+    items = [ListOffsetsPartition(0, -1, 1), ListOffsetsPartition(0, -2, 1)]
+    [one] = wire.request(ListOffsetsRequest(-1, [Topic(filled, items)])).topics
     assert [(p.partition, p.offsets) for p in one.partitions] == [(0, [0])]
 
 
 def by_message(wire: WireClient, topic: str, *timestamps: int) -> list[tuple[int, int, int]]:
     """Return code, timestamp and offset of ListOffsets v1 for these times of partition 0."""
-    items = [api.ListOffsetsPartition(0, at) for at in timestamps]
-    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(topic, items)]), version=1).topics
+    items = [ListOffsetsPartition(0, at) for at in timestamps]
+    [one] = wire.request(ListOffsetsRequest(-1, [Topic(topic, items)]), version=1).topics
     return [(p.error_code, p.timestamp, p.offset) for p in one.partitions]
 
 
@@ -282,9 +287,9 @@ def test_list_offsets_by_message_timestamp(wire: WireClient, topic: str) -> None
         assert (at, by_message(wire, topic, at)) == (at, [response])
     assert by_message(wire, topic, 0, 1000) == [(42, -1, -1)]
     assert by_message(wire, topic, 0, 0) == [(42, -1, -1)]
-    missing = api.ListOffsetsPartition(99, 0)
-    [one] = wire.request(api.ListOffsetsRequest(-1, [Topic(topic, [missing])]), version=1).topics
-    assert one.partitions == [api.ListedOffsets(99, 3)]
+    missing = ListOffsetsPartition(99, 0)
+    [one] = wire.request(ListOffsetsRequest(-1, [Topic(topic, [missing])]), version=1).topics
+    assert one.partitions == [ListedOffsets(99, 3)]
 
 
 @on_lines(has_config("message.timestamp.type"))

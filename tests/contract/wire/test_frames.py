@@ -11,6 +11,18 @@ import pytest
 
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import ApiKey, Topic, encode_request
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.groups import (
+    DescribeGroupsRequest,
+    GroupError,
+    HeartbeatRequest,
+    ListGroupsRequest,
+)
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import BadRequestPolicy, BrokerLine
 from tests.contract.targets import on_lines
@@ -64,7 +76,7 @@ def test_api_versions_request(target: Target, wire: WireClient) -> None:
     if ApiKey.API_VERSIONS not in target.line.apis:
         expect(target, wire, target.line.on_unreadable_request)
         return
-    response = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
+    response = api.decode_response(ApiVersionsRequest, 0, wire.read_frame())
     assert response.error_code == 0
     ours = {
         key: (versions.known.start, versions.known.stop - 1)
@@ -75,18 +87,18 @@ def test_api_versions_request(target: Target, wire: WireClient) -> None:
         assert theirs[key][0] == first
         assert theirs[key][1] >= last
     raw(wire, header(ApiKey.API_VERSIONS, 7))
-    response = api.decode_response(api.ApiVersionsRequest, 0, wire.read_frame())
+    response = api.decode_response(ApiVersionsRequest, 0, wire.read_frame())
     assert (response.error_code, response.api_versions) == (35, [])
 
 
 @pytest.mark.parametrize(
     ("request_", "known"),
     [
-        (api.ListOffsetsRequest(-1, []), ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")),
-        (api.OffsetFetchRequest("probe", []), ("0.8.1", "0.8.2", "0.9", "0.10")),
-        (api.HeartbeatRequest("probe", -1, ""), ("0.8.2", "0.9", "0.10")),
-        (api.ListGroupsRequest(), ("0.9", "0.10")),
-        (api.DescribeGroupsRequest([]), ("0.9", "0.10")),
+        (ListOffsetsRequest(-1, []), ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")),
+        (OffsetFetchRequest("probe", []), ("0.8.1", "0.8.2", "0.9", "0.10")),
+        (HeartbeatRequest("probe", -1, ""), ("0.8.2", "0.9", "0.10")),
+        (ListGroupsRequest(), ("0.9", "0.10")),
+        (DescribeGroupsRequest([]), ("0.9", "0.10")),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, api.Request) else "",
 )
@@ -98,7 +110,7 @@ def test_probes_distinguish_the_lines(
         expect(target, wire, target.line.on_unreadable_request)
         return
     response = wire.request(request_)
-    if isinstance(response, api.GroupError):
+    if isinstance(response, GroupError):
         # The code depends on earlier requests to the broker: the next test distinguishes the two.
         codes = (-1,) if target.line.name == "0.8.2" else (UNKNOWN_MEMBER, NOT_COORDINATOR)
         assert response.error_code in codes
@@ -113,7 +125,7 @@ def test_heartbeat_without_group_at_coordinator(wire: WireClient, topic: str) ->
     while (
         True
     ):  # a real coordinator needs a moment to load: NotCoordinator before that, then no error
-        code = wire.request(api.HeartbeatRequest(group, -1, "")).error_code
+        code = wire.request(HeartbeatRequest(group, -1, "")).error_code
         if code not in (0, NOT_COORDINATOR) or time.monotonic() > deadline:
             break
         time.sleep(0.02)
@@ -163,9 +175,9 @@ def test_other_protocol_closes(wire: WireClient, noise: bytes) -> None:
 
 
 def test_trailing_bytes_are_ignored(wire: WireClient, topic: str) -> None:
-    [_size, *rest] = encode_request(api.MetadataRequest([topic]), 0, 9, "peer")
+    [_size, *rest] = encode_request(MetadataRequest([topic]), 0, 9, "peer")
     raw(wire, b"".join(rest) + b"trailing")
-    assert wire.receive(api.MetadataRequest).topics[0].topic == topic
+    assert wire.receive(MetadataRequest).topics[0].topic == topic
 
 
 @pytest.mark.parametrize("correlation_id", [0, -1, 2**31 - 1, -(2**31)])
@@ -181,11 +193,11 @@ def test_client_id_is_accepted(wire: WireClient, client_id: bytes) -> None:
 
 
 def test_pipelined_requests_keep_order(wire: WireClient, topic: str) -> None:
-    sent = [wire.send(api.MetadataRequest([topic])) for _ in range(100)]
+    sent = [wire.send(MetadataRequest([topic])) for _ in range(100)]
     assert [int.from_bytes(wire.read_frame()[:4], "big") for _ in sent] == sent
     for number in range(50):
         wire.send(produce_request(topic, plain(str(number).encode())))
-    offsets = [wire.receive(api.ProduceRequest).topics[0].partitions[0].offset for _ in range(50)]
+    offsets = [wire.receive(ProduceRequest).topics[0].partitions[0].offset for _ in range(50)]
     assert offsets == list(range(50))
 
 
@@ -194,7 +206,7 @@ def test_half_closed_connection(target: Target, wire: WireClient, topic: str) ->
     wire.send(fetch_request(topic, 0, max_wait_ms=150))
     wire.socket.shutdown(socket.SHUT_WR)
     if target.line.responds_after_fin:
-        assert wire.receive(api.FetchRequest).topics
+        assert wire.receive(FetchRequest).topics
     elif target.real and not wire.is_closed():
         return  # sometimes the response arrives before the close
     assert wire.is_closed()
@@ -206,7 +218,7 @@ def test_requests_behind_failed_acks_0_are_lost(
     requests: list[api.Request[Any]] = [
         produce_request(topic, plain(b"lost"), partition=99, acks=0),
         produce_request(topic, plain(b"behind")),
-        api.MetadataRequest([]),
+        MetadataRequest([]),
     ]
     frames = b"".join(
         b"".join(encode_request(one, 0, number, "peer")) for number, one in enumerate(requests)
@@ -214,7 +226,7 @@ def test_requests_behind_failed_acks_0_are_lost(
     wire.socket.sendall(frames)
     assert wire.is_closed()
     with WireClient(target.address(0)) as other:
-        request = api.ListOffsetsRequest(-1, [Topic(topic, [api.ListOffsetsPartition(0, -1, 1)])])
+        request = ListOffsetsRequest(-1, [Topic(topic, [ListOffsetsPartition(0, -1, 1)])])
         assert other.request(request).topics[0].partitions[0].offsets == [0]
         assert metadata(other, [topic]).topics[0].error_code == 0
 
@@ -233,4 +245,4 @@ def test_0_9_is_silent_and_reads_on() -> None:
             with WireClient((info.host, info.port)) as wire:
                 raw(wire, body)
                 assert wire.is_silent(0.05)
-                assert wire.request(api.ListOffsetsRequest(-1, [])).topics == []
+                assert wire.request(ListOffsetsRequest(-1, [])).topics == []

@@ -10,6 +10,18 @@ from typing import Any
 import pytest
 
 from aiokafka08.protocol import api
+from aiokafka08.protocol.requests.groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    GroupProtocol,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    MemberAssignment,
+    SyncGroupRequest,
+)
 from tests.contract.targets import on_lines
 from tests.contract.wire.requests import commit, find_coordinator
 from tests.contract.wire.target import Target
@@ -48,27 +60,27 @@ def join_request(
     protocols: tuple[str, ...] = ("p",),
     session_ms: int = SESSION_MS,
     protocol_type: str = "consumer",
-) -> api.JoinGroupRequest:
-    named = [api.GroupProtocol(name, metadata) for name in protocols]
-    return api.JoinGroupRequest(group, session_ms, member, protocol_type, named)
+) -> JoinGroupRequest:
+    named = [GroupProtocol(name, metadata) for name in protocols]
+    return JoinGroupRequest(group, session_ms, member, protocol_type, named)
 
 
-def join(wire: WireClient, group: str, member: str = "", **options: Any) -> api.JoinGroupResponse:
-    response: api.JoinGroupResponse = wire.request(join_request(group, member, **options))
+def join(wire: WireClient, group: str, member: str = "", **options: Any) -> JoinGroupResponse:
+    response: JoinGroupResponse = wire.request(join_request(group, member, **options))
     return response
 
 
 def sync_request(
-    group: str, joined: api.JoinGroupResponse, given: dict[str, bytes] | None = None
-) -> api.SyncGroupRequest:
-    assignments = [api.MemberAssignment(name, what) for name, what in (given or {}).items()]
-    return api.SyncGroupRequest(group, joined.generation, joined.member, assignments)
+    group: str, joined: JoinGroupResponse, given: dict[str, bytes] | None = None
+) -> SyncGroupRequest:
+    assignments = [MemberAssignment(name, what) for name, what in (given or {}).items()]
+    return SyncGroupRequest(group, joined.generation, joined.member, assignments)
 
 
 def sync(
     wire: WireClient,
     group: str,
-    joined: api.JoinGroupResponse,
+    joined: JoinGroupResponse,
     given: dict[str, bytes] | None = None,
 ) -> tuple[int, bytes]:
     response = wire.request(sync_request(group, joined, given))
@@ -76,27 +88,27 @@ def sync(
 
 
 def heartbeat(wire: WireClient, group: str, generation: int, member: str) -> int:
-    code: int = wire.request(api.HeartbeatRequest(group, generation, member)).error_code
+    code: int = wire.request(HeartbeatRequest(group, generation, member)).error_code
     return code
 
 
-def beat(wire: WireClient, group: str, joined: api.JoinGroupResponse) -> int:
+def beat(wire: WireClient, group: str, joined: JoinGroupResponse) -> int:
     return heartbeat(wire, group, joined.generation, joined.member)
 
 
 def leave(wire: WireClient, group: str, member: str) -> int:
-    code: int = wire.request(api.LeaveGroupRequest(group, member)).error_code
+    code: int = wire.request(LeaveGroupRequest(group, member)).error_code
     return code
 
 
-def describe(wire: WireClient, group: str) -> api.DescribedGroup:
-    [described] = wire.request(api.DescribeGroupsRequest([group])).groups
-    assert isinstance(described, api.DescribedGroup)
+def describe(wire: WireClient, group: str) -> DescribedGroup:
+    [described] = wire.request(DescribeGroupsRequest([group])).groups
+    assert isinstance(described, DescribedGroup)
     assert described.group == group
     return described
 
 
-def stable(wire: WireClient, group: str, **options: Any) -> api.JoinGroupResponse:
+def stable(wire: WireClient, group: str, **options: Any) -> JoinGroupResponse:
     """A stable group of one member."""
     joined = join(wire, group, **options)
     assert joined.error_code == 0
@@ -113,17 +125,17 @@ def until_code(send_request: Callable[[], int], code: int) -> None:
 
 def pair(
     connect: Connect, group: str
-) -> tuple[WireClient, api.JoinGroupResponse, WireClient, api.JoinGroupResponse]:
+) -> tuple[WireClient, JoinGroupResponse, WireClient, JoinGroupResponse]:
     """A stable group of two members, the leader first."""
     one, two = connect(), connect()
     first = stable(one, group)
     two.send(join_request(group, metadata=b"two"))
     until_code(lambda: beat(one, group, first), 27)
     leader = join(one, group, first.member)
-    follower = two.receive(api.JoinGroupRequest)
+    follower = two.receive(JoinGroupRequest)
     two.send(sync_request(group, follower))
     assert sync(one, group, leader, {leader.member: b"1", follower.member: b"2"}) == (0, b"1")
-    response = two.receive(api.SyncGroupRequest)
+    response = two.receive(SyncGroupRequest)
     assert (response.error_code, bytes(response.assignment)) == (0, b"2")
     return one, leader, two, follower
 
@@ -161,11 +173,11 @@ def test_member_left_out_by_leader_gets_empty_assignment(connect: Connect, group
     one.send(join_request(group, leader.member))  # a JoinGroup of the leader triggers a rebalance
     until_code(lambda: beat(two, group, follower), 27)
     follower = join(two, group, follower.member)
-    leader = one.receive(api.JoinGroupRequest)
+    leader = one.receive(JoinGroupRequest)
     assert leader.generation == follower.generation == 3
     two.send(sync_request(group, follower))
     assert sync(one, group, leader, {leader.member: b"1"}) == (0, b"1")
-    response = two.receive(api.SyncGroupRequest)
+    response = two.receive(SyncGroupRequest)
     assert (response.error_code, bytes(response.assignment)) == (0, b"")
 
 
@@ -209,7 +221,7 @@ def test_changed_follower_triggers_rebalance(connect: Connect, group: str) -> No
     until_code(lambda: beat(one, group, leader), 27)
     leader = join(one, group, leader.member)
     assert {bytes(member.metadata) for member in leader.members} == {b"about me", b"changed"}
-    assert two.receive(api.JoinGroupRequest).generation == 3
+    assert two.receive(JoinGroupRequest).generation == 3
 
 
 @groups
@@ -226,7 +238,7 @@ def test_protocol_shared_by_all_with_most_votes_wins(connect: Connect, group: st
     two.send(join_request(group, protocols=("b", "c")))
     until_code(lambda: beat(one, group, first), 27)
     leader = join(one, group, first.member, protocols=("a", "b", "c"))
-    assert leader.protocol == two.receive(api.JoinGroupRequest).protocol == "b"
+    assert leader.protocol == two.receive(JoinGroupRequest).protocol == "b"
 
 
 @groups
@@ -277,7 +289,7 @@ def test_leader_that_never_syncs_is_evicted(connect: Connect, group: str) -> Non
     two.send(join_request(group))
     until_code(lambda: beat(one, group, first), 27)
     leader = join(one, group, first.member, session_ms=SHORT_MS)
-    follower = two.receive(api.JoinGroupRequest)
+    follower = two.receive(JoinGroupRequest)
     assert leader.leader == leader.member
     assert sync(two, group, follower)[0] == 27
     alone = join(two, group, follower.member)
@@ -295,8 +307,8 @@ def test_unknown_members_and_generations_fail(wire: WireClient, group: str) -> N
     assert heartbeat(wire, group, joined.generation, "nobody") == 25
     assert heartbeat(wire, group, joined.generation + 1, joined.member) == 22
     assert leave(wire, group, "nobody") == 25
-    assert wire.request(api.SyncGroupRequest(group, 1, "nobody", [])).error_code == 25
-    assert wire.request(api.SyncGroupRequest(group, 9, joined.member, [])).error_code == 22
+    assert wire.request(SyncGroupRequest(group, 1, "nobody", [])).error_code == 25
+    assert wire.request(SyncGroupRequest(group, 9, joined.member, [])).error_code == 22
 
 
 @groups
@@ -349,7 +361,7 @@ def test_commits_succeed_during_rebalance(connect: Connect, topic: str, group: s
 
 @groups
 def test_groups_are_described(connect: Connect, wire: WireClient, group: str) -> None:
-    assert describe(wire, group) == api.DescribedGroup(0, group, "Dead", "", "", [])
+    assert describe(wire, group) == DescribedGroup(0, group, "Dead", "", "", [])
     joined = join(wire, group)
     described = describe(wire, group)
     assert (described.state, described.protocol_type, described.protocol) == (
@@ -383,7 +395,7 @@ def test_groups_are_described(connect: Connect, wire: WireClient, group: str) ->
 @groups
 def test_groups_are_listed(target: Target, wire: WireClient, topic: str, group: str) -> None:
     def listed() -> dict[str, str]:
-        response = wire.request(api.ListGroupsRequest())
+        response = wire.request(ListGroupsRequest())
         assert response.error_code == 0
         return {one.group: one.protocol_type for one in response.groups}
 

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from aiokafka08.protocol import api
-from aiokafka08.protocol.api import MetadataResponse
+from aiokafka08.protocol.requests.groups import (
+    GroupCoordinatorRequest,
+    GroupCoordinatorResponse,
+    HeartbeatRequest,
+)
+from aiokafka08.protocol.requests.metadata import (
+    Broker,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionState,
+)
 from aiokafka08.testing.broker_lines import LINES
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import require_real_brokers
@@ -38,11 +48,11 @@ def leaders_of(wire: WireClient, topic: str) -> dict[int, int]:
 def test_metadata_of_one_topic(target: Target, wire: WireClient, topic: str) -> None:
     response = metadata(wire, [topic])
     host, port = target.address(0)
-    assert response.brokers == [api.Broker(0, host, port)]
+    assert response.brokers == [Broker(0, host, port)]
     [state] = response.topics
     assert (state.error_code, state.topic) == (0, topic)
     assert sorted(state.partitions, key=lambda one: one.partition) == [
-        api.PartitionState(0, number, 0, [0], [0]) for number in range(3)
+        PartitionState(0, number, 0, [0], [0]) for number in range(3)
     ]
 
 
@@ -80,17 +90,17 @@ def test_invalid_topic_names(target: Target, wire: WireClient, topic: str, name:
 
 def test_metadata_versions_and_layouts(target: Target, wire: WireClient, topic: str) -> None:
     layout = 1 if target.line.name == "0.10" else 0
-    response = wire.request(api.MetadataRequest([topic]), 1, layout)
+    response = wire.request(MetadataRequest([topic]), 1, layout)
     assert topics_of(response) == {topic: (0, 3)}
     assert response.controller_id == (0 if layout else -1)
     assert [broker.rack for broker in response.brokers] == [None]
-    nothing = wire.request(api.MetadataRequest([]), 1, layout)
+    nothing = wire.request(MetadataRequest([]), 1, layout)
     assert (topics_of(nothing) == {}) == bool(layout)
 
 
 @on_lines(lambda line: line.name == "0.10")
 def test_metadata_v1_of_all_topics(target: Target, wire: WireClient, topic: str) -> None:
-    assert topics_of(wire.request(api.MetadataRequest(None), 1))[topic] == (0, 3)
+    assert topics_of(wire.request(MetadataRequest(None), 1))[topic] == (0, 3)
 
 
 # --- a cluster without topics ---------------------------------------------------------------------
@@ -131,13 +141,13 @@ def test_empty_cluster(fresh: Target) -> None:
             assert metadata(wire) == MetadataResponse([], -1, [])
         if fresh.line.coordinator_forgets_correlation_id and has_coordinators(fresh):
             for _ in range(3):
-                wire.send(api.GroupCoordinatorRequest("g"))
+                wire.send(GroupCoordinatorRequest("g"))
                 frame = wire.read_frame()
                 assert frame[:4] == bytes(4)
-                response = api.decode_response(api.GroupCoordinatorRequest, 0, frame)
-                assert response == api.GroupCoordinatorResponse(15, -1, "", -1)
+                response = api.decode_response(GroupCoordinatorRequest, 0, frame)
+                assert response == GroupCoordinatorResponse(15, -1, "", -1)
         if api.ApiKey.HEARTBEAT in fresh.line.apis:  # no broker is a coordinator yet
-            code = wire.request(api.HeartbeatRequest("g", -1, "")).error_code
+            code = wire.request(HeartbeatRequest("g", -1, "")).error_code
             assert code == (-1 if fresh.line.heartbeat_is_a_stub else 16)
         name = unique_name("first")
         first = metadata(wire, [name])

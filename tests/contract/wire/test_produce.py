@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.message_set import encode_entry, entries
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from tests.contract.targets import on_lines
 from tests.contract.wire.requests import bad_crc, fetch, plain, produce, produce_request, wrapper
 from tests.contract.wire.target import Target, has_config
@@ -79,15 +79,15 @@ def test_size_limit_applies_to_compressed_size(wire: WireClient, topic: str) -> 
 
 def test_unknown_partition_fails_alone(wire: WireClient, topic: str) -> None:
     missing = unique_name("missing")
-    request = api.ProduceRequest(
+    request = ProduceRequest(
         1,
         1000,
         [
             Topic(
                 topic,
-                [api.ProducePartition(99, plain(b"x")), api.ProducePartition(1, plain(b"y"))],
+                [ProducePartition(99, plain(b"x")), ProducePartition(1, plain(b"y"))],
             ),
-            Topic(missing, [api.ProducePartition(0, plain(b"z"))]),
+            Topic(missing, [ProducePartition(0, plain(b"z"))]),
         ],
     )
     response = wire.request(request)
@@ -103,14 +103,14 @@ def test_unknown_partition_fails_alone(wire: WireClient, topic: str) -> None:
 def test_duplicate_partition_stores_last_set(
     wire: WireClient, topic: str, same_entry: bool
 ) -> None:
-    first = api.ProducePartition(0, plain(b"lost"))
-    second = api.ProducePartition(0, plain(b"kept"))
+    first = ProducePartition(0, plain(b"lost"))
+    second = ProducePartition(0, plain(b"kept"))
     topics = (
         [Topic(topic, [first, second])]
         if same_entry
         else [Topic(topic, [first]), Topic(topic, [second])]
     )
-    response = wire.request(api.ProduceRequest(1, 1000, topics))
+    response = wire.request(ProduceRequest(1, 1000, topics))
     assert [(t.topic, len(t.partitions)) for t in response.topics] == [(topic, 1)]
     assert stored(wire, topic) == [(0, b"kept")]
 

@@ -10,6 +10,9 @@ import pytest
 
 from aiokafka08.protocol import api
 from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.requests.groups import GroupError, HeartbeatRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest, PartitionState
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from tests.contract.targets import on_lines
 from tests.contract.wire.requests import (
     bad_crc,
@@ -92,9 +95,9 @@ def test_acks_within_replicas(target: Target, acks: int) -> None:
 def test_offsets_in_response_that_waited_for_replicas(target: Target) -> None:
     topic = unique_name()
     target.create_topic(topic, 2, replication_factor=3)
-    sets = [api.ProducePartition(0, plain(b"x", b"y")), api.ProducePartition(9, plain(b"z"))]
+    sets = [ProducePartition(0, plain(b"x", b"y")), ProducePartition(9, plain(b"z"))]
     with WireClient(target.address(target.leader(topic, 0))) as wire:
-        [one] = wire.request(api.ProduceRequest(-1, 3000, [Topic(topic, sets)])).topics
+        [one] = wire.request(ProduceRequest(-1, 3000, [Topic(topic, sets)])).topics
         responses = {done.partition: (done.error_code, done.offset) for done in one.partitions}
         if target.line.waited_offset_is_next:
             assert responses == {0: (0, 2), 9: (3, 0)}
@@ -191,7 +194,7 @@ def test_heartbeat_without_group_at_each_broker(target: Target) -> None:
 
     def code(node: int) -> int:
         with WireClient(target.address(node)) as wire:
-            response: api.GroupError = wire.request(api.HeartbeatRequest(group, -1, ""))
+            response: GroupError = wire.request(HeartbeatRequest(group, -1, ""))
             return response.error_code
 
     with WireClient(target.address(0)) as wire:
@@ -228,7 +231,7 @@ def test_dead_leader_is_replaced(target: Target) -> None:
     try:
         with WireClient(target.address(others(target, old)[0])) as wire:
 
-            def state() -> api.PartitionState:
+            def state() -> PartitionState:
                 return metadata(wire, [topic]).topics[0].partitions[0]
 
             assert eventually(lambda: state().leader not in (-1, old))
@@ -241,7 +244,7 @@ def test_dead_leader_is_replaced(target: Target) -> None:
             )  # a replica is down, and left out of the list
             assert (old in new.replicas) == stay
             if target.line.name == "0.10":  # version 1 still lists it
-                request = api.MetadataRequest([topic])
+                request = MetadataRequest([topic])
                 [reported] = wire.request(request, 1).topics[0].partitions
                 assert (reported.error_code, sorted(reported.replicas)) == (0, [0, 1, 2])
         with WireClient(target.address(new.leader)) as wire:
@@ -263,12 +266,12 @@ def test_partition_with_only_replica_dead(target: Target) -> None:
     try:
         with WireClient(target.address(others(target, alone)[0])) as wire:
 
-            def state() -> api.PartitionState:
+            def state() -> PartitionState:
                 return metadata(wire, [topic]).topics[0].partitions[0]
 
             assert eventually(lambda: state().leader == -1)
             replicas = [alone] if target.line.lists_dead_brokers else []
-            assert eventually(lambda: state() == api.PartitionState(5, 0, -1, replicas, []))
+            assert eventually(lambda: state() == PartitionState(5, 0, -1, replicas, []))
             assert metadata(wire, [topic]).topics[0].error_code == 0
     finally:
         restart(target, alone)

@@ -1,0 +1,49 @@
+"""Fetch (1): read message sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from aiokafka08.fields import ByFields
+from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
+from aiokafka08.protocol.types import Bytes, Int16, Int32, Int64, Since
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FetchPartition(ByFields):
+    partition: Int32
+    fetch_offset: Int64
+    max_bytes: Int32
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FetchedPartition(ByFields):
+    partition: Int32
+    error_code: Int16
+    high_watermark: Int64
+    message_set: Bytes
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FetchResponse(Response):
+    throttle_time_ms: Annotated[Int32, Since(1, absent=0)]
+    topics: list[Topic[FetchedPartition]]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FetchRequest(Request[FetchResponse]):
+    """A long poll: the broker responds once it has `min_bytes`, or after `max_wait_ms`.
+
+    `replica_id` is -1 for clients; the broker treats a fetch with an id ≥ 0 as the fetch of a
+    follower, which can move the high watermark.
+    """
+
+    api = ApiKey.FETCH
+    versions = range(3)
+    response = FetchResponse
+
+    replica_id: Int32
+    max_wait_ms: Int32
+    min_bytes: Int32
+    topics: list[Topic[FetchPartition]]

@@ -1,0 +1,192 @@
+"""GroupCoordinator (10) and the requests to a group's coordinator (11 – 16, DeleteGroups 42)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiokafka08.fields import ByFields
+from aiokafka08.protocol.api import ApiKey, Request, Response
+from aiokafka08.protocol.types import Bytes, Int16, Int32, NullableString, String
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class GroupCoordinatorResponse(Response):
+    error_code: Int16
+    node_id: Int32
+    host: String
+    port: Int32
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
+    """Named ConsumerMetadata in 0.8.2, GroupCoordinator in 0.9, FindCoordinator later."""
+
+    api = ApiKey.GROUP_COORDINATOR
+    versions = range(1)
+    response = GroupCoordinatorResponse
+
+    group: NullableString
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class GroupProtocol(ByFields):
+    name: String
+    metadata: Bytes
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class JoinedMember(ByFields):
+    member: String
+    metadata: Bytes
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class JoinGroupResponse(Response):
+    error_code: Int16
+    generation: Int32
+    protocol: String
+    leader: String
+    member: String
+    members: list[JoinedMember]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class JoinGroupRequest(Request[JoinGroupResponse]):
+    """In version 0 the session timeout is also the limit for a rebalance."""
+
+    api = ApiKey.JOIN_GROUP
+    versions = range(1)
+    response = JoinGroupResponse
+
+    group: String
+    session_timeout_ms: Int32
+    member: String
+    protocol_type: String
+    protocols: list[GroupProtocol]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class GroupError(Response):
+    """A response that is only an error code (Heartbeat, LeaveGroup)."""
+
+    error_code: Int16
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class HeartbeatRequest(Request[GroupError]):
+    api = ApiKey.HEARTBEAT
+    versions = range(1)
+    response = GroupError
+
+    group: String
+    generation: Int32
+    member: String
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LeaveGroupRequest(Request[GroupError]):
+    api = ApiKey.LEAVE_GROUP
+    versions = range(1)
+    response = GroupError
+
+    group: String
+    member: String
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class MemberAssignment(ByFields):
+    member: String
+    assignment: Bytes
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SyncGroupResponse(Response):
+    error_code: Int16
+    assignment: Bytes
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SyncGroupRequest(Request[SyncGroupResponse]):
+    api = ApiKey.SYNC_GROUP
+    versions = range(1)
+    response = SyncGroupResponse
+
+    group: String
+    generation: Int32
+    member: String
+    assignments: list[MemberAssignment]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DescribedMember(ByFields):
+    member: String
+    client_id: String
+    client_host: String
+    metadata: Bytes
+    assignment: Bytes
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DescribedGroup(ByFields):
+    error_code: Int16
+    group: String
+    state: String
+    protocol_type: String
+    protocol: String
+    members: list[DescribedMember]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DescribeGroupsResponse(Response):
+    groups: list[DescribedGroup]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
+    api = ApiKey.DESCRIBE_GROUPS
+    versions = range(1)
+    response = DescribeGroupsResponse
+
+    groups: list[String]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ListedGroup(ByFields):
+    group: String
+    protocol_type: String
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ListGroupsResponse(Response):
+    error_code: Int16
+    groups: list[ListedGroup]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ListGroupsRequest(Request[ListGroupsResponse]):
+    api = ApiKey.LIST_GROUPS
+    versions = range(1)
+    response = ListGroupsResponse
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DeletedGroup(ByFields):
+    group: String
+    error_code: Int16
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DeleteGroupsResponse(Response):
+    throttle_time_ms: Int32
+    groups: list[DeletedGroup]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
+    """Remove groups without members, with their committed offsets (brokers from 1.1 on)."""
+
+    api = ApiKey.DELETE_GROUPS
+    versions = range(1)
+    response = DeleteGroupsResponse
+
+    groups: list[String]

@@ -1,0 +1,57 @@
+"""ListOffsets (2): offsets by time, and where logs begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from aiokafka08.fields import ByFields
+from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
+from aiokafka08.protocol.types import Int16, Int32, Int64, NullSince, Since
+
+LATEST = -1
+"""A `ListOffsetsPartition.timestamp` for the log end: the offset of the next message."""
+EARLIEST = -2
+"""A `ListOffsetsPartition.timestamp` for the log start: the offset of the first message."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ListOffsetsPartition(ByFields):
+    partition: Int32
+    timestamp: Int64
+    max_num_offsets: Annotated[Int32, Since(0, last=0, absent=1)] = 1
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ListedOffsets(ByFields):
+    """The offsets of one partition.
+
+    Version 0 has `offsets`: the start offsets of segments, descending; for `LATEST` the log end
+    comes first. Version 1 has `offset` and `timestamp` of the first message with this timestamp or
+    a later one; both are -1 if there is none. For `LATEST` and `EARLIEST` `timestamp` is -1.
+    """
+
+    partition: Int32
+    error_code: Int16
+    # Only version 0 has this field, never null: NullSince(1) allows null from version 1 on.
+    offsets: Annotated[list[Int64] | None, NullSince(1), Since(0, last=0, absent=None)] = None
+    timestamp: Annotated[Int64, Since(1, absent=-1)] = -1
+    offset: Annotated[Int64, Since(1, absent=-1)] = -1
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ListOffsetsResponse(Response):
+    topics: list[Topic[ListedOffsets]]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ListOffsetsRequest(Request[ListOffsetsResponse]):
+    """Offsets by time: version 0 compares with the times of segment files, version 1 with the
+    timestamps of messages (KIP-79, brokers from 0.10.1 on)."""
+
+    api = ApiKey.LIST_OFFSETS
+    versions = range(2)
+    response = ListOffsetsResponse
+
+    replica_id: Int32
+    topics: list[Topic[ListOffsetsPartition]]

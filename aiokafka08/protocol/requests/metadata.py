@@ -1,0 +1,61 @@
+"""Metadata (3): the brokers, and the leader of each partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from aiokafka08.fields import ByFields
+from aiokafka08.protocol.api import ApiKey, Request, Response
+from aiokafka08.protocol.types import (
+    Boolean,
+    Int16,
+    Int32,
+    NullableString,
+    NullSince,
+    Since,
+    String,
+)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Broker(ByFields):
+    node_id: Int32
+    host: String
+    port: Int32
+    rack: Annotated[NullableString, Since(1, absent=None)] = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PartitionState(ByFields):
+    error_code: Int16
+    partition: Int32
+    leader: Int32
+    replicas: list[Int32]
+    isr: list[Int32]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class TopicState(ByFields):
+    error_code: Int16
+    topic: String
+    is_internal: Annotated[Boolean, Since(1, absent=False)]
+    partitions: list[PartitionState]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class MetadataResponse(Response):
+    brokers: list[Broker]
+    controller_id: Annotated[Int32, Since(1, absent=-1)]
+    topics: list[TopicState]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class MetadataRequest(Request[MetadataResponse]):
+    """All topics are `[]` in version 0 and None in version 1, where `[]` means no topic."""
+
+    api = ApiKey.METADATA
+    versions = range(2)
+    response = MetadataResponse
+
+    topics: Annotated[list[String] | None, NullSince(1)]

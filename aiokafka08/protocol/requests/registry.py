@@ -1,0 +1,48 @@
+"""The request class of each api key that this package can use.
+
+The embedded cluster, which reads all of them, and the tests import it; the client imports the
+modules of the requests that it sends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka08.protocol.api import Request
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    GroupCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
+
+APIS: dict[int, type[Request[Any]]] = {
+    request.api: request
+    for request in (
+        ProduceRequest,
+        FetchRequest,
+        ListOffsetsRequest,
+        MetadataRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        GroupCoordinatorRequest,
+        JoinGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+        DescribeGroupsRequest,
+        ListGroupsRequest,
+        DeleteGroupsRequest,
+        ApiVersionsRequest,
+    )
+}
