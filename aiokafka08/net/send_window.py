@@ -10,8 +10,8 @@ The round trip decides both how many batches are sent, and how large they grow:
   flight take the broker twice the round trip, at its time per batch. More of them would be small
   where there are many partitions, because a batch that has left can't grow.
 - One batch of a partition is in flight. Behind it the next one grows, up to what a partition sends
-  in a round trip at `PARTITION_RATE`. Larger plain batches punish every reader of the topic
-  (docs/brokers.md 7.15).
+  in a round trip at `PARTITION_RATE`, or to `GROWTH_MESSAGES`. Longer plain batches punish every
+  reader of the topic, by their messages and not by their bytes (docs/brokers.md 7.15).
 
 The round trip is the shortest time of the latest small requests that had the connection for
 themselves. If there was none for a while, `is_probe_due` asks for one. Before the first of them, it
@@ -32,6 +32,15 @@ millisecond."""
 
 MIN_GROWTH_BYTES: Final = 256 * 1024
 """Size to which a plain batch may grow on every link."""
+
+GROWTH_MESSAGES: Final = 2048
+"""Messages to which a plain batch may grow on every link, within `MAX_MESSAGES_BYTES`. A reader's
+search costs the same in 256 KiB of messages of 100 bytes, and larger batches of larger messages
+need fewer requests."""
+
+MAX_MESSAGES_BYTES: Final = 768 * 1024
+"""Size to which `GROWTH_MESSAGES` may grow. Brokers from 0.11 on store a batch as one record batch,
+which most of them limit to 1,000,012 bytes."""
 
 PARTITION_RATE: Final = 50 * 1024 * 1024
 """Bytes per second that one partition can be sent. `MIN_GROWTH_BYTES` is enough for it up to a
@@ -54,9 +63,15 @@ _DECAY: Final = 7 / 8
 """Weight of the earlier responses in the time per batch, for each further one."""
 
 
-def growth_bytes(round_trip_s: float) -> int:
-    """Return the size to which a plain batch should grow behind another one."""
-    return max(MIN_GROWTH_BYTES, int(PARTITION_RATE * round_trip_s))
+def growth_bytes(round_trip_s: float, message_bytes: float) -> int:
+    """Return the size to which a plain batch should grow behind another one.
+
+    Args:
+        round_trip_s: the round trip to the broker.
+        message_bytes: mean size of the partition's messages.
+    """
+    by_messages = min(int(GROWTH_MESSAGES * message_bytes), MAX_MESSAGES_BYTES)
+    return max(MIN_GROWTH_BYTES, by_messages, int(PARTITION_RATE * round_trip_s))
 
 
 class SendWindow:

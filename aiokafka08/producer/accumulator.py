@@ -58,8 +58,8 @@ class Accumulator:
         linger_s: how long a batch waits for more messages.
         delivery_timeout_s: how long after its first message was sent a batch expires.
         codec: compression of the batches.
-        growth_bytes: returns the size to which a batch for this leader may grow while it waits for
-            an earlier batch.
+        growth_bytes: returns the size to which a batch for this leader, with messages of this mean
+            size, may grow while it waits for an earlier batch.
         new_delivery: creates the delivery of a new batch.
         wake_sender: called when the sender has to run a pass soon.
 
@@ -76,7 +76,7 @@ class Accumulator:
         linger_s: float,
         delivery_timeout_s: float,
         codec: Codec,
-        growth_bytes: Callable[[int | None], int],
+        growth_bytes: Callable[[int | None, float], int],
         new_delivery: Callable[[TopicPartition], BatchDelivery],
         wake_sender: Callable[[], object],
     ) -> None:
@@ -146,8 +146,10 @@ class Accumulator:
                 return batch
         self.close_batch(queue, now)
         limit = self.batch_bytes
-        if queue.muted_by is not None or queue.batches:
-            limit = max(limit, self._growth_bytes(queue.leader))
+        earlier = queue.batches[-1] if queue.batches else queue.muted_by
+        if earlier is not None:
+            message_bytes = earlier.builder.size_bytes / max(earlier.count, 1)
+            limit = max(limit, self._growth_bytes(queue.leader, message_bytes))
         batch = Batch(
             queue,
             MessageSetBuilder(queue.magic, self._codec),

@@ -108,7 +108,8 @@ class AIOKafkaProducer:
         max_batch_size: size in bytes at which a partition's batch is sent without waiting for more
             messages, from 1 on. While one batch is in flight, the next one grows, up to
             `max_request_size`. Without compression it grows only to what 50 MiB/s send in a round
-            trip to the broker, but at least to 256 KiB (default 16384).
+            trip to the broker, but at least to 256 KiB, or to 2,048 messages in at most 768 KiB
+            (default 16384).
         partitioner: "murmur2" (that of Java's producer), "round_robin", "sticky", "random",
             "scala-0.8.0", "scala-0.8.0-string", "scala-0.8.2", "scala-0.8.2-string" (see
             `aiokafka08.partitioner`), or a callable

@@ -215,14 +215,14 @@ class Sender:
         if next_time is not None:
             self.set_timer(next_time)
 
-    def _growth_bytes(self, leader: int | None) -> int:
+    def _growth_bytes(self, leader: int | None, message_bytes: float) -> int:
         """Return the size to which a batch may grow behind another one for the same partition."""
         if self._options.codec is not Codec.NONE:
             return self._options.max_request_size
         sink = None if leader is None else self._sinks.get(leader)
         if sink is not None:
-            return growth_bytes(sink.round_trip_s)
-        return growth_bytes(self._router.expected_round_trip_s(leader))
+            return growth_bytes(sink.round_trip_s, message_bytes)
+        return growth_bytes(self._router.expected_round_trip_s(leader), message_bytes)
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
         try:

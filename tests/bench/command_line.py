@@ -3,11 +3,18 @@
     python -m tests.bench.command_line                  5 million lines on a real 0.8.2.2 broker
     python -m tests.bench.command_line --lines 1000000 --version 0.9.0.1
 
-Both programs write to the same broker and read what they wrote, in turns, several rounds in one
-run. Each reads lines from `cat` and writes them to `cat`, as in a pipeline. Prints a row for each
-direction and program: median rate and CPU time, peak memory. docs/performance.md quotes them.
+Both programs write to the same broker, to one partition, and both read what each of them wrote, in
+turns, several rounds in one run. Each reads lines from `cat` and writes them to `cat`, as in a
+pipeline. Beside them run the floors of `tests.bench.floors.produce_lines`: ready message sets on a
+bare socket, as large as ours and with one request in flight, then as large as kcat's and with five;
+and reading and cutting the lines, without a broker. Prints a row for each direction and program:
+median rate and CPU time, peak memory. docs/performance.md quotes them.
 
-kcat is told the broker's version, and waits for all in-sync replicas, as ours does.
+The programs have their own settings, which agree in this: acks of all in-sync replicas, no
+compression. kcat waits 5 ms for more messages, sends sets of up to 10,000 messages or 1,000,000
+bytes, and as many requests of a partition at a time as it has; ours doesn't wait, sends sets of
+256 KiB and one request of a partition at a time. So ours runs a second time with kcat's size of
+sets. kcat is told the broker's version.
 """
 
 from __future__ import annotations
@@ -22,10 +29,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from aiokafka08.net.send_window import MIN_GROWTH_BYTES
+from tests.bench.run import OPTIMISED
 from tests.brokers.cluster import RealCluster
 
 LINE = b"x" * 99 + b"\n"
 ROOT = Path(__file__).parents[2]
+LARGE_SET = 1_000_000
+"""Bytes to which kcat's sets grow."""
+WRITTEN = ("kcat", "ours", "ours-large-sets")
+"""Who writes the topics that are read."""
 
 
 class Run(NamedTuple):
@@ -65,15 +78,33 @@ def timed(command: Sequence[str], *, source: Path | None = None) -> Run:
     return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def programs(bootstrap: str, version: str, topic: str) -> dict[str, tuple[list[str], list[str]]]:
-    """Return for each program how it produces and how it consumes."""
+def producers(bootstrap: str, version: str, number: int) -> dict[str, tuple[str, list[str]]]:
+    """Return the topic that each program writes to in a round, and its command."""
     told = ["-X", "api.version.request=false", "-X", f"broker.version.fallback={version}"]
-    kcat = ["kcat", "-q", "-b", bootstrap, "-t", f"{topic}-kcat", *told]
-    ours = [sys.executable, "-m", "aiokafka08"]
-    to_ours = [f"{topic}-ours", "-b", bootstrap]
+    floor = [sys.executable, "-m", "tests.bench.floors.produce_lines"]
+    ours = [sys.executable, "-m", "aiokafka08", "produce", "-b", bootstrap]
+    written = (*WRITTEN, "floor", "floor-of-large-sets")
+    topics = {name: f"bench-{number}-{name}" for name in written}
+    commands = {
+        "kcat": ["kcat", "-q", "-b", bootstrap, "-t", topics["kcat"], *told, "-P"],
+        "ours": [*ours, topics["ours"]],
+        "ours-large-sets": [*ours, topics["ours-large-sets"], "-X", f"batch.size={LARGE_SET}"],
+        "floor": [*floor, "send", bootstrap, topics["floor"], f"--set-bytes={MIN_GROWTH_BYTES}"],
+        "floor-of-large-sets": [
+            *(*floor, "send", bootstrap, topics["floor-of-large-sets"]),
+            *(f"--set-bytes={LARGE_SET}", "--in-flight=5"),
+        ],
+        "floor-of-splitting": [*floor, "split"],
+    }
+    return {name: (topics.get(name, ""), command) for name, command in commands.items()}
+
+
+def consumers(bootstrap: str, version: str, topic: str) -> dict[str, list[str]]:
+    """Return the command of each program that reads a topic."""
+    told = ["-X", "api.version.request=false", "-X", f"broker.version.fallback={version}"]
     return {
-        "kcat": ([*kcat, "-P"], [*kcat, "-C", "-e"]),
-        "aiokafka08": ([*ours, "produce", *to_ours], [*ours, "consume", *to_ours, "--exit"]),
+        "kcat": ["kcat", "-q", "-b", bootstrap, "-t", topic, *told, "-C", "-e"],
+        "ours": [sys.executable, "-m", "aiokafka08", "consume", topic, "-b", bootstrap, "--exit"],
     }
 
 
@@ -83,24 +114,28 @@ def main() -> None:
     parser.add_argument("--version", default="0.8.2.2", help="of the broker")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    found: dict[tuple[str, str], list[Run]] = {}
     with (
         tempfile.NamedTemporaryFile() as file,
-        RealCluster(options.version, 1) as cluster,
+        RealCluster(options.version, 1, java_options=OPTIMISED) as cluster,
     ):
         for _ in range(options.lines // 10_000):
             file.write(LINE * 10_000)
         file.flush()
-        found: dict[tuple[str, str], list[Run]] = {}
+        address = cluster.bootstrap_servers
         for number in range(options.rounds):
-            both = programs(cluster.bootstrap_servers, options.version, f"bench-{number}")
-            for name in ("kcat", "ours"):
-                cluster.create_topic(f"bench-{number}-{name}", 1)
-            for name, (produce, _) in both.items():
-                found.setdefault(("produce", name), []).append(
-                    timed(produce, source=Path(file.name))
-                )
-            for name, (_, consume) in both.items():
-                found.setdefault(("consume", name), []).append(timed(consume))
+            for name, (topic, command) in producers(address, options.version, number).items():
+                if topic:
+                    cluster.create_topic(topic, 1)
+                if "send" in command:
+                    command += ["--lines", str(options.lines)]
+                run = timed(command, source=Path(file.name))
+                found.setdefault(("produce", name), []).append(run)
+            for written in WRITTEN:
+                topic = f"bench-{number}-{written}"
+                for name, command in consumers(address, options.version, topic).items():
+                    row = (f"consume the topic of {written}", name)
+                    found.setdefault(row, []).append(timed(command))
     print("| | lines/s | CPU µs per line | peak MiB |\n|---|---:|---:|---:|")
     for (direction, name), runs in found.items():
         seconds = statistics.median(run.seconds for run in runs)

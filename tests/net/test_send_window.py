@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from aiokafka08.net.send_window import (
+    GROWTH_MESSAGES,
+    MAX_MESSAGES_BYTES,
     MIN_BATCHES,
     MIN_GROWTH_BYTES,
     PARTITION_RATE,
@@ -71,8 +73,14 @@ def test_a_far_link_takes_requests_until_the_round_trip_is_full() -> None:
 
 
 def test_growth_is_what_a_partition_sends_in_a_round_trip() -> None:
-    assert growth_bytes(0.0) == growth_bytes(0.004) == MIN_GROWTH_BYTES
-    assert growth_bytes(0.05) == PARTITION_RATE // 20
+    assert growth_bytes(0.0, 30) == growth_bytes(0.004, 30) == MIN_GROWTH_BYTES
+    assert growth_bytes(0.05, 30) == PARTITION_RATE // 20
+
+
+def test_growth_counts_messages_up_to_a_limit() -> None:
+    assert growth_bytes(0.0, 300) == 300 * GROWTH_MESSAGES
+    assert growth_bytes(0.0, 1050) == growth_bytes(0.0, 1e9) == MAX_MESSAGES_BYTES
+    assert growth_bytes(0.05, 1050) == PARTITION_RATE // 20
 
 
 def test_only_small_requests_alone_measure_the_round_trip() -> None:

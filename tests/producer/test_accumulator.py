@@ -23,7 +23,7 @@ def make(
     linger_s: float = 0.0,
     delivery_timeout_s: float = 120.0,
     wake_sender: Callable[[], object] = lambda: None,
-    growth_bytes: Callable[[int | None], int] = lambda leader: REQUEST_BYTES,
+    growth_bytes: Callable[[int | None, float], int] = lambda *_: REQUEST_BYTES,
 ) -> Accumulator:
     return Accumulator(
         batch_bytes=BATCH_BYTES,
@@ -263,20 +263,20 @@ def test_batch_behind_one_in_flight_grows_to_request_size() -> None:
     [(0, BATCH_BYTES), (2 * BATCH_BYTES, 2 * BATCH_BYTES), (2 * REQUEST_BYTES, REQUEST_BYTES)],
 )
 def test_batch_behind_another_grows_as_far_as_its_leader_needs(growth: int, limit: int) -> None:
-    leaders: list[int | None] = []
+    asked: list[tuple[int | None, float]] = []
 
-    def growth_bytes(leader: int | None) -> int:
-        leaders.append(leader)
+    def growth_bytes(leader: int | None, message_bytes: float) -> int:
+        asked.append((leader, message_bytes))
         return growth
 
     accumulator = make(growth_bytes=growth_bytes)
     queue = add_queue(accumulator, leader=3)
     [first] = add(accumulator, queue)
-    assert not leaders
+    assert not asked
     accumulator.close_batch(queue, 0.0)
     queue.magic = 1  # the next message needs another batch
     second = accumulator.append(queue, None, MESSAGE, 0, 108, 0.0)
-    assert leaders == [3]
+    assert asked == [(3, first.builder.size_bytes)]
     assert (first.limit_bytes, second.limit_bytes) == (BATCH_BYTES, limit)
 
 

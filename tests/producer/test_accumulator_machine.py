@@ -34,7 +34,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             linger_s=0.5,
             delivery_timeout_s=10.0,
             codec=Codec.NONE,
-            growth_bytes=lambda leader: 1000 if leader == 0 else 0,
+            growth_bytes=lambda leader, _: 1000 if leader == 0 else 0,
             new_delivery=lambda topic_partition: BatchDelivery(topic_partition, None),
             wake_sender=self.wake_sender,
         )

@@ -93,18 +93,26 @@ def sizes(cluster: EmbeddedCluster) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("codec", "round_trip_s", "large"),
-    [(None, 0.001, False), (None, 0.05, True), ("gzip", 0.001, True)],
+    ("codec", "round_trip_s", "value_bytes", "large"),
+    [
+        (None, 0.001, 30, False),
+        (None, 0.05, 30, True),
+        (None, 0.001, 1000, True),
+        ("gzip", 0.001, 30, True),
+    ],
 )
 async def test_first_list_leaves_in_batches_that_fit_the_round_trip(
-    codec: str | None, round_trip_s: float, large: bool, producer_for: ProducerFor
+    codec: str | None, round_trip_s: float, value_bytes: int, large: bool, producer_for: ProducerFor
 ) -> None:
-    """The round trip is known from the probe of the version, before the first request."""
+    """The round trip is known from the probe of the version, before the first request.
+
+    Where it is short, batches of few large messages grow nevertheless.
+    """
     async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
         producer = await producer_for(cluster, compression_type=codec)
         [node] = [one for one in producer._router.nodes if one.round_trip_s is not None]
         node.round_trip_s = round_trip_s
-        values = [os.urandom(1000) for _ in range(3000)]
+        values = [os.urandom(value_bytes) for _ in range(3_000_000 // value_bytes)]
         await (await producer.send_many("t", values, partition=0))
         assert (sizes(cluster)[1] > MIN_GROWTH_BYTES) == large
 

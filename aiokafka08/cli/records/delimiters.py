@@ -110,7 +110,7 @@ class DelimitedStream:
         if at < 0:
             rest += block
             return _NO_BLOBS
-        whole = bytes(rest) + block[:at] if rest else block[:at]
+        whole = b"".join((rest, memoryview(block)[:at]))
         self._rest = bytearray(memoryview(block)[at + 1 :])
         blobs = Blobs.split(whole, delimiter, skip_empty)
         self._count += len(blobs)
