@@ -40,6 +40,7 @@ def refused_uses(source: str) -> list[str]:
         for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for one in node.names
+        if one.name != "environment"
     }
     used = []
     for node in nodes:
