@@ -280,10 +280,14 @@ class EmbeddedCluster(Controls):
             for node in self._state.nodes.values()
         }
 
-    def kill(self, node: int, then: AfterDeath = "elect") -> None:
+    def kill(self, node: int, then: AfterDeath = "elect", *, unflushed: int = 0) -> None:
         """End a broker as `kill -9` does: its connections break, and its port refuses new ones.
 
         Args:
+            unflushed: how many of the last messages of each of its logs are lost, as when the
+                machine loses power: brokers leave it to the operating system to write them.
+                Replicas on other brokers keep theirs; if this broker leads when it returns, the
+                messages are gone.
             then: "elect": when this returns, the controller has noticed and elected new leaders.
                 "leaderless": it has noticed, but the broker's partitions have no leader until
                 `elect()`. "unnoticed": Metadata goes on listing the broker, and acks=-1 waits for
@@ -292,6 +296,8 @@ class EmbeddedCluster(Controls):
 
         def act(runtime: ClusterRuntime) -> None:
             self._close_listener(node)
+            if unflushed:
+                self._state.lose_tail(node, unflushed)
             self._state.mark_dead(node)
             if then != "unnoticed":
                 self._state.notice(node, elect=then == "elect")

@@ -277,6 +277,35 @@ class Controls:
 
         self._change(topic, partition, restore)
 
+    def hold_metadata(self, node: int) -> None:
+        """Let the controller's updates not reach a broker, until `release_metadata`.
+
+        Its Metadata responses name the leaders, ISRs, topics and brokers of now, whatever happens.
+        What it does as a leader or follower is up to date. A restart ends it too.
+        """
+        self._call(lambda runtime: self._state.hold_metadata(self._live(node)))
+
+    def release_metadata(self, node: int) -> None:
+        """Let a broker learn what has happened since `hold_metadata`."""
+        self._call(lambda runtime: self._state.held_views.pop(node, None))
+
+    def move_controller(self, node: int) -> None:
+        """Let a live broker become the controller, which Metadata names from "0.10" on.
+
+        Without a call, and when this broker is dead, it is the live one with the lowest id.
+        """
+
+        def act(runtime: ClusterRuntime) -> None:
+            self._state.chosen_controller = self._live(node)
+
+        self._call(act)
+
+    def _live(self, node: int) -> int:
+        if node not in self._state.nodes or not self._state.nodes[node].alive:
+            known = ", ".join(str(one.node_id) for one in self._state.nodes.values() if one.alive)
+            raise ValueError(f"broker {node!r} isn't alive; expected one of: {known or 'none'}")
+        return node
+
     def coordinator(self, group: str) -> int | None:
         """Return the group's coordinator; None before the first request for one."""
         return self._call(lambda runtime: self._state.coordinator(group))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from aiokafka08.structs import TopicPartition
@@ -120,6 +120,15 @@ class Commit(NamedTuple):
     metadata: str | None
 
 
+@dataclass(slots=True)
+class MetadataView:
+    """What a broker knows of the cluster when it responds to Metadata requests."""
+
+    topics: Mapping[str, Sequence[Partition]]
+    nodes: Mapping[int, Node]
+    had_topic: bool
+
+
 class CreationError(ValueError):
     """The topic can't be created: its name, a number or its config is invalid."""
 
@@ -147,6 +156,9 @@ class ClusterState:
             (settings.group_min_session_timeout_ms / 1000, line.max_session_timeout_s),
             self.coordinator,
         )
+        self.held_views: dict[int, MetadataView] = {}
+        """What brokers know that the controller's updates don't reach (`hold_metadata`)."""
+        self.chosen_controller: int | None = None
         self.changed: set[Hashable] = set()
         """Keys of partitions and groups that have changed since `complete_delayed` last ran."""
         self.publish: Callable[[], object] | None = None
@@ -318,7 +330,42 @@ class ClusterState:
             partition.leader = _NO_LEADER
             self.changed.add(partition.key)
 
+    # --- metadata ---------------------------------------------------------------------------------
+
+    def metadata_view(self, node_id: int) -> MetadataView:
+        """Return what a broker knows."""
+        held = self.held_views.get(node_id)
+        return held or MetadataView(self.topics, self.nodes, self.had_topic)
+
+    def hold_metadata(self, node_id: int) -> None:
+        """Let a broker know what it knows now, and learn nothing new."""
+        self.held_views[node_id] = MetadataView(
+            {
+                name: [
+                    replace(one, isr=list(one.isr), published_isr=list(one.published_isr))
+                    for one in partitions
+                ]
+                for name, partitions in self.topics.items()
+            },
+            {number: replace(node) for number, node in self.nodes.items()},
+            self.had_topic,
+        )
+
+    def controller(self) -> int:
+        """Return the id of the controller: the chosen one while it is alive; -1 without brokers."""
+        alive = [one.node_id for one in self.nodes.values() if one.in_metadata]
+        if self.chosen_controller in alive:
+            return self.chosen_controller
+        return min(alive, default=-1)
+
     # --- leaders, replicas ------------------------------------------------------------------------
+
+    def lose_tail(self, node_id: int, messages: int) -> None:
+        """Let a broker's logs lose their last messages; it is about to die."""
+        for partition in self.all_partitions():
+            if node_id in partition.replicas:
+                end = partition.reached(node_id) - messages
+                partition.behind[node_id] = max(end, partition.log.start_offset)
 
     def mark_dead(self, node_id: int) -> None:
         """Let a broker die; the controller hasn't noticed yet."""
@@ -358,11 +405,14 @@ class ClusterState:
         """
         node = self.nodes[node_id]
         node.alive = node.noticed = True
+        self.held_views.pop(node_id, None)
         for partition in self.all_partitions():
             if node_id not in partition.replicas:
                 continue
             if partition.leader == _NO_LEADER:
                 self.elect(partition)
+            elif partition.leader == node_id:  # nobody has noticed its death
+                self.lead(partition, node_id)
             if partition.leader not in (node_id, _NO_LEADER):
                 self.restore(partition, node_id)
             self.changed.add(partition.key)

@@ -350,6 +350,77 @@ def test_unclean_election_loses_messages(three: EmbeddedCluster) -> None:
         assert produce(wire, "t", plain(b"new"), acks=-1) == (0, 1)
 
 
+def test_power_loss_of_all_replicas_loses_the_tail(three: EmbeddedCluster) -> None:
+    three.append("t", 0, [b"kept", b"lost", b"lost"])
+    for node in (1, 2, 0):
+        three.kill(node, unflushed=2)
+    three.restart(0)
+    assert three.leader("t", 0) == 0
+    assert three.offsets("t", 0) == (0, 1, 1)
+    three.restart(1)
+    with WireClient(address(three)) as wire:
+        assert produce(wire, "t", plain(b"new"), acks=-1) == (0, 1)
+
+
+def test_power_loss_of_a_replica_is_mended_by_the_others(three: EmbeddedCluster) -> None:
+    three.append("t", 0, [b"a", b"b"])
+    three.kill(0, unflushed=5)
+    assert three.offsets("t", 0) == (0, 2, 2)
+    three.restart(0)
+    three.move_leader("t", 0, to=0)
+    assert [message.value for message in three.log("t", 0)] == [b"a", b"b"]
+
+
+def test_power_loss_that_nobody_notices_truncates(three: EmbeddedCluster) -> None:
+    three.append("t", 0, [b"a", b"b"])
+    three.kill(0, "unnoticed", unflushed=1)
+    three.restart(0)
+    assert three.leader("t", 0) == 0
+    assert three.offsets("t", 0) == (0, 1, 1)
+
+
+def test_held_metadata_names_the_old_leader(three: EmbeddedCluster) -> None:
+    def leader(wire: WireClient) -> int:
+        partitions = metadata(wire, ["t"]).topics[0].partitions
+        return next(one.leader for one in partitions if one.partition == 0)
+
+    with WireClient(address(three, 1)) as stale, WireClient(address(three, 2)) as fresh:
+        three.hold_metadata(1)
+        three.move_leader("t", 0, to=2)
+        three.kill(0)
+        three.create_topic("new", 1, 2)
+        assert (leader(stale), leader(fresh)) == (0, 2)
+        assert [len(metadata(one).brokers) for one in (stale, fresh)] == [3, 2]
+        assert metadata(stale, ["new"]).topics[0].error_code == 5
+        assert metadata(fresh, ["new"]).topics[0].error_code == 0
+        three.release_metadata(1)
+        assert leader(stale) == 2
+        assert metadata(stale, ["new"]).topics[0].error_code == 0
+        three.hold_metadata(1)
+    three.kill(1)
+    three.restart(1)
+    three.move_leader("t", 0, to=1)
+    with WireClient(address(three, 1)) as wire:
+        assert leader(wire) == 1
+    with pytest.raises(ValueError, match="broker 0 isn't alive; expected one of: 1, 2"):
+        three.hold_metadata(0)
+
+
+def test_the_controller_moves_and_dies() -> None:
+    with EmbeddedCluster(3, "0.10", topics={"t": 1}) as cluster:
+
+        def controller() -> int:
+            with WireClient(address(cluster)) as wire:
+                response = wire.request(api.MetadataRequest([]), 1)
+                return int(response.controller_id)
+
+        assert controller() == 0
+        cluster.move_controller(2)
+        assert controller() == 2
+        cluster.kill(2)
+        assert controller() == 0
+
+
 def test_partition_waits_for_leader_if_elections_are_clean() -> None:
     with EmbeddedCluster(2) as cluster:
         cluster.create_topic("t", config={"unclean.leader.election.enable": "false"})

@@ -43,21 +43,23 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Steps[Outcome
     - Version 0 omits dead brokers from the replicas, and has ReplicaNotAvailable for the partition
       (not on 0.8.0 and 0.8.1).
     - A dead broker is listed like a live one until the controller has noticed its death.
+    - A broker whose metadata is held (`hold_metadata`) knows nothing newer.
     - Above `MAX_AUTO_CREATED_PARTITIONS` no topic is created. A real cluster has no such limit.
-    Doesn't model: brokers that disagree for a moment, a broker that has just started and knows
+    Doesn't model: brokers that disagree unless told to, a broker that has just started and knows
     nothing, the fraction of a second until a new topic has leaders (here the second response has
     them).
     """
     state, line = context.state, context.line
+    seen = state.metadata_view(context.node.node_id)
     if request.topics is None and context.layout == 0:  # v0 has no null: brokers can't read it
         return Disconnect() if line.on_unreadable_request is BadRequestPolicy.CLOSE else NoReply()
     names = list(dict.fromkeys(request.topics or ()))
     if request.topics is None or (not names and context.layout == 0):
-        names = list(state.topics)
+        names = list(seen.topics)
     # Read before topics are created: on 0.8 the request that creates the first topic gets a
     # response without brokers.
     brokers = known_brokers(context)
-    missing = [name for name in names if name not in state.topics]
+    missing = [name for name in names if name not in seen.topics]
     created = yield from in_steps(partial(_create, context), missing)
     for code, fails_all in created:
         if fails_all:
@@ -69,27 +71,27 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Steps[Outcome
         internal = name == OFFSETS_TOPIC and context.layout > 0
         if name in codes:
             return TopicState(codes[name], name, internal, [])
-        if name not in state.topics:  # deleted between two steps
+        if name not in seen.topics:  # deleted between two steps
             return TopicState(UnknownTopicOrPartitionError.errno, name, internal, [])
-        partitions = [_partition(context, one) for one in reversed(state.topics[name])]
+        partitions = [_partition(context, one) for one in reversed(seen.topics[name])]
         return TopicState(0, name, internal, partitions)
 
     topics = yield from in_steps(topic_state, names)
     brokers = select_brokers(context, brokers, topics)
     controller_id = -1
     if context.layout:
-        controller_id = min((broker.node_id for broker in brokers), default=-1)
+        controller_id = state.controller()
     return Reply(MetadataResponse(brokers, controller_id, topics))
 
 
 def known_brokers(context: RequestContext) -> list[Broker]:
     """Return the brokers that Metadata may list now."""
-    state = context.state
-    if not (context.line.empty_cluster_lists_brokers or state.had_topic):
+    seen = context.state.metadata_view(context.node.node_id)
+    if not (context.line.empty_cluster_lists_brokers or seen.had_topic):
         return []
     return [
         Broker(node.node_id, node.host, node.port)
-        for node in state.nodes.values()
+        for node in seen.nodes.values()
         if node.in_metadata or context.line.lists_dead_brokers
     ]
 
@@ -138,7 +140,7 @@ def _create(context: RequestContext, name: str | None) -> tuple[int, bool]:
 
 
 def _partition(context: RequestContext, partition: Partition) -> PartitionState:
-    nodes = context.state.nodes
+    nodes = context.state.metadata_view(context.node.node_id).nodes
     seen = [
         node_id
         for node_id in partition.replicas
