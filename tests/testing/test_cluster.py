@@ -411,7 +411,7 @@ def test_the_controller_moves_and_dies() -> None:
 
         def controller() -> int:
             with WireClient(address(cluster)) as wire:
-                response = wire.request(api.MetadataRequest([]), 1)
+                response = wire.request(MetadataRequest([]), 1)
                 return int(response.controller_id)
 
         assert controller() == 0
