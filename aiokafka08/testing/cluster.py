@@ -148,6 +148,7 @@ class EmbeddedCluster(Controls):
         self._state = ClusterState(LINES[version], settings, nodes)
         self._listeners: dict[int, Listener] = {}
         self._runtime: ClusterRuntime | None = None
+        self._after_disk_full: dict[int, AfterDeath] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread: int | None = None
         self._thread: threading.Thread | None = None
@@ -211,6 +212,8 @@ class EmbeddedCluster(Controls):
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._runtime = ClusterRuntime(self._state, self._clock, self._max_buffered_bytes)
+        loop = self._loop
+        self._runtime.halt = lambda node_id: loop.call_soon(self._halt, node_id)
         try:
             for node in self._state.nodes.values():
                 if node.alive:
@@ -301,6 +304,49 @@ class EmbeddedCluster(Controls):
             self._state.mark_dead(node)
             if then != "unnoticed":
                 self._state.notice(node, elect=then == "elect")
+
+        self._call(act)
+
+    def fill_disk(self, node: int, then: AfterDeath = "elect") -> None:
+        """Let a broker halt, as after `kill`, when it leads and is to store the next message.
+
+        It doesn't store or acknowledge it. `restart` finds the disk with room again.
+
+        Args:
+            then: see `kill`.
+        """
+
+        def act(runtime: ClusterRuntime) -> None:
+            self._state.nodes[self._live(node)].disk_is_full = True
+            self._after_disk_full[node] = then
+
+        self._call(act)
+
+    def _halt(self, node: int) -> None:
+        if self._runtime is not None and self._state.nodes[node].alive:
+            self.kill(node, self._after_disk_full[node])
+
+    def change_version(self, version: str) -> None:
+        """Let the brokers be of another line when they are restarted, as an upgrade or its undoing.
+
+        Logs, settings and committed offsets stay. Group members have to join anew.
+
+        Raises:
+            IllegalStateError: a broker is alive. Kill or stop all of them before.
+            ValueError: there is no such line, or logs have messages in a format that it doesn't
+                know: those of "0.10" don't go back.
+        """
+        if version not in LINES:
+            raise ValueError(f"version={version!r}: expected one of {', '.join(map(repr, LINES))}")
+
+        def act(runtime: ClusterRuntime) -> None:
+            if alive := [one.node_id for one in self._state.nodes.values() if one.alive]:
+                raise IllegalStateError(
+                    f"change_version({version!r}): brokers {', '.join(map(str, alive))} are alive; "
+                    "kill or stop them before"
+                )
+            self._state.change_line(LINES[version])
+            self.version = version
 
         self._call(act)
 

@@ -150,11 +150,11 @@ class PartitionLog:
     __slots__ = (
         "_segment_ms",
         "_segments",
-        "_segments_overflow",
         "end_offset",
         "retention_bytes",
         "retention_ms",
         "segment_bytes",
+        "segments_overflow",
         "start_offset",
     )
 
@@ -168,7 +168,7 @@ class PartitionLog:
         segments_overflow: bool = False,
         segment_ms: int | None = None,
     ) -> None:
-        self._segments_overflow = segments_overflow
+        self.segments_overflow = segments_overflow
         self._segment_ms = segment_ms
         self.segment_bytes = segment_bytes
         self.retention_bytes = retention_bytes
@@ -196,7 +196,7 @@ class PartitionLog:
         `latest_ms` is the largest timestamp of the messages.
         """
         segment = self._segments[-1]
-        added = 0 if self._segments_overflow else len(data)
+        added = 0 if self.segments_overflow else len(data)
         if segment.size_bytes and (
             segment.size_bytes + added > self.segment_bytes
             or self._spans_too_long(segment, now_ms, latest_ms)

@@ -149,6 +149,7 @@ class ClusterRuntime:
     Attributes:
         turns: what the connections do, one after the other.
         buffers: what the connections hold in memory.
+        halt: called with the id of a broker that can't go on.
     """
 
     def __init__(
@@ -158,6 +159,7 @@ class ClusterRuntime:
         self.turns = Turns(self.complete_delayed)
         self.buffers = Buffers(max_buffered_bytes)
         self.faults = Faults()
+        self.halt: Callable[[int], object] = lambda node_id: None
         self.history: deque[Recorded] = deque()
         self._history_sizes: deque[int] = deque()
         self._history_bytes = 0

@@ -45,6 +45,7 @@ from aiokafka08.testing.handlers.failures import (
 )
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
+    DiskFull,
     NoReply,
     Outcome,
     Reply,
@@ -328,7 +329,11 @@ class Connection(asyncio.BufferedProtocol):
             f"/{self._host}",
             self._report,
         )
-        outcome = yield from self._outcome(context, incoming, effect)
+        try:
+            outcome = yield from self._outcome(context, incoming, effect)
+        except DiskFull:
+            self._runtime.halt(node_id)
+            outcome = Disconnect()
         self._busy = yield from self._perform(context, incoming, effect, outcome)
 
     def _read(self, frame: memoryview) -> Steps[ReceivedRequest | BadRequestPolicy]:

@@ -63,6 +63,9 @@ class Node:
     noticed: bool = True
     """Whether the controller has noticed the last change of `alive`."""
 
+    disk_is_full: bool = False
+    """Whether the broker dies when it is to store a message."""
+
     @property
     def in_metadata(self) -> bool:
         """Whether Metadata lists it: it is alive, or its death is unnoticed."""
@@ -151,11 +154,7 @@ class ClusterState:
         """Partitions for which a set is being validated in the worker thread."""
         self.had_topic = False
         """Whether there was ever a topic: 0.8 brokers learn of each other with the first one."""
-        self.groups = Groups(
-            line,
-            (settings.group_min_session_timeout_ms / 1000, line.max_session_timeout_s),
-            self.coordinator,
-        )
+        self.groups = self._new_groups()
         self.held_views: dict[int, MetadataView] = {}
         """What brokers know that the controller's updates don't reach (`hold_metadata`)."""
         self.chosen_controller: int | None = None
@@ -163,6 +162,29 @@ class ClusterState:
         """Keys of partitions and groups that have changed since `complete_delayed` last ran."""
         self.publish: Callable[[], object] | None = None
         """Called after each change, to publish the state elsewhere, such as in ZooKeeper."""
+
+    def _new_groups(self) -> Groups:
+        shortest_s = self.settings.group_min_session_timeout_ms / 1000
+        return Groups(self.line, (shortest_s, self.line.max_session_timeout_s), self.coordinator)
+
+    def change_line(self, line: BrokerLine) -> None:
+        """Let the brokers, all of which are down, be of another line; logs and commits stay.
+
+        Raises:
+            ValueError: a log may have messages in a format that the other line doesn't know.
+        """
+        for partition in self.all_partitions():
+            if partition.log.size_bytes and line.message_format < self.line.message_format:
+                raise ValueError(
+                    f"the brokers can't become {line.name}: topic {partition.topic!r}, partition "
+                    f"{partition.number} has messages of {self.line.name}, whose format is newer"
+                )
+        self.line = line
+        self.groups = self._new_groups()
+        for name in self.topics:
+            for partition in self.topics[name]:
+                partition.log.segments_overflow = line.segments_overflow
+            self.configure(name, self.topic_configs[name])
 
     # --- topics ---------------------------------------------------------------------------------
 
@@ -405,6 +427,7 @@ class ClusterState:
         """
         node = self.nodes[node_id]
         node.alive = node.noticed = True
+        node.disk_is_full = False
         self.held_views.pop(node_id, None)
         for partition in self.all_partitions():
             if node_id not in partition.replicas:

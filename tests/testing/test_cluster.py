@@ -379,6 +379,46 @@ def test_power_loss_that_nobody_notices_truncates(three: EmbeddedCluster) -> Non
     assert three.offsets("t", 0) == (0, 1, 1)
 
 
+def test_a_full_disk_halts_the_leader(three: EmbeddedCluster) -> None:
+    three.fill_disk(0)
+    with WireClient(address(three)) as wire:
+        three.append("t", 1, [b"another leader's"])
+        wire.send(produce_request("t", plain(b"x"), acks=1))
+        assert wire.is_closed()
+    assert not three.nodes[0].alive
+    assert three.leader("t", 0) == 1
+    assert three.log("t", 0) == []
+    three.restart(0)
+    three.move_leader("t", 0, to=0)
+    with WireClient(address(three)) as wire:
+        assert produce(wire, "t", plain(b"x")) == (0, 0)
+
+
+def test_a_change_of_version_keeps_logs_and_commits() -> None:
+    with EmbeddedCluster(2, "0.8.2", topics={"t": 1}) as cluster:
+        with pytest.raises(IllegalStateError, match="brokers 0, 1 are alive"):
+            cluster.change_version("0.9")
+        with WireClient(address(cluster)) as wire:
+            produce(wire, "t", plain(b"x"))
+            assert commit(wire, "g", "t", 1, version=0) == 0
+        for version in ("0.9", "0.8.2", "0.10"):
+            for node in cluster.nodes:
+                cluster.kill(node)
+            cluster.change_version(version)
+            for node in cluster.nodes:
+                cluster.restart(node)
+            assert cluster.version == version
+            with WireClient(address(cluster)) as wire:
+                assert fetch(wire, "t", 0).values() == [(0, b"x")]
+            assert cluster.committed("g", "t", 0, "zookeeper") is not None
+        for node in cluster.nodes:
+            cluster.kill(node)
+        with pytest.raises(ValueError, match=r"topic 't', partition 0 has messages of 0.10"):
+            cluster.change_version("0.9")
+        with pytest.raises(ValueError, match=r"version='1\.0': expected one of"):
+            cluster.change_version("1.0")
+
+
 def test_held_metadata_names_the_old_leader(three: EmbeddedCluster) -> None:
     def leader(wire: WireClient) -> int:
         partitions = metadata(wire, ["t"]).topics[0].partitions

@@ -59,6 +59,10 @@ class RequestFailed(Exception):
     """
 
 
+class DiskFull(Exception):
+    """The broker can't store a message. Brokers halt then (`KafkaApis`, `ReplicaManager`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class NoReply:
     """Send no response."""

@@ -21,6 +21,7 @@ from aiokafka08.protocol.requests.produce import ProduceResponse as Response
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
+    DiskFull,
     NoReply,
     Outcome,
     Reply,
@@ -130,6 +131,8 @@ def _append(
     response = ProducedPartition(key.partition, 0, validated.first_offset)
     if context.layout >= 2:
         response.timestamp = validated.append_time_ms
+    if context.node.disk_is_full:
+        raise DiskFull
     partition.log.append(validated, context.now_ms)
     context.state.changed.add(key)
     pending[key] = _AwaitedAppend(partition, validated.next_offset, response)
